@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Child is one of the two new partitions of a split, as SQL needs it. Both children together
-// get the users of the parent. The first child also gets the rows that belong to no user.
+// Child is one of the two new partitions of a split. Its methods return SQL that selects the rows
+// of the child. Together the children get all users of the parent; the first child also gets the
+// rows that belong to no user.
 type Child struct {
 	Partition, Base, Modulus int
 	First                    bool
@@ -18,13 +19,14 @@ func (c *Child) has(user string) string {
 	return fmt.Sprintf("badged.partition_of(%s, %d) = %d", user, c.Modulus, c.Partition-c.Base)
 }
 
-// Gets returns the condition for the rows t of a table that the child gets.
+// Gets returns an SQL condition that is true for a row t of the parent's table if the child gets
+// the row.
 func (c *Child) Gets(t Table) string {
 	switch {
 	case slices.Contains(t.Key, "user_id"):
 		return c.has("t.user_id")
 	case t.Kind == "dead_letters":
-		return "false" // the switch moves them: a copy made earlier would show each letter twice
+		return "false" // the switch moves dead letters: after an earlier copy, lists would show each twice
 	case t.Kind == "webhook_queue":
 		// A call about a room describes the members in one partition, so both children need it.
 		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`, c.First, c.has("t.subject"))
@@ -34,7 +36,7 @@ func (c *Child) Gets(t Table) string {
 	return "true"
 }
 
-// Selects returns the select list for the rows t of a table, with the child's values.
+// Selects returns the select list that makes the child's row from a row t of the parent's table.
 func (c *Child) Selects(t Table, all Columns) string {
 	var list []string
 	for _, one := range all {
@@ -52,10 +54,10 @@ func (c *Child) Selects(t Table, all Columns) string {
 	return strings.Join(list, ", ")
 }
 
-// members returns an expression for the initial number of members of a room t: 0 for the first
-// child, and for rooms that the child already has. Later the split counts the members itself:
-// the first child gets the parent's members minus the second child's. So erased members, whose
-// user ids are gone, count in the first child.
+// members returns an expression for the number of members with which the copy creates a room t:
+// 0 for the first child, and for rooms that the child already has. Afterwards the split counts
+// the members of the second child; the first child gets the other members of the parent. So
+// erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

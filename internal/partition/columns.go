@@ -53,7 +53,8 @@ func (c Columns) Literals(values []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// FromKey returns expressions that read the columns' values from an array of text.
+// FromKey returns SQL expressions, separated by commas, that read the columns' values from an SQL
+// array of text.
 func (c Columns) FromKey(array string) string {
 	var values []string
 	for i, one := range c {
@@ -68,8 +69,8 @@ func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 // Literal quotes a text.
 func Literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
 
-// Upsert returns the ON CONFLICT clause by which an inserted row replaces the row with the same
-// key. The columns named in but are not replaced.
+// Upsert returns an ON CONFLICT clause, with which an INSERT replaces the row that has the same
+// key. It does not replace the columns in but.
 func (t Table) Upsert(all Columns, but ...string) string {
 	unique := all.Of(t.Key)
 	if t.Shared {

@@ -1,6 +1,6 @@
 // Package partition is the registry of the tables that have rows of partitions. For each table
-// it has the key, how a copy keeps up with changed rows, which columns are places in the log,
-// and, if the partition is split, which rows each of the two new partitions gets.
+// it has the key, how a copy repeats rows that change meanwhile, which columns are places in the
+// log, and which rows each of the two new partitions gets when a partition is split.
 //
 // It does not know connections: it returns SQL that its callers run. ADR 83 has the reasons.
 package partition
@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Form is how a copy of a partition keeps up with the rows of a table that change meanwhile.
+// Form says how rows of a table are copied again if they change while the partition is copied.
 type Form int
 
 const (
 	// ByKey: each changed row is copied again, by its key.
 	ByKey Form = iota
-	// Whole: if any row changes, all rows of the partition are copied again. For tables with
-	// few rows.
+	// Whole: if any row changes, all rows of the partition are copied again. Tables with few
+	// rows have this form.
 	Whole
 	// Frozen: no row changes while the partition is copied.
 	Frozen
@@ -35,32 +35,33 @@ type Table struct {
 	Form   Form
 	// Key are the columns of the primary key, without the partition.
 	Key []string
-	// Places says what the columns transaction_id and "offset" are, if the table has them.
+	// Places says what the columns transaction_id and "offset" refer to, if the table has them.
 	Places Place
-	// Refers is a condition that is true for a row r if the target has the row to which r
-	// refers. It is "" if the rows refer to nothing. pNN stands for the partition.
+	// Refers is an SQL condition that is true for a row r if the target has the row to which r
+	// refers (a foreign key). It is "" if rows refer to no other table. pNN stands for the
+	// partition.
 	Refers string
 }
 
-// Place says what a stored place in the log refers to.
+// Place says what a place in the log means that a table stores.
 type Place int
 
 const (
 	// NoPlace: the table has no places.
 	NoPlace Place = iota
-	// OfRow: the place of a row of the log, which may have been removed since.
+	// OfRow: the place of a row of the log. The row may have been removed from the log.
 	OfRow
 	// Between: a place between two rows of the log.
 	Between
 )
 
-// folded is the number of tables that the fold writes: the first tables of the list. Each of
-// them also has a table with its baseline.
+// folded is the number of tables that the fold writes; they are the first tables of the list.
+// For each of these tables, another table has the baseline.
 const folded = 6
 
 // Tables returns all tables whose rows are copied with a partition. A table comes after the
-// tables to which it refers. Not in the list, since copies treat them separately, are the log,
-// the positions of its readers, and badged.partitions.
+// tables to which it refers. The list does not include the log, the positions of its readers,
+// and badged.partitions, since copies treat these tables separately.
 func Tables() []Table {
 	all := []Table{
 		{Kind: "users", Key: []string{"user_id"}},
@@ -106,8 +107,9 @@ func (t Table) Name(partition int) string {
 	return fmt.Sprintf("badged.%s_p%02d%s", t.Kind, partition, t.Suffix)
 }
 
-// InRounds reports whether only rounds copy the table. The first round then copies all its
-// rows, as if they had changed. This holds for small tables, and for tables with places.
+// InRounds reports whether only the rounds of a copy, which copy changed rows, copy the table.
+// Then the first round copies all rows, as if all had changed. The result is true for small
+// tables, and for tables with places.
 func (t Table) InRounds() bool { return t.Form == Whole || t.Places != NoPlace }
 
 // Of returns the condition that selects the rows t of a partition.
@@ -132,8 +134,8 @@ func OwnTables(partition int) []string {
 // Log returns the name of the log of a partition.
 func Log(partition int) string { return Table{Kind: "events"}.Name(partition) }
 
-// State returns the names of the tables that the fold writes for a partition. Each is preceded
-// by the name of its parent table, which unites the tables of all partitions.
+// State returns the names of the tables that the fold writes for a partition. Before each table
+// it lists the parent table, which unites the tables of all partitions.
 func State(partition int) (names []string) {
 	for _, t := range Tables()[:folded] {
 		names = append(names, "badged."+t.Kind, t.Name(partition))
@@ -151,8 +153,8 @@ func Baseline(partition int) (names []string) {
 	return names
 }
 
-// WithPlaces returns the tables that store places in the log, without the log and the positions
-// of its readers.
+// WithPlaces returns the tables that store places in the log. They do not include the log itself
+// and the positions of its readers.
 func WithPlaces() []Table {
 	return slices.DeleteFunc(Tables(), func(t Table) bool { return t.Places == NoPlace })
 }

@@ -16,10 +16,10 @@ func Table(topic string) string { return `badged."` + topic + `"` }
 // Positions returns the name of the table with the positions of the consumer groups of a topic.
 func Positions(topic string) string { return `badged."` + topic + `_offsets"` }
 
-// insertSQL appends messages, which are rows of the log, in the order of the arrays. The arrays
-// of metadata and of numbers of events may be shorter than the first array: the remaining
-// messages have no metadata and one event. The arrays are unnested in the select list: in a
-// FROM clause Postgres would materialize them first.
+// insertSQL appends messages in the order of the arrays; a message is one row of the log. The
+// arrays of metadata and of numbers of events may be shorter than the array of UUIDs: a message
+// beyond their end has no metadata, and one event. The statement calls unnest in the select
+// list, since Postgres would materialize arrays that are unnested in a FROM clause.
 //
 // The statement writes only columns that publishers may write.
 func insertSQL(topic string) string {
@@ -28,16 +28,16 @@ SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1)
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events) AS m`
 }
 
-// insertAtSQL is insertSQL with a fifth array, which marks badged's own messages, and with the
-// time of all messages as $6; null stands for the time of the statement.
+// insertAtSQL is insertSQL with two more parameters: $5 is an array that marks messages of event
+// types reserved for badged, and $6 is the time of all messages; null means the current time.
 func insertAtSQL(topic string) string {
 	return `INSERT INTO ` + Table(topic) + ` (uuid, payload, metadata, events, own, created_at)
 SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1), coalesce(m.own, false), coalesce($6::timestamptz, clock_timestamp())
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events, unnest($5::boolean[]) AS own) AS m`
 }
 
-// insertOneAtSQL is insertAtSQL for a single message, which most appends have. Postgres needs
-// less time without arrays.
+// insertOneAtSQL is insertAtSQL for a single message, which Postgres inserts faster without
+// arrays. Most appends have a single message.
 func insertOneAtSQL(topic string) string {
 	return `INSERT INTO ` + Table(topic) + ` (uuid, payload, metadata, events, own, created_at)
 VALUES ($1, $2, $3::text::json, $4, $5, $6)`
@@ -81,9 +81,9 @@ func (r *Columns) MarkOwn() {
 
 func (r *Columns) isOwn(i int) bool { return i < len(r.own) && r.own[i] }
 
-// Packed returns messages with the same events, with the greatest possible number of events in
-// each. A message that still has a single event is unchanged. Other messages lose their
-// metadata, which repeats what is in the events.
+// Packed returns the same events in as few messages as possible, in the same order. A message
+// that still has a single event is unchanged. A message with several events has no metadata:
+// metadata only repeats what is in the events.
 func (r *Columns) Packed() (*Columns, error) {
 	if len(r.uuids) <= 1 {
 		return r, nil
@@ -103,7 +103,7 @@ func (r *Columns) Packed() (*Columns, error) {
 			}
 			p.Add(r.uuids[begin], r.payloads[begin], metadata)
 		} else {
-			// Event keys are UUIDs of version 8, so this id is not taken for a key.
+			// Event keys are UUIDs of version 8, so this id cannot equal an event key.
 			id, err := uuid.NewV7()
 			if err != nil {
 				return nil, fmt.Errorf("make a message id: %w", err)
@@ -111,7 +111,7 @@ func (r *Columns) Packed() (*Columns, error) {
 			p.Add(id, Pack(r.payloads[begin:end]), "")
 		}
 		p.events = append(p.events, int16(end-begin))
-		if own { // badged writes the other events of the message too
+		if own { // badged writes all events of such a message
 			p.MarkOwn()
 		}
 	}
@@ -144,7 +144,9 @@ func (r *Columns) Insert(topic string, at *time.Time) (sql string, args []any) {
 	return insertSQL(topic), args
 }
 
-// InsertAnyDriver is Insert for any driver, and any mode of pgx. It ignores [Columns.MarkOwn].
+// InsertAnyDriver is Insert for any database driver, and for any query mode of pgx: it encodes the
+// arrays as text. The messages get the time of the statement, and marks of [Columns.MarkOwn] are
+// ignored.
 func (r *Columns) InsertAnyDriver(topic string) (sql string, args []any) {
 	keys, payloads, counts := make([]string, len(r.uuids)), make([]string, len(r.payloads)), make([]string, len(r.events))
 	for i := range r.uuids {

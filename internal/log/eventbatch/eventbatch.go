@@ -1,8 +1,8 @@
 // Package eventbatch packs events into rows of the log, and appends rows.
 //
-// A row has one event as JSON, or several events as a JSON array, the batch format of
-// CloudEvents. Either may be compressed with zstd. A compressed row begins with the magic
-// number of a zstd frame, with which no JSON begins.
+// A row has one event as a JSON object, or several events as a JSON array, which is the batch
+// format of CloudEvents. The JSON may be compressed with zstd. A compressed row begins with the
+// magic number of a zstd frame; no JSON text begins with it.
 //
 // The package does not know what events mean. ADR 58 has the reasons.
 package eventbatch
@@ -25,28 +25,28 @@ const ContentType = "application/cloudevents-batch+json"
 const (
 	// MaxEvents is the greatest number of events in a row.
 	MaxEvents = 1000
-	// MaxBytes is the greatest size in bytes, as JSON, of several events, and of compressed
-	// events. A single uncompressed event may have MaxRow bytes.
+	// MaxBytes is the greatest size of the JSON in bytes, if the row has several events or is
+	// compressed. A single uncompressed event may have MaxRow bytes.
 	MaxBytes = 1 << 20
-	// MaxRow is the greatest size in bytes of a stored row, and of the memory for decompressing
-	// it.
+	// MaxRow is the greatest size of a stored row in bytes, and the greatest memory that
+	// decompressing a row may use.
 	MaxRow = 8 << 20
 )
 
-// PayloadSQL is the payload of a row, null if it exceeds MaxRow. Postgres knows the length of a
-// payload without reading it.
+// PayloadSQL is an SQL expression for the payload of a row, null if the payload exceeds MaxRow.
+// Postgres knows the length of a payload without reading the payload.
 const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
 
 // smallestCompressed is the size in bytes from which payloads are compressed. Compressing takes
-// at least 20 µs. But larger payloads would take Postgres longer if they were uncompressed,
-// since it would store them outside of the page.
+// at least 20 µs. For larger payloads that is less than Postgres would need to store the
+// uncompressed payload outside of the page (TOAST).
 const smallestCompressed = 2000
 
 // magic begins every zstd frame.
 var magic = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
-// The window covers MaxBytes, the greatest size that is compressed. The checksum of a frame,
-// which is on by default, detects damage.
+// encoder has a window of MaxBytes, the greatest size that is compressed. Each frame has a
+// checksum (the default of the library), by which the decoder detects damage.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxBytes),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))
@@ -57,7 +57,8 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 })
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	// Streaming encoders declare windows of up to 8 MiB, even for small content.
+	// The limit is MaxRow and not MaxBytes: streaming encoders of other programs declare windows
+	// of up to 8 MiB, even for small content.
 	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err) // the options are constants
@@ -72,7 +73,8 @@ func Fits(events, bytes, more int) bool {
 	return events < MaxEvents && bytes+events+more+2 <= MaxBytes
 }
 
-// Pack returns a row with several events. The caller must have checked with Fits that they fit.
+// Pack returns a row with several events, compressed if that saves an eighth. The caller must have
+// checked with Fits that the events fit into a row.
 func Pack[T string | []byte](events []T) []byte {
 	size := 2
 	for _, e := range events {
@@ -148,8 +150,8 @@ func IsBatch(text []byte) bool {
 // errEnds is returned for an array without an end.
 var errEnds = errors.New("the batch is not valid JSON: it ends too early")
 
-// split returns the elements of an array. It considers only strings and brackets; decoding the
-// elements checks the rest.
+// split returns the elements of an array. It interprets only strings, brackets and commas; the
+// syntax within an element is checked when the element is decoded.
 func split(text []byte) ([][]byte, error) {
 	elements := make([][]byte, 0, 8)
 	depth, begin := 0, 1

@@ -5,11 +5,12 @@ import (
 	"slices"
 )
 
-// PlacementSnapshot is the set of partitions that a database held according to the map by which
-// a call was split among several databases. The database appends a message to a room to exactly
-// these partitions. If it no longer holds all of them, it refuses the message. If the database
-// used the partitions that it holds at commit instead, the message could miss a partition that
-// moves meanwhile. A snapshot is immutable.
+// PlacementSnapshot is the set of partitions that a database is expected to hold. A caller that
+// divides a message to a room among several databases reads the map of partitions once, and
+// passes to each database the partitions that the map assigns to it. The database appends the
+// message to exactly these partitions, and refuses the message if it no longer holds all of
+// them. Otherwise a partition that moves meanwhile could miss the message. A snapshot is
+// immutable.
 type PlacementSnapshot struct{ partitions Set }
 
 // NewPlacementSnapshot returns a snapshot of partitions.

@@ -17,8 +17,8 @@ type Querier interface {
 }
 
 // Held returns the partitions that a database holds, in ascending order. A single database
-// holds all partitions. With several databases, a partition may move to another one at any
-// time.
+// holds all partitions. With several databases, a partition may be moved to another database at
+// any time.
 func Held(ctx context.Context, q Querier) ([]int, error) {
 	rows, _ := q.Query(ctx, heldSQL)
 	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -28,10 +28,10 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 	return held, nil
 }
 
-// Gone reports whether this process must give up a partition. This is so if the database does
-// not hold the partition any more, after a split or a move, or if ctx is done. ctx must last as
-// long as the process owns the partition. If the held partitions cannot be read, only ctx
-// counts.
+// Gone reports whether this process must release a partition: the database does not hold the
+// partition any more, after a split or a move, or ctx is done. ctx must be done when the
+// process no longer owns the partition. If Gone cannot read which partitions the database
+// holds, the result depends on ctx alone.
 func Gone(ctx context.Context, q Querier, partition int) bool {
 	held, err := Held(ctx, q)
 	return ctx.Err() != nil || err == nil && !slices.Contains(held, partition)

@@ -11,8 +11,9 @@ func (h UserHash) In(partition, n int) bool {
 	return base+h.Partition(modulus) == partition
 }
 
-// Children returns the two partitions into which a partition can be split. n is the initial
-// number of partitions of the log. It returns false if there would be more than MaxPartitions.
+// Children returns the numbers of the two partitions into which a partition can be split. n is the
+// initial number of partitions of the log. ok is false if a level with the children would have
+// more than MaxPartitions partitions.
 func Children(partition, n int) (a, b int, ok bool) {
 	base, modulus := level(partition, n)
 	if partition < 0 || 2*modulus > MaxPartitions {
@@ -40,8 +41,9 @@ func Ancestor(partition, n int) int {
 	return (partition - base) % n
 }
 
-// level returns the first number of the level of a partition, and the number of partitions in
-// the level. Each split leads from one level to the next, which is twice as large.
+// level returns the lowest partition number in the level of a partition (base), and the number
+// of partitions in this level (modulus). The initial n partitions are the first level. The
+// children of the partitions of a level are the next level, which is twice as large.
 func level(partition, n int) (base, modulus int) {
 	for modulus = n; partition >= base+modulus; modulus *= 2 {
 		base += modulus

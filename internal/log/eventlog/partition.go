@@ -1,5 +1,6 @@
-// Package eventlog has what badged's own packages share about the log and package events does
-// not export: how partitions are numbered and split, and what the context of an append carries.
+// Package eventlog has the parts of the log that badged's own packages share, and that the public
+// package events does not export: how partitions are numbered and split, and the values that the
+// context of an append carries.
 //
 // It does not know events, or how they are folded. ADR 151 says why the log is in ranges,
 // ADR 85 what a position is.
@@ -16,13 +17,13 @@ import (
 // MaxPartitions is the greatest number of partitions among which the users of a log are divided.
 const MaxPartitions = 1024
 
-// PartitionNumbers is the exclusive upper bound of partition numbers. Splitting a partition
-// creates two partitions with new numbers; see [Children].
+// PartitionNumbers is the exclusive upper bound of partition numbers. It is greater than
+// MaxPartitions, since a split creates two partitions with new numbers; see [Children].
 const PartitionNumbers = 2 * MaxPartitions
 
 // PartitionOf returns the partition of a user among n partitions that were never split: the
-// first four bytes of the SHA-256 of the user id, big-endian, modulo n. SHA-256 is built into
-// every version of Postgres, on every architecture.
+// first four bytes of the SHA-256 of the user id, big-endian, modulo n. SHA-256 is used because
+// SQL can compute it in every version of Postgres and on every architecture.
 func PartitionOf(userID string, n int) int { return HashUser(userID).Partition(n) }
 
 // UserHash is the SHA-256 of a user's id.

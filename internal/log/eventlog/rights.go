@@ -22,8 +22,8 @@ type Right struct {
 
 type rightsKey struct{}
 
-// WithRights returns a context whose transactions fail with ErrRevoked once one of these tokens
-// is revoked or has expired.
+// WithRights returns a context with tokens. Transactions with this context fail with ErrRevoked
+// once one of the tokens is revoked or has expired.
 func WithRights(ctx context.Context, rights ...Right) context.Context {
 	if len(rights) == 0 {
 		return ctx
@@ -31,7 +31,8 @@ func WithRights(ctx context.Context, rights ...Right) context.Context {
 	return context.WithValue(ctx, rightsKey{}, rights)
 }
 
-// RightsOf returns the tokens of a context. Writes by badged itself and by backends have none.
+// RightsOf returns the tokens of a context. When badged itself or a backend writes, the context
+// has no tokens.
 func RightsOf(ctx context.Context) []Right {
 	rights, _ := ctx.Value(rightsKey{}).([]Right)
 	return rights
@@ -40,9 +41,10 @@ func RightsOf(ctx context.Context) []Right {
 // codeRevoked is the SQLSTATE with which the database refuses a revoked token.
 const codeRevoked = "BD101"
 
-// QueueRights adds a last statement to a batch, which fails if a token of ctx is revoked. The
-// batch must be the whole transaction, so that Postgres commits after the check without waiting
-// for this process. QueueRights itself fails with ErrRevoked if a token has expired.
+// QueueRights adds to a batch, as its last statement, a check that fails if a token of ctx is
+// revoked. The batch must be the whole transaction, so that Postgres commits directly after the
+// check, without waiting for this process. QueueRights itself fails with ErrRevoked if a token
+// has expired.
 func QueueRights(ctx context.Context, batch *pgx.Batch) error {
 	rights := RightsOf(ctx)
 	if len(rights) == 0 {

@@ -13,10 +13,10 @@ const timelineSQL = `('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bi
 // TokenSQL returns the token of the transaction in which it runs.
 var TokenSQL = fmt.Sprintf(`SELECT pg_current_xact_id()::text::bigint | (%s << %d)`, timelineSQL, timelineShift)
 
-// Token identifies a transaction and the timeline of Postgres on which it committed. After a
-// failover that lost the last commits, Postgres reuses their transaction ids, so the timeline
-// is needed to distinguish the transactions. Of two tokens of a database the later one is
-// greater.
+// Token identifies a transaction and the timeline of Postgres on which the transaction committed.
+// After a failover that lost the last commits, Postgres reuses the ids of the lost transactions,
+// so only the timeline distinguishes old from new transactions. Tokens of a database grow: a
+// later transaction has a greater token.
 type Token int64
 
 // NewToken returns the token of a transaction. timeline is 0 if unknown.

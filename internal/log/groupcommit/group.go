@@ -15,16 +15,17 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Group appends to a log. It combines small appends that arrive while others run, since the
-// commit is most of the cost of a small append. Commit groups that run at the same time have
-// different partitions, so that they do not block each other. Group is safe for concurrent use.
+// Group appends to a log. Small appends that arrive while other appends run share a transaction,
+// since the commit is most of the cost of a small append. The calls of a transaction are a commit
+// group. Commit groups that run at the same time have no partition in common, so that they do not
+// block each other. Group is safe for concurrent use.
 type Group struct {
 	log *events.Log
-	// append appends events. fold appends events, and may also fold them in the same
-	// transaction.
+	// append appends events in a transaction. fold does the same, and may also fold the events
+	// in this transaction.
 	append, fold events.Append
-	// small is the greatest number of events of a call that joins a commit group. Larger calls
-	// run in parallel to the groups.
+	// small is the greatest number of events of a call that joins a commit group. A larger call
+	// has a transaction of its own, which runs in parallel to the groups.
 	small int
 	// most is the greatest number of commit groups that run at once.
 	most int
@@ -35,8 +36,8 @@ type Group struct {
 	running int
 	busy    eventlog.Set // the partitions of running groups
 	large   int          // number of running larger appends
-	// met is when a call of many events last arrived while other appends ran. loaded is set if
-	// the previous such call arrived less than shortly before it.
+	// met is when a call of at least worthwhile events last arrived while other appends ran.
+	// loaded is set if the last two such calls arrived within the duration shortly.
 	met    time.Time
 	loaded bool
 	// waiting has the queued calls in order of arrival.
@@ -53,8 +54,8 @@ type call struct {
 	rights []eventlog.Right
 	// group is set when the call leaves the queue.
 	group *commitGroup
-	// wake is closed once the group has committed or failed. For the first call of the group,
-	// which runs the group, wake is closed once it may start.
+	// wake is closed once the group has committed or failed. The goroutine of the first call
+	// runs the transaction of the group: wake of this call is closed once the group may start.
 	wake chan struct{}
 }
 
@@ -69,19 +70,21 @@ type commitGroup struct {
 }
 
 const (
-	// largeGroup is the greatest number of events of a commit group of several calls.
+	// largeGroup is the greatest number of events of all commit groups that start together,
+	// unless a single call has more events.
 	largeGroup = 5000
-	// worthwhile is how many queued events justify a commit in parallel to the running ones.
-	// Fewer events wait for the end of a running commit, which is cheaper.
+	// worthwhile is how many queued events justify a commit in parallel to running commits. With
+	// fewer queued events, it is cheaper to queue them until a running commit has ended.
 	worthwhile = 8
-	// shortly is the time within which two calls of many events overlap, if each arrives while
-	// other appends run. For this time after the second call, appends leave folding to the
-	// projectors. It must be longer than the pauses between such calls under load: while appends
-	// fold, they and the projectors block each other.
+	// shortly decides when calls of many events overlap: two calls of at least worthwhile events
+	// arrive within this time, each while other appends run. For the same time after the second
+	// call, appends do not fold; the projectors fold instead. Otherwise appends and projectors
+	// would block each other. shortly must be longer than the pauses between such calls under
+	// load.
 	shortly = 50 * time.Millisecond
-	// maxLarge is the number of larger appends that run at once. They use half of the
-	// connections of a process, so that other calls proceed while larger appends wait for the
-	// tables of a partition.
+	// maxLarge is how many appends larger than small run at once. They use half of the
+	// connections of a process, so that other calls proceed while the larger appends wait for
+	// locks on the tables of a partition.
 	maxLarge = 8
 	// groupTimeout limits the append of a commit group, which no caller's context can cancel. A
 	// healthy database needs far less.
@@ -91,25 +94,26 @@ const (
 // SmallAppend is the number of events up to which the commit is most of the cost of an append.
 const SmallAppend = 100
 
-// New returns a group for log that runs append for each transaction. It combines calls of at
-// most small events, and runs at most `most` such transactions at once. Larger calls get
-// transactions of their own.
+// New returns a group for log that calls append for each transaction. Calls of at most small
+// events share transactions, of which at most `most` run at once. Each larger call has a
+// transaction of its own.
 func New(log *events.Log, append events.Append, small, most int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, most: most, largeSlots: make(chan struct{}, maxLarge)}
 }
 
-// FoldBy makes transactions run fold, which also folds the events if possible. While calls of
-// many events keep overlapping, transactions still run append: the projectors then fold the
-// events of several calls at once, in parallel to the next append. Call FoldBy before the first
-// append.
+// FoldBy makes transactions call fold instead of append; fold also folds the events if possible.
+// While calls of many events overlap, transactions still call append: then the projectors fold
+// the events of several calls in one batch, in parallel to the next append. Call FoldBy before
+// the first append.
 func (g *Group) FoldBy(fold events.Append) *Group {
 	g.fold = fold
 	return g
 }
 
 // Append is like [events.Log.Append], but the transaction, and so the receipt, may include
-// events of other callers. It returns when ctx is done, unless it runs the transaction of its
-// group; the events may still be appended then. ADR 54 has the reasons.
+// events of other callers. If ctx is done, Append returns an error, although the events may
+// still be appended. But the call that runs the transaction of its group returns only after the
+// transaction. ADR 54 has the reasons.
 func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.alone(ctx, evs)
@@ -130,7 +134,7 @@ func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt
 		g.run(ctx, c.group)
 	}
 	var bad *events.BatchError
-	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // the cause may be the events or tokens of any call, so each call retries alone
+	if errors.As(c.group.err, &bad) || errors.Is(c.group.err, eventlog.ErrRevoked) { // the events or tokens of one call fail the whole group, so each call retries alone
 		return g.fold(ctx, evs...)
 	}
 	return c.group.receipt, c.group.err
@@ -165,10 +169,10 @@ func (g *Group) arrived(evs []events.Event) {
 	}
 }
 
-// appends returns the function for an append that begins now: fold, unless calls of many events
-// overlap. An append that folds blocks other appends to its partitions until it commits. But for
-// single events, and for calls that do not overlap, folding in a second transaction would cost
-// more. g must be locked.
+// appends returns the function for an append that begins now: fold, or append while calls of
+// many events overlap. An append that folds blocks other appends to its partitions until it
+// commits, which slows overlapping calls. For single events, and for calls that do not overlap,
+// folding in a second transaction would cost more. g must be locked.
 func (g *Group) appends() events.Append {
 	if g.loaded && time.Since(g.met) < shortly {
 		return g.append
@@ -176,8 +180,8 @@ func (g *Group) appends() events.Append {
 	return g.fold
 }
 
-// cancel removes c from the queue. It reports whether the caller may return at once; it may not
-// if it must run the group of c.
+// cancel removes c from the queue. It returns false if c is the first call of a group: then the
+// caller must run the transaction of the group. Otherwise the caller may return at once.
 func (g *Group) cancel(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -216,7 +220,7 @@ func (g *Group) run(ctx context.Context, c *commitGroup) {
 	}
 }
 
-// begin makes a change and starts the commit groups that may run after it.
+// begin calls change with g locked, and then starts the commit groups that may run now.
 func (g *Group) begin(change func()) {
 	g.mu.Lock()
 	change()
@@ -227,8 +231,9 @@ func (g *Group) begin(change func()) {
 	}
 }
 
-// next returns commit groups of the queued calls that may run now. A call waits for all earlier
-// calls that share a partition with it.
+// next makes commit groups of the queued calls that may run now, and removes these calls from the
+// queue. A call stays queued until all earlier calls that share a partition with it have ended
+// or join the same group. g must be locked.
 func (g *Group) next() []*commitGroup {
 	room := g.most - g.running
 	if room == 0 || len(g.waiting) == 0 {
@@ -257,8 +262,9 @@ func (g *Group) next() []*commitGroup {
 	return groups
 }
 
-// ready returns the waiting calls that share no partition with running groups or with earlier
-// calls that must wait. It returns them in sets that share no partition, with n events in all.
+// ready returns the queued calls that can run now: they share no partition with running groups,
+// or with earlier calls that stay queued. It divides these calls into sets, such that different
+// sets have no partition in common. n is the number of events of all sets.
 func (g *Group) ready() (sets []*commitGroup, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {

@@ -1,5 +1,5 @@
-// Package tombstones encodes tombstones: what is stored in the log instead of an event after
-// one of its users was erased, or was given to another partition by a split.
+// Package tombstones encodes tombstones. A tombstone replaces an event in the log after one of
+// the users of the event was erased, or was assigned to another partition by a split.
 //
 // It does not know who was erased. ADR 76 has the reasons.
 package tombstones
@@ -12,23 +12,23 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Remains is the content of a tombstone, the payload that replaces an event. If only an event
-// remains, the payload is this event. Otherwise it is `null` if nothing remains, or an object
-// that begins with the erased members.
+// Remains is the content of a tombstone, the payload that replaces an event. The payload is the
+// remaining event if Members is nil, `null` if Event is nil too, and otherwise an object that
+// begins with the erased members.
 type Remains struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
-	// Members says how the event changed the number of members of rooms, nil if it did not.
-	// Only a user.left_all has several.
+	// Members says how the event changed the number of members of rooms; nil if the event did
+	// not change it. Only a user.left_all changes several rooms.
 	Members []Members
 }
 
-// Members are erased users whose membership of a room the event changed. The room needs their
-// number, since the states of its other members depend on the state of the room.
+// Members counts the erased users who joined or left a room by the event. A replay of the log
+// needs the count, since the states of the other members depend on the state of the room.
 type Members struct {
 	// Type is [events.RoomJoined] or [events.RoomLeft]. Users is the number of users who joined
-	// or left. It is 0 for a join whose users are all in another partition since a split: such
-	// a join shows that the room existed.
+	// or left. Users is 0 if a split assigned all users of a join to the other partition: the
+	// tombstone then only records that the room existed.
 	Type           events.Type `json:"type"`
 	ConversationID string      `json:"conversation_id"`
 	Users          int         `json:"users"`

@@ -34,8 +34,8 @@ const (
 // ErrNone is returned for a store without a manifest.
 var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
 
-// Archive is a manifest and its files. It is not safe for concurrent use while
-// files are added.
+// Archive is a manifest and the files that it lists. It is not safe for concurrent use with
+// methods that change the archive.
 type Archive struct {
 	store    Store
 	manifest manifest
@@ -48,7 +48,7 @@ type Archive struct {
 // manifest is the content of the file manifest.json.
 type manifest struct {
 	Format string `json:"format"`
-	// LogID identifies the log. A copy of the database has the same id.
+	// LogID identifies the log. The log in a copy of the database has the same id.
 	LogID      uuid.UUID `json:"log_id"`
 	Partitions int       `json:"partitions"`
 	Owner      Owner     `json:"owner"`
@@ -64,8 +64,9 @@ type File struct {
 	Partition int `json:"partition"`
 	// Number counts the files of a partition from 1, in the order of the log.
 	Number int `json:"number"`
-	// From is the partition whose events the file has, if that partition was split. Partition
-	// is then one of its descendants, and reads only the events of its own users. Else nil.
+	// From is set if the file was written for a partition that was split later: it is the
+	// number of that partition. Then Partition is a descendant of From, and its readers get
+	// only the events of its own users. Otherwise From is nil.
 	From *int `json:"from,omitempty"`
 	// Name is the name of the file in the store.
 	Name string `json:"name"`
@@ -89,8 +90,8 @@ type File struct {
 	// GivenUp is when an operator declared the file lost, else nil. The entry remains in the
 	// manifest, so that the numbers have no gap.
 	GivenUp *time.Time `json:"given_up,omitempty"`
-	// Generations are the generations of event keys that begin in the file. While the key of an
-	// event is stored, a repetition of the event changes nothing.
+	// Generations are the generations of event keys that begin in the file. A replay needs
+	// them, since a repetition of an event changes nothing while the event key is stored.
 	Generations []Generation `json:"generations,omitempty"`
 	// DeadLetters are the places of events that could not be folded.
 	DeadLetters []string `json:"dead_letters,omitempty"`
@@ -114,9 +115,9 @@ func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.
 // Open opens the archive in a folder, as OpenStore does.
 func Open(dir string) (*Archive, error) { return OpenStore(context.Background(), Folder(dir)) }
 
-// OpenStore opens an archive for reading. It checks that no file of a partition is missing in
-// the manifest. It does not read the files; [Archive.Check] does. It fails with ErrNone if
-// there is no manifest.
+// OpenStore opens an archive for reading. It checks that the files of each partition follow one
+// another in the manifest without a gap. It does not read the files; [Archive.Check] does. It
+// fails with ErrNone if there is no manifest.
 func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 	a := &Archive{store: store}
 	named := store.Path(manifestName)
@@ -148,9 +149,10 @@ func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 	return a, nil
 }
 
-// Continue opens an archive for writing. Until the archive is closed, calls of Continue and
-// Create in any process fail with ErrInUse; if the store has no locks, the first Add of the
-// other process fails instead. Continue fails with ErrNone if there is no archive.
+// Continue opens an archive for writing. Until the archive is closed, Continue and Create fail
+// with ErrInUse in any process. If the store has no locks, two processes can open the archive;
+// when one has saved the manifest, the next save of the other fails with ErrInUse. Continue
+// fails with ErrNone if there is no archive.
 func Continue(ctx context.Context, store Store) (*Archive, error) {
 	if _, err := OpenStore(ctx, store); err != nil {
 		return nil, err
@@ -205,7 +207,7 @@ func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
 func (a *Archive) Partitions() int { return a.manifest.Partitions }
 
 // Numbers returns the partitions that have files in the manifest, in ascending order. A
-// partition that was split stays in the manifest until the first file of a child is added.
+// partition that was split has entries until an entry of a child is added or changed.
 func (a *Archive) Numbers() []int {
 	var numbers []int
 	for _, f := range a.manifest.Files {
@@ -267,8 +269,8 @@ func (a *Archive) missing(f File) error {
 
 func (a *Archive) path(f File) string { return a.store.Path(f.Name) }
 
-// parse decodes a manifest, or returns why it cannot be used. It refuses unknown fields, which
-// would be lost when this release saves the manifest.
+// parse decodes a manifest. If the manifest cannot be used, parse returns the reason. It refuses
+// unknown fields, since they would be lost when this release saves the manifest.
 func (m *manifest) parse(text []byte) (reason string) {
 	if err := json.Unmarshal(text, m); err != nil {
 		return "is not a manifest: " + err.Error()

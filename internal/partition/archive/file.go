@@ -29,8 +29,8 @@ type Record struct {
 	Metadata []byte
 }
 
-// line is a record in a file. Event has a payload that is JSON, Payload has any other payload.
-// Both are absent if the record has no payload.
+// line is a record in a file. A payload that is JSON is stored in Event, any other payload in
+// Payload. If the record has no payload, both fields are absent.
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
@@ -47,8 +47,9 @@ var linePrefix = []byte(`{"position":"`)
 // IsLine reports whether text is a line of an archive file, and not a bare event.
 func IsLine(text []byte) bool { return bytes.HasPrefix(text, linePrefix) }
 
-// appendRecord appends the line of a record. It copies the text of the event, and replaces only
-// line ends by spaces. JSON has line ends only between tokens.
+// appendRecord appends the line of a record. It copies the text of the event unchanged, except
+// that it replaces line ends by spaces, which is safe since JSON has line ends only between
+// tokens.
 func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, linePrefix...)
 	b = append(b, r.String()...)
@@ -180,7 +181,7 @@ func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) er
 	if err != nil {
 		return nil, err
 	}
-	// One thread, so that the same records give the same bytes on every machine.
+	// The encoder uses one thread, so that the same records give the same bytes on every machine.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	if err == nil {
 		content, err = f.write(z, each)
@@ -222,8 +223,8 @@ const readPage = 5000
 
 // Read calls visit with pages of the records of a file, in order. visit may retain a page. Read
 // fails with a [*FileError] if the file does not match the manifest. If partitions share the
-// file, Read filters the records for the entry's partition. If the partition gets nothing of an
-// event, the payload is `null`.
+// file since a split, Read reduces each record to the users of f.Partition; the payload is
+// `null` if the event names none of these users.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
 	count, last, err := a.read(ctx, f, visit)
 	if err == nil && (count != f.Events || last != f.Last) {
@@ -233,7 +234,7 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 }
 
 // read reads a file as Read does, even if the file is not in the manifest. It returns the
-// number of records in the file, and the place of the last one.
+// number of records in the file, and the place of the last record.
 func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
 	steps, err := a.filters(f)
 	if err != nil {
@@ -302,6 +303,6 @@ func (a *Archive) decompress(ctx context.Context, f File, compressed io.Writer, 
 	if err := visit(z); err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, read) // the bytes behind the end of the zstd frame
+	_, err = io.Copy(io.Discard, read) // read the bytes after the zstd frame too
 	return err
 }

@@ -9,17 +9,19 @@ import (
 	"path/filepath"
 )
 
-// Folder is a Store of files in a directory, which Lock creates if necessary.
+// Folder is a Store that has its objects as files in a directory. Lock creates the directory if
+// necessary.
 type Folder string
 
-// lockName is the file that a writer of the archive locks. Some network file systems can lock
-// only writable files, not directories.
+// lockName is the file that a writer of the archive locks. It does not lock the directory, since
+// some network file systems can lock only writable files.
 const lockName = "lock"
 
 // Path implements Store.
 func (dir Folder) Path(name string) string { return filepath.Join(string(dir), name) }
 
-// Lock implements Store. It does not block. The lock ends with the process at the latest.
+// Lock implements Store. It does not block. The operating system releases the lock when the process
+// ends.
 func (dir Folder) Lock(context.Context) (io.Closer, error) {
 	if err := makeDir(string(dir)); err != nil {
 		return nil, fmt.Errorf("create the archive: %w", err)

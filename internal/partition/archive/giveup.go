@@ -72,7 +72,7 @@ func Ranges(files []File) (names []string) {
 }
 
 // GiveUp durably replaces the first len(files) entries of a partition in the manifest by files,
-// some of which were given up. It does not change later entries.
+// in which the lost files are marked as given up. It does not change later entries.
 func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
 	a.divide(partition)
 	for _, f := range a.own(partition) {

@@ -12,34 +12,36 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// Leftovers are files that the database does not list. Usually an interrupted run wrote them,
-// and the log still has their events. But after the database was restored to an earlier time, a
-// leftover may be the only copy of its events.
+// Leftovers are files of the archive that the database does not list. Usually an interrupted run
+// wrote them, and the log still has their events. But after the database was restored to an
+// earlier time, a leftover may be the only copy of its events.
 
 // lostEvents is the reason why a leftover is not deleted.
 const lostEvents = "holds events that the log lacks: if the database was restored to before it was written, move it out of the archive, with the later files of its partition; it may name users who are erased now"
 
-// Row identifies a row of the log. Splits, moves, erasures and restores of an archive preserve
-// both fields, but not the row's place.
+// Row identifies a row of the log. Splits, moves and erasures, and restores of an archive, do not
+// change the two fields. Moves and restores change the place of the row.
 type Row struct {
 	UUID       uuid.UUID
 	AppendedAt time.Time
 }
 
-// Lacking returns those rows of a partition that exist only in the archive file.
+// Lacking returns which of the given rows the log of a partition does not have, so that deleting
+// the archive file would lose them.
 type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 
-// Tail selects the files of a partition that follow the files which the database lists.
+// Tail selects the leftovers of a partition: the files after the files that the database lists.
 type Tail struct {
 	// Known is the number of files that the database lists.
 	Partition, Known int
-	// Copies are files of another archive: leftovers with the same content may be deleted.
+	// Copies are files of another archive. A leftover with the same content as one of these
+	// files may be deleted without a check.
 	Copies  []File
 	Lacking Lacking
 }
 
-// Cut removes the files of tails from the manifest and deletes them, including files without an
-// entry, which an interrupted run wrote. Call CheckCut for each tail first.
+// Cut removes the files of tails from the manifest and deletes them. It also deletes files without
+// an entry in the manifest that an interrupted run wrote. Call CheckCut for each tail first.
 func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 	for _, t := range tails {
 		for _, f := range a.leftovers(t) {
@@ -59,8 +61,9 @@ func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 // CheckCut fails with a [*FileError] if a file that Cut would delete cannot be read, or has an
 // event that exists nowhere else. It ignores files that have copies or do not exist.
 //
-// It also checks the next file of each ancestor of the partition: a later Add or Replace for
-// the partition deletes that file.
+// If the manifest has no files of the partition itself, CheckCut also checks the next file of
+// each ancestor, up to the nearest ancestor with files. An interrupted run may have written such
+// a file before the split, and a later Add or Replace for the partition deletes it.
 func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 	files := a.leftovers(t)
 	at := t.Partition
@@ -115,8 +118,8 @@ func (a *Archive) wantElsewhere(ctx context.Context, f File, lacking Lacking) er
 }
 
 // leftovers returns the files of a tail: the entries of the manifest after the known files, and
-// files without an entry that an interrupted run may have written. Such a file has the number
-// after the last known file or after the last entry.
+// files without an entry that an interrupted run may have written. A file without an entry has
+// the number after the last known file, or the number after the last entry.
 func (a *Archive) leftovers(t Tail) (files []File) {
 	all := a.Files(t.Partition)
 	for _, f := range all {
@@ -133,8 +136,8 @@ func (a *Archive) leftovers(t Tail) (files []File) {
 	return files
 }
 
-// EachRow calls visit with pages of the rows of a file, in order. It omits rows whose events
-// were all erased or belong to another partition.
+// EachRow calls visit with pages of the rows of a file, in order. It omits a row if each of its
+// events was erased or belongs to another partition.
 func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) error {
 	_, _, err := a.read(ctx, f, func(page []Record) error {
 		var rows []Row

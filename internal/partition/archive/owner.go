@@ -9,16 +9,17 @@ import (
 )
 
 // Owner identifies the database that may write to an archive. Copies of the database have the
-// same log id, but would write other events under the same file numbers.
+// same log id, but must not write to the archive: they would write files with the same numbers
+// and other events.
 type Owner struct {
 	// Era is a random id of the database, and Database its OID. A copy by a dump or by logical
 	// replication has a different era. A copy within the same Postgres cluster has a different
 	// OID.
 	Era      int64  `json:"era"`
 	Database uint32 `json:"database"`
-	// Claim is a new id for each command that writes; the database stores it too. The database
-	// does not have this id if it was restored to an earlier time, or if a copy of its files
-	// wrote last.
+	// Claim is a random id that each writing command stores in the archive and in the database.
+	// A database without this id was restored to an earlier time, or it is a copy of the files
+	// of the database that wrote last, or a copy of its files wrote last.
 	Claim uuid.UUID `json:"claim"`
 	// Claimed is when the last command that writes to the archive began.
 	Claimed time.Time `json:"claimed"`
@@ -26,8 +27,9 @@ type Owner struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// Erasure is an erasure of a user from the log. If the database does not list it, the erasure
-// was interrupted, or the database was restored to an earlier time.
+// Erasure records in the archive that a user was erased. If the database has not recorded the same
+// erasure as complete, the erasure was interrupted, or the database was restored to an earlier
+// time.
 type Erasure struct {
 	ID uuid.UUID `json:"id"`
 	At time.Time `json:"at"`

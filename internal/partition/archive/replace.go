@@ -12,10 +12,11 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Replacing files takes three steps. Replace lists the name of the new file as stale in the
-// manifest and writes the file. Adopt enters the new files in the manifest and lists the old
-// ones as stale. RemoveStale deletes stale files that have no entry. So after an interruption
-// at any point, RemoveStale deletes either the new or the old file.
+// Replacing files takes three steps. First, Replace lists the name of the new file as stale in
+// the manifest, and writes the file. Second, Adopt gives the new files their entries in the
+// manifest, and lists the old files as stale. Third, RemoveStale deletes stale files that have no
+// entry. So after an interruption at any point, RemoveStale deletes either the new or the old
+// file.
 
 // extension ends the names of files.
 const extension = ".ndjson.zst"
@@ -45,8 +46,8 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 	return next, nil
 }
 
-// Successor returns the text that the proof of a file signs. It says which hash the file with
-// this number and this Origin has at this revision.
+// Successor returns the text that the proof of a file signs. The text binds the SHA-256 of the
+// file to its partition, number, Origin and revision.
 func (f *File) Successor() string {
 	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
 }
@@ -55,7 +56,7 @@ func (f *File) Successor() string {
 // in any earlier file with this partition and number.
 func replacedName(f File) string {
 	if f.Shared() {
-		f.Name = "" // the revisions of an own file begin at 1
+		f.Name = "" // the new file belongs to one partition only: its revisions begin at 1
 	}
 	times := 0
 	_, suffix, _ := strings.Cut(strings.TrimSuffix(f.Name, extension), ".r")
@@ -85,9 +86,9 @@ func (a *Archive) relink() {
 	}
 }
 
-// expect lists a file as stale before it is written, and also its partial file, which a killed
-// process does not remove. RemoveStale deletes both unless the manifest has an entry for the
-// file.
+// expect lists the name of a file as stale before the file is written, so that RemoveStale
+// deletes the file unless it gets an entry in the manifest. It also lists the name of the
+// partial file, which a killed process does not remove.
 func (a *Archive) expect(name string) {
 	for _, left := range []string{name, name + partExtension} {
 		if !slices.Contains(a.manifest.Stale, left) {
@@ -96,8 +97,8 @@ func (a *Archive) expect(name string) {
 	}
 }
 
-// RemoveStale deletes the stale files, except those with an entry in the manifest: another
-// partition may share a file.
+// RemoveStale deletes the files listed as stale that have no entry in the manifest. A stale file
+// may have an entry because another partition shares it.
 func (a *Archive) RemoveStale(ctx context.Context) error {
 	if len(a.manifest.Stale) == 0 {
 		return nil

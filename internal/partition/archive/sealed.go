@@ -145,11 +145,11 @@ func (s Sealed) Save(ctx context.Context, name string, content []byte, version s
 	return s.Store.Save(ctx, name, sealed.Bytes(), version)
 }
 
-// Reseal encrypts with the first key all objects that are unencrypted or encrypted with another
-// key, and calls resealed with each file. It replaces files atomically, with the same content
-// and checksum, so readers and databases are not affected. After an interruption the next call
-// encrypts the remaining objects. It fails with ErrInUse while another process writes to the
-// archive, and with the error of check.
+// Reseal encrypts all objects that are unencrypted or encrypted with another key than the first,
+// with the first key. It calls resealed with each encrypted file. It replaces each object
+// atomically; the decrypted content and the checksum stay the same, so readers and databases are
+// not affected. After an interruption the next call encrypts the remaining objects. Reseal fails
+// with ErrInUse while another process writes to the archive, and with the error of check.
 func Reseal(ctx context.Context, store Sealed, check func(*Archive) error, resealed func(f File)) error {
 	a, err := Continue(ctx, store)
 	if err != nil {
@@ -177,7 +177,7 @@ func Reseal(ctx context.Context, store Sealed, check func(*Archive) error, resea
 	if is, err := store.isFirst(ctx, manifestName); err != nil || is {
 		return err
 	}
-	return a.save(ctx) // last, so that until then the former key opens the manifest
+	return a.save(ctx) // last: after an interruption the former key still decrypts the manifest
 }
 
 // isFirst reports whether an object is encrypted with the first key.
@@ -194,8 +194,8 @@ func (s Sealed) isFirst(ctx context.Context, name string) (bool, error) {
 	return err == nil, nil // copyFile reports any other error
 }
 
-// copyFile copies a file from an archive, which may be a itself. It fails if the content does
-// not match the checksum in the manifest.
+// copyFile copies a file from the archive from to a. Both may be the same archive, whose file is
+// then replaced. It fails if the content does not match the checksum of f.
 func (a *Archive) copyFile(ctx context.Context, from *Archive, f File) error {
 	r, err := from.store.Open(ctx, f.Name)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/badged/badged/internal/partition/childfilter"
 )
 
-// A split does not change the files of the parent: both children share them, and each child
-// reads only the events of its own users. The manifest lists the files under the parent until
-// an entry of a child is added or removed. Until then Files finds them through the ancestors of
-// the child.
+// A split does not change the files of the parent. Both children share these files, and a reader
+// of a child gets only the events of the child's users. At first the manifest still lists the
+// files under the parent, and Files finds them through the ancestors of the child. When an entry
+// of a child is added or changed, divide lists the files under both children instead.
 
-// Shared reports whether f is an entry of a descendant for a file of a partition that was
-// split.
+// Shared reports whether f is the entry of a partition for a file that was written for one of its
+// ancestors.
 func (f *File) Shared() bool { return f.From != nil }
 
 // Whole returns the entry for the partition whose events the file contains.
@@ -36,8 +36,9 @@ func (f File) as(partition int) File {
 	return f
 }
 
-// divide replaces the entries of each ancestor of a partition, if the manifest has any, by
-// entries for both children of the ancestor.
+// divide prepares the manifest for a change of entries of a partition. If only an ancestor of the
+// partition has entries, divide replaces them by entries of the ancestor's children, and so on
+// down to the partition.
 func (a *Archive) divide(partition int) {
 	for len(a.own(partition)) == 0 {
 		var divided []File
@@ -55,18 +56,18 @@ func (a *Archive) divide(partition int) {
 				a.manifest.Files = append(a.manifest.Files, f.as(child))
 			}
 		}
-		a.markLeftover(top, len(divided)) // a later call for the parent could not delete it
+		a.markLeftover(top, len(divided)) // later calls look for leftovers of the children only
 	}
 	if len(a.own(partition)) > 0 {
 		return
 	}
 	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
-		a.markLeftover(parent, 0) // its first file may have been interrupted
+		a.markLeftover(parent, 0) // an interrupted run may have written its first file
 	}
 }
 
-// SplitError is returned if the archive has files of a child of a partition, and the log has
-// not split that partition.
+// SplitError is returned if the archive has files of a child partition, but the parent is not
+// split in the database. So the database was restored to a time before the split.
 type SplitError struct {
 	// Partitions are the partitions to split, in this order.
 	Partitions []int
@@ -78,9 +79,9 @@ func (e *SplitError) Error() string {
 	return fmt.Sprintf("the archive was continued after partition %d was split, and the database was restored to before that: run `badged partition split %s`, which makes them agree, then repeat this command", e.Partitions[0], list)
 }
 
-// Split returns the partitions that the log must split, in this order: the partition itself and
-// descendants of it. After these splits the log has all descendants that have files in the
-// archive. Split returns none unless the log was restored to a time before a split.
+// Split returns the partitions to split, in this order, so that the log has all descendants of
+// the given partition that have files in the archive: the partition itself and descendants of
+// it. Split returns none unless the log was restored to a time before a split.
 func (a *Archive) Split(partition int) (split []int) {
 	for _, number := range a.Numbers() {
 		var through []int
@@ -111,8 +112,8 @@ func (a *Archive) own(partition int) []File {
 	return files
 }
 
-// filters returns the child filters that lead from the partition whose events the file contains
-// to the partition of the entry. It fails if the former is not an ancestor of the latter.
+// filters returns the child filters to apply to the records of a file, one for each split between
+// f.From and f.Partition. It fails if f.From is not an ancestor of f.Partition.
 func (a *Archive) filters(f File) (steps []childfilter.Filter, err error) {
 	if f.From == nil {
 		return nil, nil

@@ -14,8 +14,9 @@ var ErrInUse = errors.New("another process adds to the archive: wait until it ha
 type Store interface {
 	// Path returns the name of an object for messages. Path("") is the name of the store.
 	Path(name string) string
-	// Lock excludes other writers until it is closed. It fails with ErrInUse if there is
-	// another writer. A store without locks detects other writers in Save instead.
+	// Lock excludes other writers until the result is closed. It fails with ErrInUse if another
+	// writer has the lock. A store without locks returns no error; its Save detects other
+	// writers instead.
 	Lock(ctx context.Context) (io.Closer, error)
 	// Open opens an object. The error is fs.ErrNotExist if the object does not exist. Reads
 	// fail when ctx is done.

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Take durably copies the first files of a partition from another archive, and replaces all
-// entries of the partition in the manifest by these files.
+// Take durably copies files of a partition from another archive, beginning with the first file of
+// the partition. It replaces all entries of the partition in the manifest by these files.
 func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
-	if err := a.RemoveStale(ctx); err != nil { // a stale name may be the name of one of files
+	if err := a.RemoveStale(ctx); err != nil { // first, since a stale file may have the name of a new file
 		return err
 	}
 	for _, f := range files {

@@ -1,6 +1,6 @@
-// Package archiving removes old events from the log: it writes complete ranges to an archive,
-// folds them into the baseline of the partition (its state at the end of the archive), and drops
-// the ranges. If the database is lost, it restores the log from the archive.
+// Package archiving removes old events from the log. It writes complete ranges of the log to an
+// archive, folds their events into the baseline of the partition (the state at the end of the
+// archive), and drops the ranges. If the database is lost, it restores the log from the archive.
 //
 // It does not know the projector's loop. ADR 26 explains the removal, ADR 133 who may write to
 // an archive, ADR 64 restoring.
@@ -43,20 +43,21 @@ var statements = sqlfile.Parse(statementsText)
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Store has the archive. Run creates the archive if it does not exist and nothing was
-	// archived yet.
+	// Store has the archive. Run creates the archive if it does not exist and the database lists
+	// no archived files.
 	Store archive.Store
-	// Before limits what is archived: all events of a range must have been appended before it.
+	// Before limits what is archived: a range is archived only if all its events were appended
+	// before this time.
 	Before time.Time
 	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
 
-	// MostBlocked limits the wait for a transaction that has locked tables; see
+	// MostBlocked limits the wait for another transaction's locks on the tables; see
 	// [pgsession.Blocking].
 	MostBlocked time.Duration
 
-	// Progress, if not nil, receives the progress of each partition, and the transactions that
-	// block the partition because they use its log or its baseline.
+	// Progress, if not nil, receives the progress of each partition. Its method Blocked gets the
+	// transactions that delay Run, since they use the log or the baseline of the partition.
 	Progress replay.Progress
 	// Archived, if not nil, is called with the result for each finished partition.
 	Archived func(Result)
@@ -70,12 +71,13 @@ type Result struct {
 	Files  int   `json:"files"`
 	Events int64 `json:"events"`
 	Bytes  int64 `json:"bytes"`
-	// Dropped is the number of tables removed from the log, including those that an interrupted
+	// Dropped is the number of ranges that were dropped, including ranges that an interrupted
 	// run had archived.
 	Dropped int `json:"dropped"`
-	// Kept is the reason why the rest of the log is not archived.
+	// Kept is the reason why later events are still in the log.
 	Kept string `json:"kept"`
-	// Held is set if a range is due, and only an open transaction prevents its archiving.
+	// Held is set if the next range is old enough, and only an open transaction prevents
+	// archiving it.
 	Held bool `json:"held,omitempty"`
 }
 
@@ -88,9 +90,9 @@ type Result struct {
 // ranges are archived.
 //
 // A range is dropped only after its file is synced, read back and listed in the manifest, and
-// the baseline is committed. After an interruption the next call resumes. While another run or
-// rebuild is active in this database, Run fails with a [*rebuild.RunningError]; while another
-// database writes to the archive, with [archive.ErrInUse].
+// the baseline is committed. After an interruption the next call resumes. Run fails with a
+// [*rebuild.RunningError] while another job, such as a rebuild, runs in this database, and with
+// [archive.ErrInUse] while another process writes to the archive.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Archived == nil {
 		cfg.Archived = func(Result) {}
@@ -165,7 +167,7 @@ func (a *archiving) open(ctx context.Context) error {
 	if err := claims.WantErased(ctx, a.job.Conn, a.archive); err != nil {
 		return err
 	}
-	without := map[int][]archive.File{} // files that were given up and have no entry in the manifest
+	without := map[int][]archive.File{} // all files of the partitions with a file that was given up and has no entry
 	var tails []archive.Tail            // leftovers of interrupted runs
 	for _, p := range a.job.Held {
 		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
@@ -215,7 +217,8 @@ func Any(ctx context.Context, q events.Querier) (bool, error) {
 	return archived > 0, err
 }
 
-// logRange is a range of the log. events and until ignore events before the baseline.
+// logRange is a range of the log: the rows of transactions from starts on and before ends. events
+// is the number of its events after the baseline, until the time when the latest was appended.
 type logRange struct {
 	number int
 	starts int64
@@ -225,9 +228,9 @@ type logRange struct {
 	until  time.Time
 }
 
-// within replaces RANGE in a statement by the rows of the range, which must have an end. The
-// role may be permitted to read only the whole log, so within adds bounds by which the planner
-// prunes all other ranges.
+// within replaces RANGE in a statement by the rows of the range, which must have an end. It names
+// the log and not the table of the range, which the role may not be permitted to read. Postgres
+// uses the bounds to prune all other ranges.
 func (r *logRange) within(partition int, sql string) string {
 	return strings.NewReplacer("PAYLOAD", eventbatch.PayloadSQL, "RANGE",
 		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)).Replace(sql)
@@ -250,8 +253,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	if err != nil || len(ranges) == 0 {
 		return done, err
 	}
-	// Take the snapshot only now: the ranges are complete, so it has the dead letters and the
-	// key generations of all their events.
+	// Take the snapshot only after complete: then it has the dead letters and the generations of
+	// event keys of all events in the ranges.
 	var in replay.Snapshot
 	if err := replay.WithSnapshot(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions(), func(now *replay.Snapshot) error {
 		in = *now
@@ -289,8 +292,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	return done, err
 }
 
-// complete returns the ranges after a baseline that have events and can be archived. It sets
-// done.Kept to the reason why later ranges cannot be archived.
+// complete returns the ranges after the baseline `from` that have events and can be archived. It
+// sets done.Kept to the reason why the next range cannot be archived.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline, done *Result) (ranges []logRange, err error) {
 	conn := a.job.Conn
 	rows, _ := conn.Query(ctx, statements.Get("list the ranges"), partition)
@@ -344,8 +347,8 @@ func notComplete(r logRange) string {
 	return fmt.Sprintf("its range from transaction %d on is not complete yet: a range covers about a week, and at least %d transactions of the server", r.starts, 1<<20)
 }
 
-// keptOpen returns why a range that has an end is not complete: a transaction that began before
-// the end is open. held is set if there is such a transaction and the range is due.
+// keptOpen returns why a range that has an end is not complete: a transaction is open that may
+// still append to the range. held is set if there is such a transaction and the range is due.
 func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept string, held bool, err error) {
 	open, err := pgsession.OpenTransactions(ctx, a.job.Conn, 0)
 	if err != nil || len(open) == 0 { // the transaction has ended meanwhile
@@ -354,8 +357,9 @@ func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept st
 	return fmt.Sprintf("its range from transaction %d on waits for the end of %s, %s; %s", r.starts, open[0], open[0].Open(), open[0].Remedy()), due, nil
 }
 
-// write writes the file of a range and adds it to the manifest. present is the generation of
-// event keys before the range; write also returns the generation after the range.
+// write writes the file of a range and adds it to the manifest. present is the number of the
+// generation of event keys before the range. write also returns the number of the generation at
+// the end of the range.
 func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
 	var last events.Place
 	var dead []string
@@ -384,7 +388,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 // archivePage is the number of rows that one query reads.
 const archivePage = 2000
 
-// records visits the records of a range that come after the baseline, in order.
+// records calls visit with the records of a range that come after the baseline, in order.
 func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
 	at := in.Baseline.Position
 	for {
@@ -414,7 +418,7 @@ func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange
 }
 
 // rebase folds the events of archived ranges into the baseline, the state at the end of the
-// archive. It builds new tables next to the old ones, and swaps them in one short transaction.
+// archive. It fills new tables, and then replaces the old tables in one short transaction.
 func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
 	last := files[len(files)-1]
 	place, err := events.ParsePlace(last.Last)

@@ -20,14 +20,15 @@ type Other struct {
 	Pool *pgxpool.Pool
 }
 
-// Gather moves archive files of partitions that a shard has received from the archives of other
-// shards to the shard's archive. It copies the files that the shard lists and its archive does
-// not have. Then it deletes all files of the shard's partitions from the other archives. No
-// file is deleted before its copy is durable; after an interruption the next call resumes.
+// Gather brings the archive of a shard up to date after partitions were moved to the shard: the
+// files of these partitions are still in the archives of other shards. Gather copies the files
+// that the shard's database lists and its archive does not have. Then it deletes all files of
+// the shard's partitions from the other archives. It deletes no file before the copy is durable.
+// After an interruption the next call resumes.
 //
 // Gather fails with an [*archive.FileError] if a file of another archive has events that are
 // neither in the shard's log nor in its archive. It fails if an archive belongs to another
-// copy of its shard.
+// copy of the database of its shard.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
@@ -72,7 +73,8 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// gather copies the files of partitions that the archive of a shard does not have.
+// gather copies the files of the partitions `some` from another archive to the archive of a shard,
+// unless the archive of the shard already has the files that the database lists.
 func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, some []int) (err error) {
 	id, archived, err := identity(ctx, pool)
 	if err != nil {
@@ -151,8 +153,8 @@ func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, p
 	return a.Cut(ctx, tails...)
 }
 
-// lacking returns a function that returns the rows of a partition that are neither in the log
-// nor in archive a, which may be nil.
+// lacking returns a function that returns which of the given rows of a partition are neither in
+// the log nor in the archive a. a may be nil.
 func lacking(pool *pgxpool.Pool, a *archive.Archive, partition int) archive.Lacking {
 	inLog := replay.Lacking(pool, partition)
 	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {

@@ -34,11 +34,12 @@ type GivenUp struct {
 	Events int64 `json:"events"`
 }
 
-// GiveUp marks missing or damaged files of an archive as lost, so that archiving and erasing can
-// continue without them. The numbers of users do not change: the lost events are included in the
-// baseline, the state at the end of the archive. But the partition can no longer be replayed
-// from its first event. GiveUp refuses an intact file. If the whole archive is lost, GiveUp
-// creates a new one. If it fails, it changes nothing.
+// GiveUp marks missing or damaged files of an archive as given up, so that archiving and erasing
+// can continue without the files. The numbers of users do not change, since the baseline (the
+// state at the end of the archive) includes the lost events. But the partition can no longer be
+// replayed from its first event. GiveUp fails for an intact file. If the whole archive is lost,
+// GiveUp creates a new archive. It checks all files before it changes anything. If it fails
+// while it writes, a repeated call completes it.
 func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log}, "badged archive")
 	if err != nil {
@@ -103,8 +104,8 @@ func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	return done, nil
 }
 
-// lost returns all files of a partition as the new manifest will list them, and the files among
-// them that the call gives up.
+// lost returns all files of a partition as the new manifest will list them, and among these files
+// the lost files, which the call gives up.
 func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.Archive, partition int) (all, lost []archive.File, err error) {
 	listed, err := replay.ListedFiles(ctx, job.Conn, a, partition)
 	if err != nil {

@@ -28,7 +28,7 @@ type RestoreConfig struct {
 	From []archive.Store
 
 	// Progress, if not nil, receives the progress. Filled, if not nil, is called with each
-	// partition whose rows have been sent. The rows are committed when Restore returns.
+	// partition once its rows are sent to the database; they are not committed yet.
 	Progress replay.Progress
 	Filled   func(partition int)
 }
@@ -53,15 +53,16 @@ type Restored struct {
 }
 
 // Restore appends all events of archives to an empty log. It appends the rows of each partition
-// to the same partition, in the same order, on whichever shard holds the partition now. So
-// folding them produces the same numbers as the archived log.
+// to the same partition, in the same order, on the shard that holds the partition now. So folding
+// the rows produces the same numbers as the archived log.
 //
-// Restore opens one transaction in each database, and commits all of them at the end. So the
-// fold never sees a message to a room without all members of the room, and an interrupted
-// restore changes nothing. Publishers block until it ends. Restore first splits the partitions
-// that were split when the log was archived. It fails if a log has ever had an event, if the
-// databases have another number of partitions, or if a file of the archives is missing or
-// damaged. The results are in the order of the databases.
+// Restore first splits the partitions that were split when the log was archived. Then it opens
+// one transaction in each database, and commits all transactions at the end. So the fold never
+// sees a message to a room before all members of the room, and an interrupted restore appends
+// nothing, unless it fails between two commits: the error then says which databases are filled.
+// Publishers are blocked until the transactions end. Restore fails if a log has ever had an
+// event, if the databases have another number of partitions, or if a file of the archives is
+// missing or damaged. The results are in the order of the databases.
 func Restore(ctx context.Context, cfg RestoreConfig) ([]Restored, error) {
 	if cfg.Filled == nil {
 		cfg.Filled = func(int) {}
@@ -111,8 +112,8 @@ type restore struct {
 	jobs     []*rebuild.Job
 	// held are the partitions that the databases hold.
 	held []int
-	// committed is the name of a database whose transaction has committed, nil before the first
-	// commit.
+	// committed is the name of the database whose transaction was committed last, nil before
+	// the first commit.
 	committed *string
 	done      []Restored
 }
@@ -125,8 +126,9 @@ func (d *Empty) named(err error) error {
 	return fmt.Errorf("shard %s: %w", d.Name, err)
 }
 
-// into opens a transaction in database i, then recursively in all later ones. The innermost
-// call fills all databases; the transactions commit in reverse order.
+// into opens a transaction in database i, and calls itself for the next database. The innermost
+// call, for which no database remains, fills all databases. Then the transactions commit in
+// reverse order.
 func (r *restore) into(ctx context.Context, i int) error {
 	if i == len(r.jobs) {
 		for n := range r.jobs {
@@ -183,8 +185,8 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 }
 
 // archiveOf returns the archive with the most events of a partition, nil if no archive has files
-// of the partition. Several archives have files of it after a command was killed that moved the
-// files from one archive to another.
+// of the partition. Several archives have files of the partition if Gather was killed while it
+// moved the files from one archive to another.
 func (r *restore) archiveOf(partition int) (of *archive.Archive) {
 	most := int64(0)
 	for _, a := range r.archives {
@@ -222,7 +224,7 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	return a, nil
 }
 
-// splitAs splits the partitions of an empty log that were split in the archived log.
+// splitAs splits partitions of an empty log, until it has the same partitions as the archived log.
 func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	for {
 		held, err := eventlog.Held(ctx, d.Pool)
@@ -257,8 +259,8 @@ func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	}
 }
 
-// covers reports whether the held partitions together have all users of a partition. n is the
-// initial number of partitions of the log.
+// covers reports whether each user of a partition belongs to a held partition: the partition is
+// held, or its descendants are. n is the initial number of partitions of the log.
 func covers(held []int, partition, n int) bool {
 	if slices.Contains(held, partition) {
 		return true
@@ -289,7 +291,7 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 	for i, p := range partitions {
 		logs[i] = "badged." + events.Topic(p)
 	}
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // in the order in which appends lock the tables
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // the order is that of appends, to avoid deadlocks
 		return fmt.Errorf("lock the log: %w", err)
 	}
 	for _, p := range partitions {
@@ -323,7 +325,7 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 	}
 	r.files = len(files)
 	for _, f := range files {
-		var open []archive.Record // a row that may continue in the next page
+		var open []archive.Record // the records of a row that may continue in the next page
 		if err := a.Read(ctx, f, func(page []archive.Record) error {
 			page = append(open, page...)
 			last := page[len(page)-1].Position
@@ -346,8 +348,8 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 // restoredColumns are the columns of the values that rowOf returns.
 var restoredColumns = []string{"uuid", "created_at", "own", "events", "payload", "metadata"}
 
-// add appends the rows of the log from which these records were made. If partitions share the
-// file, it omits rows without events of this partition.
+// add appends records to the log, as the rows from which they were archived. If partitions share
+// the file, add omits rows without events of this partition.
 func (r *restoring) add(ctx context.Context, records []archive.Record, shares bool) error {
 	var rows [][]any
 	added := 0
@@ -369,7 +371,7 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 
 func isLeft(r archive.Record) bool { return r.Left() }
 
-// rowOf returns the row of the log from which records were made.
+// rowOf returns the row of the log from which records were archived, as values of restoredColumns.
 func rowOf(records []archive.Record) []any {
 	first := &records[0]
 	payload := first.Payload
@@ -388,9 +390,9 @@ func rowOf(records []archive.Record) []any {
 	return []any{[16]byte(first.UUID), first.AppendedAt, own, len(records), payload, metadata}
 }
 
-// standsAlone reports whether a row with only this payload would be read back as this payload,
-// or as a damaged row. Any other payload is an invalid event that looks like a batch, so rowOf
-// packs it.
+// standsAlone reports whether a payload can be stored as a row without packing it: reading the row
+// returns the same payload, or reports a damaged row. Otherwise the payload is an invalid event
+// that looks like a batch of events, so rowOf packs it into a batch of one event.
 func standsAlone(payload []byte) bool {
 	all, err := eventbatch.Unpack(payload)
 	return err != nil || len(all) == 1 && bytes.Equal(all[0], payload)

@@ -11,10 +11,10 @@ import (
 	"github.com/badged/badged/internal/partition/rebuild"
 )
 
-// TakeOver makes a database the owner of an archive of its log, which was opened by
-// [archive.Continue], even if another copy of the database has written to the archive. Other
-// copies are refused from then on. TakeOver fails with a [*rebuild.RunningError] while another
-// job runs.
+// TakeOver makes a database the owner of an archive of its log, even if another copy of the
+// database has written to the archive. From then on, writes by other copies fail with a
+// [*claims.CopyError]. The archive must be opened by [archive.Continue]. TakeOver fails with a
+// [*rebuild.RunningError] while another job runs.
 func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archive.Archive) error {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, "badged archive")
 	if err != nil {

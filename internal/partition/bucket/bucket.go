@@ -19,10 +19,10 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// Bucket is an [archive.Store] of the objects with a prefix in a bucket.
+// Bucket is an [archive.Store] whose objects are in a bucket, with a common prefix of their keys.
 type Bucket struct {
 	client *minio.Client
-	// core reads an object in one request; client would look the object up first.
+	// core reads an object with one request; client would send a request for its metadata first.
 	core   minio.Core
 	name   string
 	prefix string
@@ -38,8 +38,8 @@ func (b *Bucket) key(name string) string { return path.Join(b.prefix, name) }
 // probeName is the object by which Lock tests whether the storage supports conditional writes.
 const probeName = "lock"
 
-// Lock implements archive.Store. It locks nothing: Save detects other writers, since its writes
-// are conditional. Lock fails if the storage ignores conditions.
+// Lock implements archive.Store. It does not lock: Save detects other writers, since its writes
+// are conditional. Lock fails if the storage ignores the conditions of writes.
 func (b *Bucket) Lock(ctx context.Context) (io.Closer, error) {
 	var opts minio.PutObjectOptions
 	opts.SetMatchETagExcept("*")
@@ -105,7 +105,8 @@ func isRefusedByCondition(err error) bool {
 	return r.StatusCode == http.StatusPreconditionFailed || r.Code == "PreconditionFailed" || r.Code == "ConditionalRequestConflict"
 }
 
-// explain adds to an error of the storage what to do about it.
+// explain adds advice for the operator to an error of the storage. It returns fs.ErrNotExist for
+// an object that does not exist.
 func (b *Bucket) explain(err error) error {
 	r := minio.ToErrorResponse(err)
 	switch r.Code {
@@ -137,8 +138,9 @@ func (b *Bucket) explain(err error) error {
 
 var _ archive.Store = (*Bucket)(nil)
 
-// settle handles a conditional write that was refused. If the object already has the content,
-// an earlier attempt had succeeded and its answer was lost.
+// settle decides whether a refused conditional write is an error. If the object already has the
+// content, an earlier attempt succeeded and only its response was lost: then settle returns the
+// version of the object. Otherwise it fails with archive.ErrInUse.
 func (b *Bucket) settle(ctx context.Context, name string, content []byte, refused error) (version string, err error) {
 	now, version, err := b.Load(ctx, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -64,7 +64,7 @@ func Store(location string) (archive.Store, error) {
 	return &Bucket{client: client, core: minio.Core{Client: client}, name: name, prefix: prefix}, nil
 }
 
-// parse returns the bucket and the prefix of a location, or "" for a folder.
+// parse returns the bucket and the prefix of a location, or bucket "" if the location is a folder.
 func parse(location string) (bucket, prefix string, err error) {
 	scheme, _, found := strings.Cut(location, "://")
 	if !found {
@@ -100,8 +100,8 @@ func providers() []credentials.Provider {
 
 var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine or service account a role")
 
-// required fails if no provider has credentials. The chain alone would then send requests
-// without a signature.
+// required makes requests fail if no provider has credentials. With the chain alone, the client
+// would send requests without a signature.
 type required struct{ *credentials.Chain }
 
 func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credentials.Value, error) {
@@ -115,8 +115,8 @@ func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credent
 // silence is the time without a transferred byte after which a request fails.
 const silence = time.Minute
 
-// transport returns an HTTP transport that closes silent connections. Otherwise a connection
-// that broke without notice would block forever.
+// transport returns an HTTP transport whose requests fail if no byte is transferred for the
+// duration silence. Otherwise a request on a broken connection could block forever.
 func transport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{
@@ -131,7 +131,7 @@ func transport() http.RoundTripper {
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     silence,
 		TLSHandshakeTimeout: 10 * time.Second,
-		// Objects are read as they are stored.
+		// Do not let the transport decompress objects: their bytes must match the checksum.
 		DisableCompression: true,
 	}
 }

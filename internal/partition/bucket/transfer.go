@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// attempts is the number of times that reading is resumed at the same byte.
+	// attempts is the greatest number of attempts to resume reading at the same byte.
 	attempts = 5
-	// pause is the pause before the first attempt to resume; it doubles.
+	// pause is the pause before the first attempt to resume; it doubles with each attempt.
 	pause = 100 * time.Millisecond
-	// partSize is the number of bytes that one request sends and that are in memory. S3 accepts
-	// 10,000 parts, so a file may have 160 GB.
+	// partSize is the size in bytes of one part of an upload, which is buffered in memory. S3
+	// accepts 10,000 parts, so a file may have 160 GiB.
 	partSize = 16 << 20
 )
 
@@ -30,7 +30,7 @@ type reader struct {
 	b    *Bucket
 	name string
 	etag string
-	// at is the number of bytes that were read, out of size bytes.
+	// at is the number of bytes that were read, size the size of the object in bytes.
 	at, size int64
 	body     io.ReadCloser // nil if the connection broke
 }
@@ -128,10 +128,10 @@ type writer struct {
 // errAborted ends the upload of an object that was aborted.
 var errAborted = errors.New("aborted")
 
-// Create implements archive.Store. Readers see the object once the upload is complete. Create
-// first removes parts that a killed process had uploaded.
+// Create implements archive.Store. Readers see the object only when the upload is complete. Create
+// first deletes parts of an incomplete upload, which a killed process may have left.
 func (b *Bucket) Create(ctx context.Context, name string) (archive.Writer, error) {
-	// Ignore the error: some credentials may not do this, and parts are invisible to readers.
+	// Ignore the error: some credentials do not permit this, and readers do not see parts.
 	_ = b.client.RemoveIncompleteUpload(ctx, b.name, b.key(name))
 	ctx, cancel := context.WithCancel(ctx)
 	from, to := io.Pipe()

@@ -1,5 +1,6 @@
-// Package childfilter is the child filter of a split: it makes a child's row of the log from a
-// row of the parent partition's log. The child's row has only the child's users.
+// Package childfilter implements the child filter of a split. From a row in the log of the split
+// partition (the parent), it makes the row for one of the two new partitions (the child), with
+// only the child's users.
 //
 // It does not know tables or files: events in, events out. ADR 93 has the reasons.
 package childfilter
@@ -25,9 +26,9 @@ type Filter struct {
 // nothing is stored instead of an event that names no user of the child.
 const nothing = "null"
 
-// Row returns the child's row and its number of events, n. The events have the same indexes as
-// in the parent's row. If the child gets no event, n is 0. A row that cannot be unpacked goes
-// unchanged to the first child.
+// Row returns the child's row for a row of the parent. n is the number of events in the child's
+// row: 0 if the child gets no event, otherwise the same number, with the same indexes, as in the
+// parent's row. The first child gets a row that cannot be unpacked unchanged.
 func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 	all, unpackErr := eventbatch.Unpack(payload)
 	if unpackErr != nil || len(payload) == 0 { // a dead letter
@@ -59,8 +60,8 @@ func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 	return eventbatch.Pack(texts), len(all), nil
 }
 
-// Archived filters an archived event as Event does. An empty payload is a row that the parent
-// could not unpack: the first child gets it.
+// Archived filters the payload of an archived record as Event does. An empty payload comes from a
+// row that the parent could not unpack, which the first child gets.
 func (f Filter) Archived(payload []byte) ([]byte, error) {
 	if len(payload) == 0 && f.First { // a dead letter
 		return payload, nil
@@ -104,8 +105,8 @@ func (f Filter) Event(payload []byte) ([]byte, error) {
 	return left.Append(nil)
 }
 
-// members returns the child's part of erased members. Their user ids are gone, so the first
-// child gets all of them.
+// members returns the child's part of erased members. The first child gets all of them, since
+// their user ids are not stored. The other child only gets the rooms of joins, with 0 users.
 func (f Filter) members(all []tombstones.Members) (share []tombstones.Members) {
 	if f.First {
 		return all
@@ -119,8 +120,8 @@ func (f Filter) members(all []tombstones.Members) (share []tombstones.Members) {
 	return share
 }
 
-// ofParent reports whether all users belong to the parent. If not, the parent refused the
-// event.
+// ofParent reports whether all users belong to the parent. If not, the event is a dead letter of
+// the parent.
 func (f Filter) ofParent(users []string) bool {
 	for _, u := range users {
 		if !eventlog.Belongs(u, f.Parent, f.Partitions) {

@@ -48,11 +48,11 @@ func (e *CopyError) Error() string {
 		e.Path, since, e.Why)
 }
 
-// known is what a database stores about an archive.
+// known is what a database stores about itself and an archive.
 type known struct {
 	logID      uuid.UUID
 	partitions int
-	// claims is set if the database made the archive's claim.
+	// claims is set if the database stores the claim that the archive names.
 	claims bool
 	// owner identifies the database; its Claim is empty.
 	owner archive.Owner
@@ -91,9 +91,9 @@ func Check(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	return &CopyError{a.Path(), has.Claimed, why}
 }
 
-// Claim stores a new random id, the claim, in the database and in an archive that is open for
-// writing. Then Check fails for other copies of the database. If Check fails for this database,
-// Claim changes nothing.
+// Claim records that the database writes to an archive, which must be open for writing: it stores
+// a new random id, the claim, in both. From then on Check fails for other copies of the database.
+// If Check fails for this database, Claim changes nothing.
 func Claim(ctx context.Context, w Writer, a *archive.Archive) error {
 	if err := Check(ctx, w, a); err != nil {
 		return err
@@ -108,7 +108,7 @@ func TakeOver(ctx context.Context, w Writer, a *archive.Archive) error {
 		return err
 	}
 	k.owner.Claim = uuid.New()
-	// The database first: a claim that is in no archive is harmless.
+	// Write to the database first: a claim that is in no archive is harmless.
 	if _, err := w.Exec(ctx, statements.Get("claim the archive"), [16]byte(k.owner.Claim)); err != nil {
 		return fmt.Errorf("claim the archive: %w", err)
 	}

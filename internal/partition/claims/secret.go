@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Secret is the secret of a database and its copies. Only the owner of the schema and the
-// servers' role may read it.
+// Secret is a random key that a database and its copies share. Only the owner of the schema and
+// the role of the servers may read it.
 type Secret []byte
 
 // ReadSecret reads the secret of a database.

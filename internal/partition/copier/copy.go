@@ -1,7 +1,7 @@
-// Package copier copies the rows of a serving partition to other partitions: the common part of
-// moving a partition to another database and of splitting it. Triggers record which rows change
-// after they were copied, and rounds copy these rows again. When few are left, gates block
-// publishers and writers for the last round.
+// Package copier copies the rows of a serving partition. It is the common part of moving a
+// partition to another database and of splitting a partition in two. Triggers record which rows
+// change after they were copied, and rounds copy these rows again. When few changes remain, gates
+// block publishers and other writers during the last round.
 //
 // It does not know which shard holds a partition, or how the log is copied. ADR 83 has the reasons.
 package copier
@@ -40,10 +40,10 @@ type Result struct {
 	// counts twice. LogRows counts the rows of the log.
 	Rows    int64 `json:"rows"`
 	LogRows int64 `json:"log_rows"`
-	// Paused is how long publishers to the partition were blocked. FoldingPaused is an upper
-	// bound of the time until servers owned the new partitions and folded again. Both are zero
-	// if an earlier call made the switch. FoldingPaused is also zero if no server became the
-	// owner within seconds.
+	// Paused is how long publishers to the partition were blocked. FoldingPaused is the time
+	// from the closing of the gate until projectors owned all new partitions; it is an upper
+	// bound of the time without folding. Both are zero if an earlier call made the switch.
+	// FoldingPaused is also zero if the partitions had no owner within seconds.
 	Paused        time.Duration `json:"paused_ns"`
 	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts is the number of attempts of the switch.
@@ -56,17 +56,18 @@ type Operation interface {
 	// CopyLog copies the next rows of the log, up to a cursor, in a transaction of the target.
 	// It reports whether more rows remain.
 	CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error)
-	// Staged is called before changed rows are written to the table of a part. rows is an item
-	// for a FROM list. If the table is copied by key, the temporary table moved_keys has the
-	// keys of the rows.
+	// Staged is called before changed rows are written to the table t of a part. rows is an
+	// item for a FROM list that has the changed rows. If the form of t is ByKey, the temporary
+	// table moved_keys has the keys of the changed rows.
 	Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, rows string) error
-	// Mark returns a function that resets the progress to this point, for use after a rollback.
+	// Mark returns a function that resets the recorded progress of the copy to the time of the
+	// call. The function is called after a rollback.
 	Mark() (forget func())
-	// Round copies, in one snapshot, the folded part of the log and at most `most` recorded
-	// changes. It returns the number of changes.
+	// Round copies, in one snapshot, the folded part of the log and the rows of at most `most`
+	// recorded changes. It returns the number of these changes.
 	Round(ctx context.Context, most int) (changes int, err error)
-	// Attempt makes the switch in a transaction of the source while the gates are closed. It
-	// first copies the remaining changes.
+	// Attempt copies the remaining changes and makes the switch, in a transaction of the source
+	// and while the gates are closed.
 	Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) error
 }
 
@@ -77,8 +78,8 @@ type Part struct {
 	Child *partition.Child
 }
 
-// query returns a SELECT of the rows t of a table that the part gets. from and where are its
-// FROM list and condition.
+// query returns a SELECT statement for the rows of a table that the part gets. from is its FROM
+// list, in which the table has the alias t, and where is a further condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, where string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
@@ -89,8 +90,8 @@ func (p *Part) query(t partition.Table, all partition.Columns, from, where strin
 
 // Copy copies a partition.
 type Copy struct {
-	// Session is the session with the source, Target the session with the target. Both are the
-	// same if source and target are one database.
+	// Session is the session with the source, Target the session with the target. They are one
+	// session if source and target are the same database.
 	*Session
 	Target *Session
 	// Parts are the partitions that get the rows.
@@ -98,8 +99,8 @@ type Copy struct {
 	Operation
 	// Progress is called with the current step, and the number of copied rows.
 	Progress func(step Step, rows int64)
-	// Patience limits, roughly, the pause of publishers in one attempt of the switch, default
-	// 800ms. Attempts is how many attempts may exceed it, default 10.
+	// Patience is about how long one attempt of the switch may block publishers, default 800ms.
+	// Attempts is after how many attempts that would block them longer Switch fails, default 10.
 	Patience time.Duration
 	Attempts int
 	// Closed is when the switch closed the gate, zero before the switch.
@@ -131,7 +132,8 @@ func (c *Copy) ReadColumns(ctx context.Context) error {
 	return nil
 }
 
-// Everything copies the folded part of the log, and the rows of all tables.
+// Everything makes the first copy: of the folded part of the log, and of all tables that are not
+// copied by rounds only.
 func (c *Copy) Everything(ctx context.Context) error {
 	for more := true; more; {
 		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
@@ -199,7 +201,7 @@ func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	}
 }
 
-// chunk copies the rows of a table that meet a condition to a part.
+// chunk copies to a part the rows of a table that meet the SQL condition where.
 func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, where string) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -234,8 +236,8 @@ func (c *Copy) insert(t partition.Table, to Part, rows string) string {
 		t.Name(to.Partition), c.columns[t.Name(c.Partition)].List(""), rows, refers)
 }
 
-// Pipe copies the rows of a query of the source into a table of the target, which must be
-// another database, in the target's open transaction. It returns the number of rows.
+// Pipe runs a query on the source and copies its rows into a table of the target, in the open
+// transaction of the target. The target must be another database. Pipe returns the number of rows.
 func (c *Copy) Pipe(ctx context.Context, query, table, columns string) (int64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -261,9 +263,9 @@ func (c *Copy) Pipe(ctx context.Context, query, table, columns string) (int64, e
 // errTargetFailed makes the reader of the source stop.
 var errTargetFailed = errors.New("the target has failed")
 
-// stage makes the rows of a query readable in the target. The query must select all columns of
-// a table of the source. stage returns an item for a FROM list: the query itself if source and
-// target are one database, else the temporary table moved_rows.
+// stage makes the rows of a query on the source readable for statements on the target. The query
+// must select all columns of a table of the source. stage returns an item for a FROM list: the
+// query itself if source and target are one database, else the temporary table moved_rows.
 func (c *Copy) stage(ctx context.Context, tx pgx.Tx, name, query string) (rows string, err error) {
 	if c.Target == c.Session {
 		return "(" + query + ")", nil
@@ -282,8 +284,9 @@ func (c *Copy) StageAll(ctx context.Context, tx pgx.Tx, name string) error {
 	return err
 }
 
-// Changes copies the log up to a cursor and at most `most` recorded changes, in a transaction
-// of the target. The source's transaction must see one snapshot, or the gates must be closed.
+// Changes copies the log up to a cursor, and the rows of at most `most` recorded changes, in a
+// transaction of the target. The source's transaction must see one snapshot, or the gates must be
+// closed.
 func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (Changes, error) {
 	done, err := c.notedChanges(ctx, most)
 	if err != nil {
@@ -311,7 +314,8 @@ func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most i
 	return done, nil
 }
 
-// changed copies the rows of a table whose recorded changes have a number up to last.
+// changed copies again the rows of a table for which a change is recorded whose number is at most
+// last.
 func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last int64) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -347,8 +351,8 @@ func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last i
 	return nil
 }
 
-// stageKeys copies the keys of changed rows into the target's temporary table moved_keys. It
-// returns an item for a FROM list of the source that has the keys.
+// stageKeys copies the keys of changed rows into the temporary table moved_keys of the target. It
+// returns an item for a FROM list in a query on the source that has the same keys.
 func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, error) {
 	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_keys; CREATE TEMPORARY TABLE moved_keys (key text[] COLLATE "C") ON COMMIT DROP`); err != nil {
 		return "", err
@@ -361,8 +365,8 @@ func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, e
 	return "(" + keys + ")", err
 }
 
-// kept returns the columns of a table that an upsert in a part does not overwrite. A split
-// counts the members of a room itself.
+// kept returns the columns of a table that an upsert in a part does not overwrite: after a split,
+// the number of members of a room, since the split counts the members itself.
 func (p *Part) kept(t partition.Table) []string {
 	if p.Child != nil && t.Kind == "rooms" {
 		return []string{"members"}
@@ -370,7 +374,8 @@ func (p *Part) kept(t partition.Table) []string {
 	return nil
 }
 
-// CatchUp copies changes until another round would no longer shorten the switch.
+// CatchUp runs rounds, each of which copies recorded changes, until another round would not shorten
+// the switch.
 func (c *Copy) CatchUp(ctx context.Context) error {
 	return c.catchUp(func() (int, error) {
 		forget := c.Mark()
@@ -383,8 +388,9 @@ func (c *Copy) CatchUp(ctx context.Context) error {
 	})
 }
 
-// Resumed starts, after the switch, to watch when projectors own the partitions of the target.
-// The caller must call wait, which blocks until then and sets Result.FoldingPaused.
+// Resumed is called after the switch, and measures in the background when projectors own the
+// partitions of the target. The caller must call wait, which blocks until projectors own them and
+// sets Result.FoldingPaused.
 func (c *Copy) Resumed(ctx context.Context, target *Session, partitions ...int) (wait func()) {
 	if c.Closed.IsZero() {
 		return func() {}

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// ownedPatience limits the wait, after a switch, until servers own the partitions. Without
-	// a notification of the switch, projectors need seconds.
+	// ownedPatience limits the wait, after a switch, until projectors own the partitions. A
+	// projector that misses the notification of the switch needs seconds.
 	ownedPatience = 5 * time.Second
 	// ownedPause is the interval between checks of the owners' locks.
 	ownedPause = 5 * time.Millisecond
 )
 
-// watchOwners starts to watch when projectors own partitions of a database after a switch. The
-// caller must call paused, which blocks until then and returns the time since closed. paused
-// returns 0 if no projector is connected, or if none owns all partitions within ownedPatience.
+// watchOwners measures in the background when projectors own partitions of a database after a
+// switch. The caller must call paused, which blocks until each partition has an owner, and returns
+// the time from closed until then. paused returns 0 if no projector is connected, or if not all
+// partitions have an owner within ownedPatience.
 func watchOwners(ctx context.Context, pool *pgxpool.Pool, closed time.Time, partitions ...int) (paused func() time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, ownedPatience)
 	took := make(chan time.Duration, 1)

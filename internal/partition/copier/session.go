@@ -33,30 +33,30 @@ type Session struct {
 	Conn      *pgx.Conn
 	// Blocked is called repeatedly while a transaction of another session blocks this session.
 	Blocked func(by pgsession.Holder)
-	// Most limits the wait for such a transaction; see [pgsession.Blocking].
+	// Most limits the wait for a blocking transaction; see [pgsession.Blocking].
 	Most time.Duration
 
 	pool *pgxpool.Pool
 	job  *rebuild.Job
 	// checked is when the session last looked for a transaction that would delay closing the
-	// gate, the lock that blocks publishers. It is a time of the database's clock. gate limits
-	// the wait for such a transaction.
+	// gate, the lock that blocks publishers; it is a time of the database's clock. gate reports
+	// such a transaction and limits the wait for it.
 	checked time.Time
 	gate    pgsession.Blocking
 	// lastRound is the duration of the last round of catching up.
 	lastRound time.Duration
-	// due is the deadline of the running attempt: publishers must not be blocked longer.
+	// due is the time until which the running attempt may block publishers, zero if none runs.
 	due time.Time
 }
 
-// endingPatience limits the wait until Postgres ends the session of a killed process, whose
-// current statement Postgres first completes.
+// endingPatience limits the wait until Postgres ends the session of a killed process. Postgres
+// first completes the current statement of that session.
 const endingPatience = 5 * time.Second
 
-// Open opens a session with an application_name. The caller must close the session. If a
-// session with the same name has the lock, it may belong to a process that was just killed:
-// Open retries for endingPatience. others are further partitions that the session writes before
-// the database holds them.
+// Open connects, acquires the lock of the job, and sets application_name. The caller must close
+// the session. If another session with the same name has the lock, that session may belong to a
+// process that was just killed, so Open retries for endingPatience. others are further
+// partitions to which the session writes before the database holds them.
 func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string, others ...int) error {
 	job, err := begin(ctx, pool, log, application)
 	if err != nil {
@@ -113,13 +113,13 @@ func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
 }
 
-// blocking returns a wait for transactions that have locked tables.
+// blocking returns the settings for retrying while other transactions have locked tables.
 func (s *Session) blocking(tables []string) pgsession.Blocking {
 	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
 }
 
-// RetryOnLock runs f in a transaction, and repeats it until f gets its locks. Meanwhile it
-// reports which transaction has the locks.
+// RetryOnLock runs f in a transaction, and repeats the transaction until f gets its locks.
+// Meanwhile it reports which other transaction has locks on the tables in locked.
 func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
 	blocked := s.blocking(locked)
 	return s.wrap(blocked.Retry(ctx, s.Conn, f))
@@ -149,8 +149,8 @@ func (s *Session) CreateTables(ctx context.Context, p int) error {
 	return nil
 }
 
-// OpenForCopy empties the tables of a partition that the database does not hold, and lets
-// sessions that copy the partition write to it. The gate's trigger refuses all other sessions.
+// OpenForCopy empties the tables of a partition that the database does not hold, and permits
+// sessions that copy the partition to append to its log. The gate refuses all other sessions.
 func OpenForCopy(ctx context.Context, tx pgx.Tx, p int) error {
 	if err := empty(ctx, tx, p); err != nil {
 		return err
@@ -205,21 +205,22 @@ func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
 	return err
 }
 
-// trigger replaces PARTITION in a statement that creates a trigger, which has no parameters.
+// trigger replaces PARTITION in a CREATE TRIGGER statement, which cannot have parameters.
 func trigger(sql string, partition int) string {
 	return strings.ReplaceAll(sql, "PARTITION", fmt.Sprint(partition))
 }
 
-// gateSQL returns a statement that creates the gate. The gate is a trigger that blocks
-// publishers to a partition until the switch ends, and then refuses them if the database no
-// longer holds the partition.
+// gateSQL returns a statement that creates the gate of a partition: a trigger on the log. While
+// the gate is closed, the trigger blocks appends until the switch ends, and then refuses them if
+// the database no longer holds the partition.
 func gateSQL(p int) string { return trigger(statements.Of(p, "gate the log"), p) }
 
 func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partition.Log(p) }
 
-// Watch creates the gate and the triggers that record which rows change. Each statement tries
-// only briefly to get its lock, since other transactions queue behind it. Then Watch records as
-// changed all rows of the tables that only rounds copy; see [partition.Table.InRounds].
+// Watch creates the gate and the triggers that record which rows change. Each statement waits only
+// briefly for its lock and is then retried, since other transactions queue behind a waiting
+// statement. Last, Watch records as changed all rows of the tables that only rounds copy; see
+// [partition.Table.InRounds].
 func (s *Session) Watch(ctx context.Context) error {
 	if err := s.RetryOnLock(ctx, []string{partition.Log(s.Partition)}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition))
@@ -282,8 +283,8 @@ func (s *Session) Unwatch(ctx context.Context) error {
 	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
 }
 
-// WatchedStill reports whether the copy is still complete: all triggers of Watch exist, so
-// every change was recorded, and the frozen tables are unchanged.
+// WatchedStill reports whether an interrupted copy can be resumed: all triggers of Watch still
+// exist, so every change was recorded, and the frozen tables are unchanged.
 func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
 	var triggers int
 	var replaced bool
@@ -299,7 +300,7 @@ func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
 type Changes struct {
 	Numbers []int64
 	Kinds   map[string]bool
-	// Last is an upper bound of Numbers.
+	// Last is the greatest of Numbers, or the greatest int64 if no further changes are recorded.
 	Last int64
 }
 
@@ -322,20 +323,22 @@ func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
 	return found, nil
 }
 
-// Keys returns a query for the keys of a table's recorded changes, up to number last.
+// Keys returns a query for the keys of changed rows of a table, by the recorded changes whose
+// number is at most last.
 func (s *Session) Keys(kind string, last int64) string {
 	return fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, s.Partition, partition.Literal(kind), last)
 }
 
-// Copied deletes exactly these recorded changes: a change with a lower number may have been
-// committed since.
+// Copied deletes recorded changes after their rows were copied. It deletes exactly these numbers
+// and not all numbers up to the greatest, since a change with a lower number may have been
+// committed meanwhile.
 func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 	_, err := s.Conn.Exec(ctx, statements.Get("changes are copied"), numbers)
 	return s.wrap(err)
 }
 
-// Bound returns the end of the next chunk of the log after a position. The chunk has at most
-// `rows` rows, about 16 MiB, and ends at `most` at the latest.
+// Bound returns the position of the last row of the next chunk of the log, which begins after the
+// position `after`. The chunk has at most `rows` rows and about 16 MiB, and no row after `most`.
 func (s *Session) Bound(ctx context.Context, after, most events.Position, rows int) (events.Position, error) {
 	bound := most
 	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,

@@ -16,16 +16,18 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Limits of a round. The gate is not closed if the rounds are larger or slower.
+// Limits of a round. A round copies at most roundChanges changes. The gate may be closed after a
+// round of at most fewChanges changes that took less than quickRound; see catchUp.
 const (
 	roundChanges = 50_000
 	fewChanges   = 5_000
 	quickRound   = 250 * time.Millisecond
 )
 
-// catchUp calls round, which copies changes and returns their number, until a round is quick.
-// On a slow machine or network no round may be quick. There catchUp ends when rounds with few
-// changes stop becoming quicker. If this is still too slow, the attempt to switch fails.
+// catchUp calls round, which copies changes and returns their number, until a round has no changes,
+// or few changes and is quick. On a slow machine or network no round may be quick. Then catchUp
+// ends when a round with few changes is not much quicker than the round before it; if that is
+// still too slow, the attempt to switch fails.
 func (s *Session) catchUp(round func() (int, error)) error {
 	for before := time.Duration(math.MaxInt64); ; {
 		began := time.Now()
@@ -45,7 +47,8 @@ func (s *Session) catchUp(round func() (int, error)) error {
 // ErrBusy means that all attempts of the switch failed. The partition is unchanged.
 var ErrBusy = errors.New("the switch would block publishers for too long")
 
-// ErrNotYet means that the attempt would block publishers for longer than permitted.
+// ErrNotYet means that the current attempt would block publishers for longer than permitted. The
+// switch is attempted again.
 var ErrNotYet = errors.New("the switch would take too long now")
 
 // notYet reports whether the switch should be tried again after err.
@@ -59,8 +62,8 @@ func notYet(err error) bool {
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// mostBehind is the number of unfolded rows up to which an attempt may start: the projector
-	// folds that many at once.
+	// mostBehind is the number of unfolded rows up to which an attempt may start. The projector
+	// folds this number of rows in one batch.
 	mostBehind = 50
 )
 
@@ -73,12 +76,14 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Switch catches up and attempts the switch until an attempt succeeds. If Attempts attempts
-// took too long, the error wraps [ErrBusy]. Switch makes no attempt while a long transaction
-// would block the gate, or while the projector is behind. Errors outside of an attempt are
-// [*StoppedError].
+// Switch catches up and attempts the switch until an attempt succeeds. It makes no attempt while
+// a long transaction would block closing the gate, or while the projector is behind. If Attempts
+// attempts took too long, the error wraps [ErrBusy]. An error is a [*StoppedError], unless an
+// attempt failed in another way than taking too long: then Switch returns the error of the
+// attempt.
 func (c *Copy) Switch(ctx context.Context) error {
-	// VACUUM first: dead rows would slow down reading the changes while publishers are blocked.
+	// The statement is a VACUUM: dead rows would slow down reading the changes while publishers are
+	// blocked.
 	if _, err := c.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
 		return &StoppedError{c.wrap(err)}
 	}
@@ -107,7 +112,8 @@ func (c *Copy) Switch(ctx context.Context) error {
 	}
 }
 
-// attempt closes the gates and makes the switch, unless folding all events takes too long.
+// attempt closes the gates and makes the switch, in one transaction of the source. It fails with
+// an error for which notYet is true if that takes too long.
 func (c *Copy) attempt(ctx context.Context) error {
 	c.Progress(Switching, c.Result.Rows)
 	c.Result.Attempts++
@@ -144,8 +150,8 @@ func (s *Session) remedy(ctx context.Context, err error) string {
 	return fmt.Sprintf("%s, %s, has locks; %s", by, by.Open(), by.Remedy())
 }
 
-// delayed reports whether a long transaction would block the gate, or the projector is behind.
-// It reports the reason to Blocked or Progress.
+// delayed reports whether an attempt must be delayed: a long transaction would block closing the
+// gate, or the projector is behind. It passes the reason to Blocked or Progress.
 func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	before := c.checked
 	if err := c.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&c.checked); err != nil {
@@ -156,7 +162,7 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	// A transaction is long if it was already open at the previous check. If the role may not
-	// see when it began, only the attempt can show whether it blocks.
+	// see when the transaction began, the attempt shows whether it blocks.
 	if ok && !by.Since.IsZero() && (before.IsZero() || by.Since.Before(before)) {
 		_, err := c.gate.HeldBy(by)
 		return true, err
@@ -177,7 +183,8 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// behind returns the number of rows that are not folded at a cursor, counted up to a limit.
+// behind returns the number of rows that a projector with this cursor has not folded. It counts
+// only up to a limit.
 func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
 	pending := at.Pending
 	if pending == nil {
@@ -189,8 +196,8 @@ func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, 
 	return behind, nil
 }
 
-// endHangingSQL makes Postgres end the session if it is idle for 5 s, because this process
-// hangs or its host is gone: the session blocks publishers.
+// endHangingSQL makes Postgres end the session if it is idle for 5 s. The session blocks
+// publishers, and it is idle only if this process hangs or its host has failed.
 const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 
 // Overdue returns [ErrNotYet] if an attempt runs and publishers have been blocked for longer
@@ -203,10 +210,11 @@ func (s *Session) Overdue() error {
 }
 
 // closeGates closes the gate for publishers, waits until all events in the log are folded, and
-// closes the gate for all other writers. Open transactions that have appended may take half of
-// patience, folding must be done at three quarters, and no statement of the transaction may
-// take longer than patience. closed is when publishers were blocked. closeGates fails at once
-// if the last round took longer than patience, since the last copy would too.
+// closes the gate for all other writers. It returns the time from which publishers are blocked,
+// and the cursor. Transactions that have appended must end within half of patience, folding must
+// be complete after three quarters of it, and no later statement of tx may take longer than
+// patience. closeGates fails at once if the last round took longer than patience, since the last
+// copy would take as long.
 func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
 	if s.lastRound > patience {
 		return closed, at, ErrNotYet
@@ -231,8 +239,8 @@ func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 	return closed, at, err
 }
 
-// awaitFolded blocks until all events in the log are folded, and locks the position. Appends
-// must be blocked.
+// awaitFolded blocks until all events in the log are folded, and locks the position of the
+// partition in the current transaction. The caller must have blocked appends.
 func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
 	lock := ""
 	for {

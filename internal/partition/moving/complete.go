@@ -17,10 +17,10 @@ type Completed struct {
 
 // Complete completes the switch of a partition after the mover stopped between the commits of
 // the two shards: the source has released the partition, and the target has all rows but does
-// not hold the partition. It returns true if the target holds the partition now because of this
-// move, false if there was nothing to complete. It fails if the target has lost rows since. It
-// does nothing if the partition is in any other state, or if the source or the target cannot be
-// reached. It is safe for concurrent use, also by other processes and the mover.
+// not hold the partition. It returns true once the target holds the partition because of this
+// move. It returns false, and changes nothing, if the partition is in any other state, or if the
+// source or the target cannot be reached. It fails with ErrTargetLost if the target has lost rows
+// since. It is safe for concurrent use, also by other processes and the mover.
 //
 // The source stores the old rows until the move is run again.
 func Complete(ctx context.Context, databases []Database, partition int) (Completed, bool, error) {
@@ -41,7 +41,7 @@ func Complete(ctx context.Context, databases []Database, partition int) (Complet
 	for _, from := range sides {
 		for _, to := range sides {
 			if !from.hasReleased(to) || slices.ContainsFunc(sides, func(s *side) bool { return s.revision > from.move.revision }) {
-				continue // a later revision moved the partition to another shard
+				continue // not this pair, or a later revision of the map assigns the partition to another shard
 			}
 			if !to.has(from.move) {
 				return Completed{}, false, lostBy(to, from, partition)
@@ -66,9 +66,10 @@ func (s *side) hasReleased(to *side) bool {
 	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
 }
 
-// has reports whether the target of a move has all rows of the partition. In the last round the
-// target commits that it is ready, and then the source commits, with the same round, that it
-// has released the partition. After a failed attempt the rounds differ.
+// has reports whether the target of a move has all rows of the partition. released is the record
+// of the move on the source. In the last round the target commits the state ready, and then the
+// source commits the state released with the same round number. So if the attempt failed, or the
+// target has lost it, the round numbers differ.
 func (s *side) has(released move) bool {
 	return s.move.role == targetRole && (s.move.state == ready || s.move.state == held) && s.move.id == released.id && s.move.round == released.round
 }
@@ -83,7 +84,7 @@ func lostBy(to, from *side, partition int) error {
 		ErrTargetLost, from.Name, partition, to.Name)
 }
 
-// errNotReady means that the target has no record of this round of the move.
+// errNotReady means that the target has no record of the move with this round number.
 var errNotReady = errors.New("the shard no longer has this move of the partition")
 
 // hold makes the target hold the partition that the source has released.

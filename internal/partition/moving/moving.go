@@ -1,17 +1,17 @@
 // Package moving moves a partition from one shard to another while both serve.
 //
 // The rows are copied while triggers record which rows change. Changed rows are copied again,
-// until few are left. The log is copied in the order in which it was folded. Then a gate
-// closes: publishers to the partition block, all appended events are folded, and the last
+// until few changes remain. The log is copied in the order in which it was folded. Then the mover
+// closes a gate: publishers to the partition block, all appended events are folded, and the last
 // changes are copied. The source commits that it releases the partition, and then the target
 // commits that it holds the partition.
 //
-// Before the source's commit nothing has changed, and after it the target needs nothing from
-// the source, so the same call continues an interrupted move. The gate is a lock that ends with
-// the session of the mover.
+// Until the source commits, the source serves the partition as before; after that commit, the
+// target needs nothing more from the source. So the same call continues an interrupted move.
+// The gate is a lock that ends with the session of the mover.
 //
-// It does not know the projector's loop or the processes that serve: databases refuse processes
-// with an old map. ADR 83 has the reasons.
+// It does not know the projector's loop or the serving processes: databases refuse writes of
+// processes that use an old map of partitions. ADR 83 has the reasons.
 package moving
 
 import (
@@ -61,12 +61,12 @@ type Config struct {
 	Progress func(step Step, rows int64)
 	// Blocked, if not nil, is called repeatedly while a transaction on a shard delays the move.
 	Blocked func(shard string, by pgsession.Holder)
-	// MostBlocked limits the wait for such a transaction; see [pgsession.Blocking].
+	// MostBlocked limits the wait for a delaying transaction; see [pgsession.Blocking].
 	MostBlocked time.Duration
-	// Patience limits, roughly, the pause of publishers to the partition, and of its folding,
-	// in one attempt of the switch. Default 800ms.
+	// Patience is about how long one attempt of the switch may block publishers to the partition
+	// and its folding. Default 800ms.
 	Patience time.Duration
-	// Attempts is how many attempts of the switch may exceed Patience before Move fails with an
+	// Attempts is after how many attempts of the switch that exceed Patience Move fails with an
 	// error that wraps [ErrBusy]. Default 10.
 	Attempts int
 }
@@ -91,7 +91,7 @@ type Result struct {
 	// Resumed is set if an earlier call started the move.
 	Resumed bool `json:"resumed"`
 	// Split is set if the partition was split after an earlier move, and this call only deleted
-	// the old rows of that move from From.
+	// the rows that the earlier move had left on From.
 	Split bool `json:"split,omitempty"`
 }
 
@@ -106,11 +106,11 @@ var (
 	ErrBusy             = copier.ErrBusy
 )
 
-// errNotIt means that a database answers, and is not the configured shard.
+// errNotIt means that the database behind a configured URL is not the shard with that name.
 var errNotIt = errors.New("not the shard")
 
 // Move moves a partition to another shard, or continues an interrupted move. After an error the
-// source still has the partition unless the error says otherwise.
+// source still holds the partition, unless the error text says otherwise.
 func Move(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(Step, int64) {}
@@ -137,14 +137,17 @@ type mover struct {
 	p              int
 	result         Result
 	source, target *side
-	// onlyOldRows is set if the call only deletes old rows from the source. The source released
-	// the partition in an earlier move, and the partition was moved again or split since.
+	// onlyOldRows is set if the call only deletes old rows from the source: the source released
+	// the partition in an earlier move, and later the partition was moved again or split.
 	onlyOldRows bool
-	// splitAt is the revision of the map in which the partition was split, 0 if it was not.
+	// splitAt is the revision of the map in which the partition was split, 0 if the partition
+	// was not split.
 	splitAt int64
-	// counted is the target's progress when places were last translated.
+	// counted is the target's progress when places were last translated, with the number of
+	// rows up to that point; see addPlaces.
 	counted move
-	// stored is the target's committed progress, while an attempt of the switch runs.
+	// stored is the committed progress of the target. It is restored if a round or an attempt of
+	// the switch fails.
 	stored move
 	// revoked is the number of the last revocation of tokens that was copied to the target.
 	revoked int64
@@ -157,8 +160,8 @@ type side struct {
 
 	cluster string // the id of the cluster
 	holds   bool   // whether the shard holds the partition
-	// revision is the revision of the shard's map. split is set if the map says that the
-	// partition was split.
+	// revision is the revision of the partition's entry in the shard's map. split is set if the
+	// map says that the partition was split.
 	revision   int64
 	split      bool
 	partitions int
@@ -168,15 +171,15 @@ type side struct {
 // move is the partition's row of badged.moves, empty if there is none.
 type move struct {
 	id, role, source, target, state, epoch string
-	// round is the last round of copying that the shard has stored; see badged.moves in
-	// 00007_cluster.sql.
+	// round is the random id of the last round of copying that the shard has stored; see
+	// badged.moves in 00007_cluster.sql.
 	round    string
 	revision int64
 	copied   events.Position
 	rows     int64
-	// behind is the offset after which the offsets of the target's rows begin.
+	// behind is an offset. The copied rows on the target get the offsets after it.
 	behind int64
-	// settled is false if the log was renumbered after the move began.
+	// settled is false if the log of the shard was renumbered after the move began.
 	settled bool
 }
 
@@ -287,7 +290,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		return nil, err
 	}
 	m.result.From = m.source.Name
-	// Always lock in the same order: of two moves between the same shards, one gets both locks.
+	// Always lock in the same order: two moves between the same shards could otherwise get one
+	// lock each, and both would fail.
 	sides := []*side{m.source, m.target}
 	slices.SortFunc(sides, func(a, b *side) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range sides {
@@ -300,7 +304,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 		Session: m.source.Session, Target: m.target.Session, Parts: []copier.Part{{Partition: m.p}}, Operation: m,
 		Progress: cfg.Progress, Patience: cfg.Patience, Attempts: cfg.Attempts, Result: &m.result.Result,
 	}
-	// Check again under the locks: another command may have started or ended a move.
+	// Check again under the locks: another command may have begun or ended a move meanwhile.
 	if err := m.alone(); err != nil {
 		m.close(ctx)
 		return nil, err
@@ -308,7 +312,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	return m, nil
 }
 
-// alone fails if another move or a split of the partition has begun.
+// alone fails if a split of the partition, or a move of it to another target, has begun.
 func (m *mover) alone() error {
 	switch other := m.source.move; {
 	case other.role != sourceRole || m.onlyOldRows:
@@ -323,8 +327,9 @@ func (m *mover) alone() error {
 	return nil
 }
 
-// hasOldRows reports whether a shard has only old rows of the partition: it released the
-// partition, and a later revision of the map gave the partition to the target or split it.
+// hasOldRows reports whether a shard has old rows of the partition without holding it: the shard
+// released the partition, and in a later revision of the map the target holds the partition or
+// the partition is split.
 func (m *mover) hasOldRows(s *side) bool {
 	known := m.splitAt
 	if m.target.holds {
@@ -334,7 +339,7 @@ func (m *mover) hasOldRows(s *side) bool {
 		s.move.role == sourceRole && s.move.state == released && s.move.revision < known
 }
 
-// open opens the session, and reads the state again while the session has the lock.
+// open opens the session, which acquires the lock of the job, and reads the state again under it.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
 	s.Session = &copier.Session{Where: s.Name, Partition: partition, Most: cfg.MostBlocked, Blocked: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
@@ -399,7 +404,7 @@ func isAway(err error) bool {
 		!errors.Is(err, errNotIt)
 }
 
-// copy copies the partition until few changes are left.
+// copy copies the partition until few recorded changes remain to be copied.
 func (m *mover) copy(ctx context.Context) error {
 	if err := m.prepare(ctx); err != nil {
 		return err
@@ -408,8 +413,8 @@ func (m *mover) copy(ctx context.Context) error {
 		if err := m.Everything(ctx); err != nil {
 			return err
 		}
-		// Store the round on both shards. If both have it later, neither has lost rows that
-		// were copied.
+		// Store the same round id on both shards. If a later call finds it on both, neither
+		// database was restored to a time before this point, so no copied row is lost.
 		round := newID()
 		if _, err := m.source.Conn.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
 			return fmt.Errorf("on %s: %w", m.source.Name, err)
@@ -431,8 +436,8 @@ func (m *mover) copy(ctx context.Context) error {
 	return m.CatchUp(ctx)
 }
 
-// updateMaps writes the new entry to the maps of the other shards. It ignores errors, since
-// shards also send entries to each other.
+// updateMaps writes the new entry for the partition to the maps of the other shards. It ignores
+// errors, since shards also get new entries from each other's maps.
 func (m *mover) updateMaps(ctx context.Context, holder string, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

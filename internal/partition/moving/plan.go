@@ -39,14 +39,14 @@ const (
 	// Moving: a shard holds the partition, and a move of it runs or was interrupted.
 	Moving State = "moving"
 	// Switched: the source has released the partition, and the target does not hold it yet. If
-	// no move runs, the next call of Move completes the switch.
+	// no move runs, Complete or the next call of Move completes the switch.
 	Switched State = "switching"
 	// LeftOver: the target holds the partition, and the source still has old rows.
 	LeftOver State = "cleaning"
 	// Splitting: a shard holds the partition, and a split of it runs or was interrupted.
 	Splitting State = "splitting"
-	// OldRows: the partition was split, and the shard still has old rows, of a move to To, or
-	// of the split if To is empty.
+	// OldRows: the partition was split, and the shard still has rows of it. If To is empty, the
+	// split left the rows; otherwise an earlier move to To left them.
 	OldRows State = "old rows"
 	// Away: all shards answered, and none holds the partition.
 	Away State = "away"
@@ -54,10 +54,10 @@ const (
 	Unknown State = "unknown"
 )
 
-// List returns the living partitions, which were not split, in their order. Then follow the
-// partitions that were split, once for each shard that still has old rows of them. owner returns
-// the shard of a partition in the map. The error lists the shards that did not answer within
-// patience; the partitions are valid even if there is an error.
+// List returns the partitions in living, which were not split, in the same order. After them it
+// lists partitions that were split, once for each shard that still has old rows of the partition.
+// owner returns the shard of a partition according to the map. The error lists the shards that
+// did not answer within patience; the result is valid even if there is an error.
 func List(ctx context.Context, all []Database, living []int, owner func(partition int) string, patience time.Duration) ([]Partition, error) {
 	list := make([]Partition, len(living))
 	for i, p := range living {
@@ -78,7 +78,8 @@ func List(ctx context.Context, all []Database, living []int, owner func(partitio
 		if len(errs) > 0 && list[i].State == Away {
 			list[i].State = Unknown
 		}
-		// The partition may have been moved again since.
+		// The partition may have been moved again, so its shard may differ from the target that the
+		// source of the earlier move has stored.
 		if list[i].State == LeftOver {
 			list[i].To = list[i].Shard
 		}
@@ -98,8 +99,9 @@ func readShardWithin(ctx context.Context, s Database, list []Partition, patience
 	return old, err
 }
 
-// readShard adds what a shard knows about the partitions to the list. It returns the partitions
-// with old rows that are not in the list.
+// readShard reads the partitions that a shard holds, their sizes and moves from its database, and
+// updates the list. It returns the partitions that are not in the list and of which the shard has
+// old rows.
 func readShard(ctx context.Context, s Database, list []Partition) (old []Partition, err error) {
 	of := make(map[int]*Partition, len(list))
 	for i := range list {
@@ -159,8 +161,9 @@ func readShard(ctx context.Context, s Database, list []Partition) (old []Partiti
 	return old, err
 }
 
-// stateOf returns the state of a partition that a shard holds, given the state s that another
-// shard has stored of a move of the partition. It returns "" if that move does not matter.
+// stateOf returns the state of a partition that a shard holds. s is the state that the list has
+// for the partition, from the record of a move on another shard. stateOf returns "" if that move
+// does not change the state.
 func stateOf(s State) State {
 	switch s {
 	case Moving, Splitting:
@@ -189,9 +192,9 @@ type Proposal struct {
 	Events    int64  `json:"events"`
 }
 
-// Plan proposes moves that balance a weight among shards. Each move is from the shard with the
-// most weight to the shard with the least, and reduces their difference. A partition moves at
-// most once.
+// Plan proposes moves that balance a weight among shards, in this order. Each move is from the
+// shard with the most weight to the shard with the least weight, and reduces the difference
+// between the two. It proposes at most one move for a partition.
 func Plan(list []Partition, shards []string, weight Weight) []Proposal {
 	list = slices.Clone(list)
 	load := map[string]int64{}

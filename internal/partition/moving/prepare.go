@@ -10,9 +10,10 @@ import (
 	"github.com/badged/badged/internal/partition/copier"
 )
 
-// prepare continues an earlier move if the target has all rows of the last round, triggers have
-// recorded every change since, neither database was restored meanwhile, and no log was
-// renumbered. Otherwise it starts again from the beginning.
+// prepare decides whether the copy of an interrupted move can be continued. The target must have
+// all rows of the last round, triggers must have recorded every change since, no database may
+// have been restored to a time before that round, and no log may have been renumbered. Otherwise
+// prepare begins a new copy.
 func (m *mover) prepare(ctx context.Context) error {
 	m.Progress(copier.Preparing, 0)
 	if m.p >= m.target.partitions {
@@ -38,7 +39,8 @@ func (m *mover) prepare(ctx context.Context) error {
 	return m.begin(ctx)
 }
 
-// begin empties the tables of the target, and creates the triggers on the source.
+// begin begins a new copy: it empties the tables of the target, and creates the triggers on the
+// source.
 func (m *mover) begin(ctx context.Context) error {
 	from, to := m.source, m.target
 	id, revision := newID(), max(from.revision, to.revision)+1

@@ -16,8 +16,8 @@ func (m *mover) Mark() (forget func()) {
 	return func() { m.target.move = m.stored }
 }
 
-// Round implements copier.Operation. The target commits the round before the source does; see
-// badged.moves in 00007_cluster.sql.
+// Round implements copier.Operation. Both shards store the id of the round, and the target commits
+// first, so that a lost commit is detected; see badged.moves in 00007_cluster.sql.
 func (m *mover) Round(ctx context.Context, most int) (int, error) {
 	var done copier.Changes
 	round := newID()

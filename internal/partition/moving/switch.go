@@ -31,8 +31,9 @@ func (m *mover) unchanged(err error) error {
 	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on with what is copied, or `badged partition move %[1]d --undo` to give up", m.p, m.target.Name, err, m.source.Name)
 }
 
-// uncertain wraps an error of the switch. The commit may have succeeded, so uncertain reads the
-// state of the source. If the source does not answer, the error says so.
+// uncertain wraps an error of an attempt to switch. The source may have committed the release in
+// spite of the error, so uncertain reads the state of the source. If the source does not answer,
+// the error says that the result is unknown.
 func (m *mover) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -46,7 +47,8 @@ func (m *mover) uncertain(ctx context.Context, err error) error {
 	return fmt.Errorf("partition %d was released by %s, and %s has all its rows but does not hold it yet: run the command again: %w", m.p, m.source.Name, m.target.Name, err)
 }
 
-// Attempt implements copier.Operation. It copies the rest and releases the partition.
+// Attempt implements copier.Operation. It copies all remaining rows, commits that the target is
+// ready, and releases the partition in the transaction of the source.
 func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) error {
 	round, epoch := newID(), ""
 	if err := source.QueryRow(ctx, statements.Get("epoch"), m.p).Scan(&epoch); err != nil {
@@ -76,7 +78,8 @@ func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) e
 	return nil
 }
 
-// last copies all remaining rows in a transaction of the target, and marks the target ready.
+// last copies all remaining rows in a transaction of the target, and sets the state of the target
+// to ready.
 func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, round string) error {
 	if _, err := m.Changes(ctx, tx, at, math.MaxInt32); err != nil {
 		return err
@@ -108,9 +111,9 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	return err
 }
 
-// copyMap adds the entries of the source's map to the target's map. If the target did not know
-// the split from which the partition came, it would look for the partition's users in the
-// parent.
+// copyMap adds the entries of the source's map to the target's map. Otherwise the target might not
+// know the split that created the partition, and would look for the partition's users in the
+// partition that was split.
 func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 	var partitions []int
 	var names []string
@@ -132,9 +135,9 @@ func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 // revocationsPage is the number of revocations that one call reads.
 const revocationsPage = 10_000
 
-// revocations reads a page of the source's token revocations after a number, and copies those
-// for users of the partition. It returns the last number of the page, or after if the page is
-// empty.
+// revocations reads the page of the source's token revocations that follows the number after. It
+// copies the revocations for users of the partition to the target. It returns the last number of
+// the page, or after if the page is empty.
 func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last int64, err error) {
 	var users []string
 	var before, ended []time.Time
@@ -173,7 +176,8 @@ func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// hold makes the target hold the partition. A server may have completed the move already.
+// hold makes the target hold the partition. It also succeeds if a server has already done so with
+// Complete.
 func (m *mover) hold(ctx context.Context) error {
 	if err := hold(ctx, m.target, m.p, m.target.Conn); err != nil {
 		return err
@@ -185,8 +189,8 @@ func (m *mover) hold(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp deletes the rows from the source. The source's triggers refuse writers with an old
-// map.
+// cleanUp deletes the rows from the source. From then on a trigger on the source refuses appends
+// by servers with an old map.
 func (m *mover) cleanUp(ctx context.Context) error {
 	m.Progress(CleaningUp, m.result.Rows)
 	err := m.source.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error { return m.clear(ctx, tx) })
@@ -204,7 +208,8 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if err := copier.Clear(ctx, tx, m.p); err != nil {
 		return err
 	}
-	// Servers with an old map may have revoked tokens here since the switch.
+	// Since the switch, servers with an old map may have stored revocations on the source: copy
+	// them to the target.
 	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
 		return err
 	}

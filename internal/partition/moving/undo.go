@@ -14,10 +14,10 @@ import (
 // ErrNoMove is returned if there is nothing to undo.
 var ErrNoMove = errors.New("no move was begun")
 
-// Undo reverts a move that was interrupted before the switch: it removes the triggers from the
-// source and the copied rows from the target. It also reverts a move whose target has lost rows
-// after the switch: the source then holds the partition again, in its state before the switch.
-// Undo returns the names of source and target.
+// Undo reverts a move that was interrupted before the switch: it drops the triggers on the source
+// and deletes the copied rows from the target. It also reverts a move whose target has lost rows
+// after the switch: then the source holds the partition again, with the rows from before the
+// switch. Undo returns the names of source and target.
 func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(string, pgsession.Holder) {}
@@ -88,8 +88,8 @@ func (m *mover) reclaim(ctx context.Context, away error) error {
 	return from.readState(ctx, from.Conn, m.p)
 }
 
-// undo first empties the target, and then drops the triggers and the record of the move on the
-// source. So an interrupted undo can be repeated.
+// undo empties the target, and then drops the triggers and deletes the record of the move on the
+// source. The record comes last, so that an interrupted undo can be repeated.
 func (m *mover) undo(ctx context.Context) error {
 	if err := m.target.In(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, m.p) }); err != nil {
 		return err

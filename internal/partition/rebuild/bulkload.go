@@ -18,8 +18,8 @@ import (
 // milliseconds.
 const BulkRows = 5000
 
-// bulkLoad loads the users of a replay into the staging tables, and all rooms if rooms is set.
-// Rows are in the order of their keys, so that inserts append to each index.
+// bulkLoad loads the users of a replay into the staging tables, and all rooms if rooms is true.
+// It loads rows in the order of their primary keys, so that Postgres appends to each index.
 func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) error {
 	users := store.Sorted(r.Users)
 	var rows int64
@@ -53,7 +53,7 @@ func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) er
 	return g.Wait()
 }
 
-// chunk is a number of rows of a table in the format of COPY.
+// chunk is at most BulkRows rows of one table, in the text format of COPY.
 type chunk struct {
 	sql     string
 	columns []store.Column

@@ -1,7 +1,7 @@
-// Package rebuild replays the log of a partition into staging tables, and replaces the live
-// tables by them if they differ.
+// Package rebuild replays the log of a partition into staging tables. If the live tables differ
+// from the staging tables, it replaces the live tables by the staging tables.
 //
-// It does not know the projector's loop. A lock of the partition's position blocks the projector
+// It does not know the projector's loop. A lock on the partition's position blocks the projector
 // while live tables are replaced. Then a new revision of the partition makes the projector read
 // all rows again. ADR 19 has the reasons.
 package rebuild
@@ -41,27 +41,28 @@ type Config struct {
 	// Archive, if not nil, is replayed before the log. If it is nil, the replay starts at the
 	// baseline.
 	Archive *archive.Archive
-	// Bus, if not nil, gets updates for the users whose badges were wrong, so that their
-	// clients read a snapshot at once. All other clients of a partition with a new epoch read a
-	// snapshot when they are reconciled.
+	// Bus, if not nil, receives updates for the users whose badges were wrong, so that their
+	// clients read a snapshot at once. If the partition has a new epoch, all other clients read
+	// a snapshot when they are reconciled.
 	Bus pubsub.Bus
 
 	// Partition is the partition to rebuild; nil means all.
 	Partition *int
-	// Anew makes a rebuild of all partitions start with the first partition, even if an earlier
-	// rebuild of all was interrupted. By default the rebuild resumes with the remaining
-	// partitions.
+	// Anew makes a rebuild of all partitions start with the first partition. By default, if an
+	// earlier rebuild of all partitions was interrupted, the rebuild resumes with the partitions
+	// that are not rebuilt yet.
 	Anew bool
-	// Memory is the approximate limit in bytes for the state of users. If the users need more,
-	// the log is read several times. Default 512 MiB. The event keys of a partition need about
-	// 32 bytes each in addition.
+	// Memory is the approximate limit in bytes for the state of users during a replay. If the
+	// users need more, the log is read several times, each time for some of the users. Default
+	// 512 MiB. In addition, each event key of the partition needs about 32 bytes.
 	Memory int64
-	// MaxLoad is the fraction of time in which the rebuild works; it pauses in the rest. The
-	// value is above 0 and at most 1; the default is 1. It does not apply to the end, when the
-	// staging tables catch up with the live tables.
+	// MaxLoad is the fraction of time in which the rebuild works; the rest of the time it
+	// pauses. The value is above 0 and at most 1; the default is 1. MaxLoad does not apply to
+	// the last part of a rebuild, when the staging tables catch up with the live tables.
 	MaxLoad float64
 
-	// Resumed, if not nil, is called first, with the results of an interrupted rebuild.
+	// Resumed, if not nil, is called if Run resumes an interrupted rebuild of all partitions,
+	// with the results of the partitions that are rebuilt already.
 	Resumed func([]Result)
 	// Progress, if not nil, receives the progress of each partition.
 	Progress replay.Progress
@@ -77,14 +78,15 @@ type Result struct {
 	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
 	// the partition has new tables and a new epoch.
 	DifferentUsers int64 `json:"different_users"`
-	// First are the differences of the first different users, by user id. It is empty for a
-	// partition that an interrupted rebuild completed.
+	// First are the differences of the first users with differences, and of the first rooms, by
+	// user id. It is empty in results that Config.Resumed gets.
 	First []replay.Difference `json:"first,omitempty"`
-	// Held is the longest time that a lock of the position blocked the partition's projector.
+	// Held is the longest time for which the lock on the position blocked the projector.
 	Held time.Duration `json:"-"`
 }
 
-// RunningError is returned while a rebuild, archiving, move or split is running.
+// RunningError is returned while another job is running in the database: a rebuild, archiving,
+// move, split, restore or erasure.
 type RunningError struct {
 	// PID is the Postgres process of the session, and Application its application_name.
 	PID         int
@@ -120,8 +122,8 @@ func Running(ctx context.Context, q events.Querier) error {
 // Otherwise one short transaction replaces the live tables by the staging tables, with a new
 // epoch.
 //
-// If Run is interrupted, unfinished partitions are unchanged, and the next call resumes with
-// them. A concurrent call fails with a [*RunningError].
+// If Run is interrupted, it has not changed unfinished partitions, and the next call resumes with
+// the unfinished partitions. A concurrent call fails with a [*RunningError].
 func Run(ctx context.Context, cfg Config) (err error) {
 	job, err := NewJob(ctx, cfg, "badged rebuild")
 	if err != nil {
@@ -161,7 +163,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Job is a rebuild, archiving, move, split or erasure. Only one job at a time runs in a
+// Job is a rebuild, archiving, move, split, restore or erasure. Only one job at a time runs in a
 // database.
 type Job struct {
 	Config     Config
@@ -203,8 +205,8 @@ func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
 // Close releases the lock and closes the session.
 func (j *Job) Close(ctx context.Context) { pgsession.CloseSession(ctx, j.Conn) }
 
-// cleanUp closes the job and, if it was interrupted, drops the staging tables of the unfinished
-// partition. If cleanUp fails, the next rebuild drops them.
+// cleanUp closes the job. If the job was interrupted, cleanUp also drops the staging tables of the
+// unfinished partition. If that fails, the next rebuild drops these tables.
 func (j *Job) cleanUp(ctx context.Context) error {
 	j.Close(ctx)
 	if ctx.Err() == nil {
@@ -213,7 +215,8 @@ func (j *Job) cleanUp(ctx context.Context) error {
 	cleanCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return pgx.BeginFunc(cleanCtx, j.Config.Pool, func(tx pgx.Tx) error {
-		// Wait for the lock: the session may not have ended yet, or another job may have begun.
+		// Wait for the lock: Postgres may not have ended the job's session yet, or another job may
+		// have begun.
 		if _, err := tx.Exec(cleanCtx, `SELECT pg_advisory_xact_lock($1, 0)`, rebuildClass); err != nil {
 			return err
 		}
@@ -292,8 +295,8 @@ func (j *Job) publish(ctx context.Context, partition int, users map[string]struc
 		}
 		updates := make([]pubsub.Update, len(badges))
 		for i, b := range badges {
-			// No client has this base version in the new epoch, so every client reads the
-			// state.
+			// An update applies only to a client that has its base version. No client has this
+			// version in the new epoch, so every client reads a snapshot instead.
 			updates[i] = pubsub.Update{Badge: b, Partition: eventlog.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
 		}
 		if err := j.Config.Bus.Publish(ctx, updates, nil); err != nil {
@@ -303,7 +306,7 @@ func (j *Job) publish(ctx context.Context, partition int, users map[string]struc
 	return nil
 }
 
-// rest pauses as long as MaxLoad requires after the work since the last pause.
+// rest pauses so long that the work since the last pause takes the fraction MaxLoad of the time.
 func (j *Job) rest(ctx context.Context) {
 	worked := time.Since(j.rested)
 	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {

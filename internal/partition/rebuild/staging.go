@@ -18,16 +18,16 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Staging has the staging tables of a partition. The log is folded into them up to a position,
-// until they catch up with the live tables.
+// Staging has the staging tables of a partition. The log is folded into the staging tables in
+// steps, until they have caught up with the live tables.
 type Staging struct {
 	job       *Job
 	partition int
 	tables    *store.Tables
 
 	at events.Position
-	// Keys are the keys of the events up to at, by which repeats are detected. generations is
-	// the number of generations of keys that are known.
+	// Keys are the keys of the events up to at, by which repetitions are detected. generations
+	// is the number of generations of event keys that Keys includes.
 	Keys        *store.DedupReplay
 	generations int
 
@@ -38,8 +38,9 @@ type Staging struct {
 
 // judged is the result of comparing users or rooms with the live tables.
 type judged struct {
-	// different are the ids whose live rows differ from the staging tables. touched are the
-	// ids with events since the comparison, which must be compared again; nil means all ids.
+	// different has the ids whose live rows differ from the staging tables. touched has the ids
+	// with events since the comparison, which must be compared again; nil means that no
+	// comparison was made, so all ids must be compared.
 	different, touched map[string]struct{}
 }
 
@@ -52,7 +53,8 @@ func touch[V any](j *judged, by map[string]V) {
 	}
 }
 
-// judge compares the touched ids again.
+// judge compares the touched ids with the live tables again, and updates different. find returns
+// the ids among the given ids whose rows differ; nil stands for all ids.
 func (j *judged) judge(ctx context.Context, find func(ctx context.Context, suffix string, ids []string) ([]string, error)) error {
 	var ids []string // nil means all
 	if j.touched != nil {
@@ -96,8 +98,8 @@ func NewStaging(job *Job, number int, suffix string) *Staging {
 	}
 }
 
-// Limits of the work done while the lock of the position blocks the projector. They double with
-// every attempt, so that a rebuild ends at any rate of events.
+// Limits of the events to fold, and of the users to compare, while the lock on the position blocks
+// the projector. Both double with each attempt, so that a rebuild ends at any rate of events.
 const (
 	heldEvents = 500
 	heldUsers  = 500
@@ -135,7 +137,8 @@ func (s *Staging) build(ctx context.Context) error {
 	}
 }
 
-// fill folds the log into the empty tables, up to the position of the live tables.
+// fill folds the log, or the archive and the log, into the empty staging tables, up to the present
+// position of the live tables.
 func (s *Staging) fill(ctx context.Context) error {
 	var in replay.Snapshot
 	err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
@@ -155,7 +158,8 @@ func (s *Staging) fill(ctx context.Context) error {
 	return nil
 }
 
-// FillUpTo folds the log into the empty tables, up to the position of in.
+// FillUpTo folds the log into the empty staging tables, up to the position of in. It reads the log
+// several times if the users need more memory than Config.Memory.
 func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	job := s.job
 	s.at = in.Position
@@ -194,8 +198,8 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	})
 }
 
-// catchUp folds the events that the projector has folded meanwhile, until at most heldEvents
-// are left.
+// catchUp folds the events that the projector has folded meanwhile. It repeats this until there
+// were at most heldEvents of them.
 func (s *Staging) catchUp(ctx context.Context) error {
 	for {
 		var in replay.Snapshot
@@ -225,8 +229,8 @@ func (s *Staging) catchUp(ctx context.Context) error {
 	}
 }
 
-// step folds about limit records, up to the position of in, in the transaction of in. It
-// returns the number of records.
+// step folds the next records, about limit of them and at most up to the position of in, into the
+// staging tables, in the transaction of in. It returns the number of records.
 func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
 	s.Keys.Extend(in.Generations[s.generations:])
 	s.generations = len(in.Generations)
@@ -239,7 +243,7 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i]) // without the users whose part of the event was refused
+		it, dead := in.Item(&records[i]) // the item omits users whose part of the event is a dead letter
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}
@@ -269,8 +273,9 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	return len(records), nil
 }
 
-// compare compares the touched users and rooms with the live tables. The live tables may be
-// ahead: users and rooms with events in between are touched when the staging tables catch up.
+// compare compares the touched users and rooms with the live tables. The live tables may be ahead
+// of the staging tables. That does no harm: users and rooms with events in between are touched
+// again, and compared again, when the staging tables catch up.
 func (s *Staging) compare(ctx context.Context) error {
 	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(in *replay.Snapshot) error {
 		if s.users.touched == nil {
@@ -294,7 +299,7 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	return nil
 }
 
-// judge determines which touched users and rooms differ in the tables that in sees.
+// judge compares the touched users and rooms with the live tables in the snapshot in.
 func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
 	if err := s.rooms.judge(ctx, in.DifferingRooms); err != nil {
 		return err
@@ -314,13 +319,14 @@ const (
 // reported is the number of users, and of rooms, whose differences are reported.
 const reported = 10
 
-// maxTold limits the rows that notify devices and webhooks of single users. Beyond the limit
-// all users are notified, which needs no rows.
+// maxTold is the greatest number of different users up to which rows are written that notify the
+// devices and webhooks of each user. If more users differ, all users are notified, which needs no
+// rows.
 const maxTold = 10_000
 
-// finish locks the position, which blocks the projector, and catches up with at most limit
-// events. Then it drops the staging tables, or replaces the live tables by them. If more events
-// are left, it does neither.
+// finish locks the position, which blocks the projector, and folds at most about limit events to
+// catch up. Then it drops the staging tables, or replaces the live tables by the staging tables.
+// If more events remain, it returns overtaken; if a table is locked, it returns locked.
 func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
 	var began time.Time
 	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
@@ -341,7 +347,8 @@ func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error)
 		if err := s.judge(ctx, in); err != nil {
 			return err
 		}
-		// If a lock is not available, undo the replacement but not the catching up.
+		// Use a savepoint: if a table is locked, only settle is rolled back, and the folded events
+		// remain in the staging tables.
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, in, tx) })
 		if pgsession.IsLocked(err) {
 			end = locked
@@ -353,14 +360,15 @@ func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error)
 	return end, err
 }
 
-// settle drops the staging tables if they equal the live tables; else it replaces the live
-// tables.
+// settle drops the staging tables if they equal the live tables. Otherwise it replaces the live
+// tables by the staging tables.
 func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) error {
 	s.result.First = nil
 	users, rooms := s.users.different, slices.Sorted(maps.Keys(s.rooms.different))
 	changed, end := len(users)+len(rooms) > 0, dropStagingSQL
 	if changed {
-		// The badge of every member depends on the room, so every member counts as different.
+		// The badge of every member depends on the room. So if a room differs, all its members
+		// count as different users.
 		rows, _ := in.Tx.Query(ctx, statements.Of(s.partition, "read the staged members"), rooms)
 		members, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {

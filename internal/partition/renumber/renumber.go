@@ -1,9 +1,9 @@
-// Package renumber repairs a log that was restored or replicated from another Postgres cluster,
-// whose transaction ids have no meaning in this cluster. It gives the copied events ids before
-// all events that this cluster appends.
+// Package renumber repairs a log that was restored or replicated from another Postgres cluster.
+// The transaction ids of the copied events have no meaning in this cluster. So the package gives
+// the copied events new places before all events that this cluster appends.
 //
-// It does not know the tables of badges: it changes positions, and projectors read the log
-// again. ADR 38 has the reasons.
+// It does not know the tables of badges: it changes places and positions in the log, and
+// projectors continue at the changed positions. ADR 38 has the reasons.
 package renumber
 
 import (
@@ -26,8 +26,8 @@ type Config struct {
 	Conn *pgx.ConnConfig
 	// DryRun reports what Run would do, and changes nothing.
 	DryRun bool
-	// Report, if not nil, is called with the result for each renumbered partition after its
-	// commit; in a dry run, for each partition to renumber.
+	// Report, if not nil, is called with the result for each partition that has copied events:
+	// after the commit, or in a dry run after counting the events.
 	Report func(Result)
 	// Blocked, if not nil, is called repeatedly while a session that reads the log of a
 	// partition delays Run.
@@ -37,28 +37,30 @@ type Config struct {
 // Result is the result for one partition.
 type Result struct {
 	Partition int
-	// Copied is the number of events from another database. They are renumbered in their order,
-	// together with every stored position.
+	// Copied is the number of events from another database. Run gives them new places in the
+	// same order, and adapts every stored position.
 	Copied int64
-	// Appended is the number of events that this database has appended since. They are
-	// unchanged, and come after all copied events.
+	// Appended is the number of events that were appended in this database. Run does not change
+	// them; they come after all copied events.
 	Appended int64
 }
 
-// Run makes the log of a restored or replicated database readable. The log then has first all
-// copied events in their order, and then the events appended since. Every consumer group
-// continues at its position. Run begins new epochs, so that clients read all state again: they
-// may have seen events that the copy does not have. It reports whether there was anything to
-// renumber.
+// Run makes the log of a restored or replicated database readable. Afterwards the log has first
+// all copied events in the same order as in the other database, and then the events appended in
+// this database. Every consumer group continues at its position. Run begins new epochs, so that
+// clients read all state again, since they may have seen events that the copy does not have. It
+// reports whether there was anything to renumber.
 //
 // Run renumbers each partition in a transaction of its own. After an interruption the next call
 // continues with the remaining partitions. Until a call has completed all partitions,
 // [events.Open] fails with [events.ErrRestored].
 //
-// Run fails with [ErrRows] if only rows were copied, into a database that had a log of its own.
+// Run fails with [ErrRows] if rows of another database were copied into a database that already
+// had a log of its own.
 //
-// No projector may run: Run locks all partitions, and fails with a [*PartitionOwnedError] if it
-// cannot. Publishers may append meanwhile; other consumers block or must retry.
+// No projector may run: Run locks all partitions, and fails with a [*PartitionOwnedError] if a
+// projector owns one. Publishers may append meanwhile. Reads by other consumer groups block, or
+// fail and must be retried.
 func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(int, pgsession.Holder) {}
@@ -104,9 +106,9 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	return true, r.finish(ctx)
 }
 
-// ErrRows is returned if rows were copied from another database into this one, which already
-// had a log of its own. The rows alone do not show what else was not copied, such as ranges of
-// the log.
+// ErrRows is returned if rows were copied from another database into this one, which already had
+// a log of its own. The copied rows do not show which other data, such as ranges of the log, was
+// not copied.
 var ErrRows = errors.New("rows of another database were copied into this one, which `badged migrate up` had created: " +
 	"what is missing here is not known; copy the whole database instead, with `pg_dump` into an empty one, or as files")
 
@@ -131,10 +133,10 @@ type run struct {
 	// partitions are all partitions that have tables, even if they were split or another
 	// database holds them.
 	partitions []int
-	// home is set if the log was created or last renumbered in this database.
+	// home is set if the log was created, or completely renumbered, in this database.
 	home bool
-	// foreign are the partitions to renumber. copied is set if one of them has events or
-	// positions of another database.
+	// foreign are the partitions to renumber. copied is set if any of these partitions has
+	// events or positions of another database.
 	foreign []int
 	copied  bool
 }
@@ -163,15 +165,16 @@ func (r *run) lockAll(ctx context.Context) error {
 	}
 }
 
-// homeEra is the era of this database, -1 if it is missing. Events and positions of any other
-// era were copied from another database.
+// homeEra is an SQL expression for the era of this database, -1 if its row is missing. Events and
+// positions with another era were copied from another database.
 const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
 
-// copied is true for events that were copied into this database and are not renumbered yet.
-// Events that an earlier run renumbered have transaction id 3, and are not renumbered again.
+// copied is an SQL condition for events that were copied into this database and are not
+// renumbered yet. Events that an earlier run has renumbered have transaction id 3.
 const copied = `transaction_id > '3' AND era <> ` + homeEra
 
-// unreachable is true for a position of the projector that is after all future events.
+// unreachable is an SQL condition for a position of the projector that is after all future
+// events, so that the projector would never fold them.
 const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
 
 // examine determines which partitions have copied events, copied positions or unreachable
@@ -193,7 +196,7 @@ OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`), EXISTS (SELECT FROM badge
 	return nil
 }
 
-// begin makes events.Open fail until finish has committed.
+// begin marks the log as being renumbered: events.Open fails until finish has committed.
 func (r *run) begin(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		// A dump may have been restored without this row.
@@ -209,9 +212,9 @@ func (r *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// renumber gives the copied events of a partition the transaction id 3, the first of a cluster,
-// with ascending offsets. So they come before all events that this cluster appends, and are
-// visible at once.
+// renumber gives the copied events of a partition the transaction id 3, the lowest id of a
+// transaction in any cluster, and ascending offsets. So the copied events come before all events
+// that this cluster appends, and no open transaction hides them from readers.
 func (r *run) renumber(ctx context.Context, number int) error {
 	done := Result{Partition: number}
 	sql := strings.NewReplacer("TOPIC", events.Topic(number), "PARTITION", fmt.Sprint(number))
@@ -234,8 +237,8 @@ FROM badged.TOPIC`)).Scan(&done.Copied, &done.Appended)
 	return err
 }
 
-// settle reorganizes the ranges of the log of a partition. Its lock waits for readers, and
-// appends queue behind the lock, so each attempt waits only briefly.
+// settle reorganizes the ranges of the log of a partition. It locks the log, and appends queue
+// behind its lock request. So it waits only briefly for readers, and then tries again.
 func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 	blocked := pgsession.Blocking{Conn: r.conn, Tell: r.cfg.Blocked, Partition: number, Tables: []string{partition.Log(number)}}
 	return blocked.Retry(ctx, tx, func(tx pgx.Tx) error {
@@ -246,30 +249,32 @@ func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 
 // renumberSQL returns the statements that renumber a partition.
 //
-// Copied events keep their order. Events of one era, which were appended in the same database,
-// are ordered by their ids. There are several eras if a copy was copied again before it was
-// renumbered: the era of the last renumbering comes first, then the other eras in ascending
-// order. Events of transactions that were pending for the projector come directly after its
-// position, where the projector would have moved them.
+// Copied events keep their order. Events of one era were appended in the same database, and are
+// ordered by transaction id and offset. There are several eras if a copy was copied again before
+// it was renumbered: the era of the last renumbering comes first, then the other eras in ascending
+// order. Events of transactions that were pending for the projector come directly after the
+// projector's position, where the projector would have moved them.
 //
-// A position moves before the first copied event that the consumer has not read. The consumer
-// has read the events of its era up to its position. Other events, such as those of pending
-// transactions, may have been invisible to it. A position never moves past events appended
-// here, even if the consumer has read some of them since: it would miss copied events that it
-// could not see yet. It reads the other events twice, which is harmless.
+// The position of a consumer group moves to the place before the first copied event that the
+// group has not read. The group has read the events of its position's era up to the position; it
+// may not have seen other events, such as events of pending transactions. So a position always
+// moves before all events appended in this database, even if the group has read some of them.
+// Then the group reads some events twice, which is harmless, and misses none.
 func renumberSQL() []string {
-	// The last offset that an earlier renumbering gave, including archived events.
+	// The last offset that an earlier renumbering has assigned, also to an event that is
+	// archived now.
 	lastTaken := `coalesce((SELECT max("offset") FROM (
         SELECT transaction_id, "offset" FROM badged.TOPIC UNION ALL ` + partition.PlacesSQL("PARTITION") + `) AS taken WHERE transaction_id = '3'), 0)`
-	// The new offset for a position with the columns era, transaction_id and "offset" of p.
+	// The new offset for a position p, which has the columns era, transaction_id and "offset".
 	behind := `coalesce(
         (SELECT min(r.place) - 1 FROM renumbered AS r
          WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
         (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
 	statements := []string{
-		// Current readers finish first. A reader that waits for this lock has an old snapshot,
-		// without the renumbered events. Postgres makes the reader start over, since a
-		// statement below updates every position, changed or not.
+		// Wait until current readers have finished. A reader that queues behind this lock has
+		// an old snapshot, without the renumbered events. A statement below updates the row of
+		// every position, also if the position stays the same, so that Postgres makes such a
+		// reader start over.
 		`LOCK TABLE badged.TOPIC_offsets IN EXCLUSIVE MODE`,
 		`CREATE TEMPORARY TABLE renumbered (
     transaction_id xid8, "offset" bigint, era bigint, late boolean, place bigint, PRIMARY KEY (transaction_id, "offset")
@@ -294,7 +299,7 @@ FROM renumbered AS r
 WHERE p.partition_id = PARTITION AND r.transaction_id = p.transaction_id AND r."offset" = p."offset"`)
 			continue
 		}
-		// Only the projector writes these places, in the era of its position.
+		// Only the projector writes these places, so their era is the era of its position.
 		statements = append(statements, `UPDATE badged.`+t.Kind+` AS u
 SET transaction_id = '3', "offset" = `+behind+`
 FROM (SELECT f.*, (SELECT era FROM badged.TOPIC_offsets WHERE consumer_group = '`+events.ProjectorGroup+`') AS era FROM badged.`+t.Kind+` AS f) AS p
@@ -315,8 +320,8 @@ FROM renumbered AS r
 WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
 }
 
-// finish begins new epochs, raises sequences that are behind their tables, and stores the era
-// of this database as the era of the log.
+// finish begins new epochs, raises each sequence that is below the greatest number in its table,
+// and stores the era of this database as the era of the log.
 func (r *run) finish(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `UPDATE badged.partitions SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12)`); err != nil {

@@ -12,15 +12,16 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// ArchivedFiles returns the files of an archive with the events that were removed from the log
-// of a partition of this database. Files that were given up are included, and cannot be read.
-// Other files in the archive are from an interrupted run, and are not returned.
+// ArchivedFiles returns the files of an archive that have the events which were removed from a
+// partition's log: the files that the database lists. The result includes files that were given
+// up, which cannot be read. It does not include files that the database does not list, which an
+// interrupted run wrote. It fails if a file is missing or differs from what the database lists.
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, false)
 }
 
-// MovedFiles is like ArchivedFiles, for a partition that has moved to this database. a is the
-// archive of the database from which the partition has moved.
+// MovedFiles is like ArchivedFiles for a partition that was moved to this database. a is the
+// archive of the database from which the partition was moved.
 func MovedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, true)
 }
@@ -54,12 +55,14 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 
 // Listed is an archived file that the database lists.
 type Listed struct {
-	// File is the entry of the manifest. If there is no entry, it has what the database stores.
+	// File is the entry of the manifest. If there is no entry, File has the number, events and
+	// hash that the database stores.
 	File archive.File
 	// Missing is set if the manifest has no entry, and the file was not given up.
 	Missing bool
-	// Matches is set if the entry agrees with the database: the file is the same, or was
-	// rewritten from it by an erasure that the database does not know, or was given up.
+	// Matches is set if the entry agrees with the database: the file has the hash that the
+	// database stores, or an erasure that the database does not know rewrote the file, or the
+	// database lists the file as given up.
 	Matches bool
 }
 
@@ -102,7 +105,7 @@ func listedFiles(ctx context.Context, q events.Querier, a *archive.Archive, part
 		f := has[i]
 		matches := k.givenUp == nil && f.GivenUp == nil && (f.SHA256 == k.sum || f.SHA256 == k.next)
 		switch {
-		case k.givenUp != nil: // even if a copy of the file was found later
+		case k.givenUp != nil: // the file counts as given up even if a copy of it was found later
 			f.GivenUp, matches = k.givenUp, true
 		case !matches && f.GivenUp == nil:
 			if matches, err = k.became(ctx, q, &f); err != nil {
@@ -123,8 +126,9 @@ type knownFile struct {
 	givenUp           *time.Time
 }
 
-// became reports whether f was rewritten from this file by an erasure that the database does
-// not know.
+// became reports whether f is a later revision of this file that an erasure wrote. The database
+// may not know the erasure, since it was restored to an earlier time; the proof of f shows that
+// this database or a copy of it wrote the revision.
 func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
 	if f.Origin != k.origin || f.Revision <= k.revision {
 		return false, nil // an older copy, or another file
@@ -135,8 +139,8 @@ func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.Fil
 	return proven, nil
 }
 
-// Lacking returns a function that returns the rows that the log of a partition does not have.
-// Two rows are the same if their UUIDs and times are equal; their places may differ.
+// Lacking returns a function that returns which of the given rows the log of a partition does not
+// have. Two rows are the same if their UUIDs and times are equal; their places may differ.
 func Lacking(q events.Querier, partition int) archive.Lacking {
 	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
 		uuids, times := make([][16]byte, len(rows)), make([]time.Time, len(rows))

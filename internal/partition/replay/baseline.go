@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// Baseline describes the start of the log of a partition. Separate tables have the state after
-// all earlier events, from which a replay starts. The zero Baseline means that no events were
-// ever removed from the log.
+// Baseline describes where the log of a partition starts after earlier events were archived.
+// Separate tables have the state after these events, with which a replay starts. The zero
+// Baseline means that no events were ever removed from the log.
 type Baseline struct {
 	Position events.Position
 	// Generation is the generation of event keys at that position.
@@ -39,7 +39,7 @@ func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baselin
 }
 
 // newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
-// archive if there is an archive. each or eachOf adds the baseline's keys before use.
+// archive if there is an archive. It has no keys yet: each and eachOf add the baseline's keys.
 func (in *Snapshot) newKeys() *store.DedupReplay {
 	if in.archive != nil {
 		return store.NewDedupReplay(nil)
@@ -54,8 +54,9 @@ func (in *Snapshot) laterGenerations() []store.Generation {
 	return slices.DeleteFunc(slices.Clone(in.Generations), func(g store.Generation) bool { return g.Number <= in.Baseline.Generation })
 }
 
-// restoreKeys adds the keys stored with the baseline: all keys, or only the keys in of. It does
-// nothing if keys is nil, if there is no baseline, or if the replay starts with an archive.
+// restoreKeys adds the event keys of the baseline to keys: all event keys, or only the event keys
+// in of if of is not nil. It does nothing if keys is nil, if there is no baseline, or if the
+// replay starts with an archive.
 func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of [][16]byte) error {
 	if keys == nil || in.Baseline.Events == 0 || in.archive != nil {
 		return nil
@@ -77,12 +78,12 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 	return nil
 }
 
-// weighKeys returns the approximate size in memory, in bytes, of the keys of this many records
-// and of the baseline.
+// weighKeys returns the approximate memory in bytes that a replay of `records` records needs for
+// event keys, including the keys of the baseline.
 func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
-	// The users of a key are estimated by the size of the payload: an id takes more space in a
-	// payload than a user in a UserSet, unless Postgres has compressed the payload. rest is the
-	// assumed size of a payload without its users.
+	// The size of the users of a key is estimated by the size of the payload: an id in a payload
+	// takes more bytes than a user in a UserSet, unless Postgres has compressed the payload.
+	// rest is the assumed size in bytes of a payload without its users.
 	const rest = 300
 	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the payloads"), rest).Scan(&weight); err != nil {
 		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
@@ -98,9 +99,10 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 	return weight + ofBase, nil
 }
 
-// restoreUsers adds all rooms of the baseline, and the users of the baseline that r wants. If
-// named is not nil, it adds only users in named. After each row it calls added, which may remove
-// users. It does nothing if there is no baseline, or if the replay starts with an archive.
+// restoreUsers adds to r all rooms of the baseline, and the users of the baseline for which r.Wants
+// is true. If named is not nil, it adds only users in named. It calls added after each row; added
+// may remove users from r. restoreUsers does nothing if there is no baseline, or if the replay
+// starts with an archive.
 func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
 	if in.Baseline.Events == 0 || in.archive != nil {
 		return nil
@@ -111,9 +113,9 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	return in.restoreRooms(ctx, r)
 }
 
-// loadUsers adds the users that r wants from tables whose names end with suffix, and marks them
-// as changed, as if they had just been folded. If named is not nil, it adds only users in named.
-// After each row it calls added, which may remove users.
+// loadUsers adds to r the users for which r.Wants is true, from the tables whose names end with
+// suffix. It marks them as changed, as if they had just been folded. If named is not nil, it adds
+// only users in named. It calls added after each row; added may remove users from r.
 func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
 	if err := in.ScanTables(ctx, named == nil); err != nil {
 		return err
@@ -156,7 +158,8 @@ func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, nam
 	return nil
 }
 
-// loadedUser returns the user of a row, or nil if r does not want the user.
+// loadedUser returns the user of a row, and adds the user to r if necessary. It returns nil if
+// r.Wants is false for the user.
 func (r *Replay) loadedUser(id string) *badge.User {
 	if !r.Wants(id) {
 		return nil
@@ -170,9 +173,9 @@ func (r *Replay) loadedUser(id string) *badge.User {
 }
 
 // UseArchive makes the replay start with the events of an archive instead of the baseline. It
-// first checks that the archive has all events that were removed from this log. The replay
-// still starts at the baseline if the archive is nil, or if files of the partition were given
-// up.
+// first checks that the archive has all events that were removed from this log. If the archive
+// is nil, or if files of the partition were given up, UseArchive does nothing: the replay starts
+// at the baseline.
 func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	if a == nil {
 		return nil
@@ -182,7 +185,7 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 		return err
 	}
 	if slices.ContainsFunc(files, func(f archive.File) bool { return f.GivenUp != nil }) {
-		return nil // the baseline has what they gave
+		return nil // only the baseline includes the events of files that were given up
 	}
 	for _, f := range files {
 		if err := a.Check(ctx, f); err != nil {
@@ -200,8 +203,9 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	return nil
 }
 
-// archivedPages sends every record of the archive in order. The first page of each file, and of
-// the log after the files, has the key generations that begin in that file or in the log.
+// archivedPages sends every record of the archive to a channel, in order. Before the records of
+// each file it sends a page with the generations of event keys that begin in the file. After all
+// files it sends a page with the generations that begin in the log.
 func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 	if in.archive == nil {
 		return nil

@@ -20,8 +20,8 @@ type comparison struct {
 	options VerifyOptions
 	healed  map[string]healedVersions
 	result  Verified
-	// roomsDone is set once the rooms have been compared. Rooms are the same in each share of
-	// the users.
+	// roomsDone is set once the rooms have been compared. They are compared only once, since
+	// every share of the users has the same rooms.
 	roomsDone bool
 }
 
@@ -30,8 +30,9 @@ func (in *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*
 	return &comparison{in: in, options: options, healed: healed, result: Verified{Position: in.Position}}, err
 }
 
-// compare compares the rows of the users that r wants with the state in r, and empties r. If the
-// options name users, it compares only the rooms in r, else all rooms.
+// compare compares the rows of the users for which r.Wants is true with the state in r. If the
+// options name users, it compares only the rooms in r, else all rooms. It removes from r what it
+// has compared.
 func (c *comparison) compare(ctx context.Context, r *Replay) error {
 	var users, rooms []string // nil means all
 	if err := c.in.ScanTables(ctx, len(c.options.Users) == 0); err != nil {
@@ -50,8 +51,9 @@ func (c *comparison) compare(ctx context.Context, r *Replay) error {
 	return c.compareRows(ctx, r, all...)
 }
 
-// CompareTables compares the live tables with the tables whose names end with suffix: the rows
-// of some users, and the rows of some rooms without their marks.
+// CompareTables compares the live tables with the tables whose names end with suffix, and calls
+// found for each difference. It compares the rows of the given users, and the rows of the given
+// rooms without their marks.
 func (in *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
 	c, err := in.newComparison(ctx, VerifyOptions{Users: users, Found: found})
 	if err != nil {
@@ -90,7 +92,8 @@ func tableOf(name string, row interface{ Columns() []store.Column }, keys int) t
 // rowKey has the values of up to three key columns, as text.
 type rowKey [3]string
 
-// at returns the user and room of a row. Field says which part of the user or room the row is.
+// at returns a Difference with the user and the conversation of a row. For a row that is only a
+// part of them, such as a path, Field names the part; it follows the name of a column.
 func (t *table) at(key rowKey) (d Difference) {
 	for i := range t.keys {
 		switch t.columns[i].Name {
@@ -109,15 +112,16 @@ func (t *table) at(key rowKey) (d Difference) {
 	return d
 }
 
-// expectedRows are the rows that a table should have according to the log.
+// expectedRows describes the rows that a table should have according to the log.
 type expectedRows struct {
 	table
 	// of are the users or rooms to compare; nil means all.
 	of []string
-	// take loads the row that is expected for a key into the columns of table. stored are the
-	// values of the row that the table has for this key, without the key.
+	// take is called with the key and the other values of each row in the table. It loads the
+	// row that is expected for this key into the columns of table.
 	take func(key rowKey, stored []string) expected
-	// rest calls f with the keys of the expected rows that were not taken.
+	// rest calls f with the keys of the expected rows for which take was not called, so that
+	// the table does not have them.
 	rest func(f func(rowKey))
 }
 
@@ -140,7 +144,8 @@ func (c *comparison) compareRows(ctx context.Context, r *Replay, all ...*expecte
 	return nil
 }
 
-// compareTable compares the rows of a table that belong to rooms or to users that r wants.
+// compareTable compares the rows of a table that belong to rooms, or to users for which r.Wants is
+// true, with the expected rows.
 func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRows) error {
 	values, targets, list := make([]string, len(t.columns)), make([]any, len(t.columns)), make([]string, len(t.columns))
 	for i := range t.columns {
@@ -199,8 +204,8 @@ func differences(columns []store.Column, table []string) (all []Difference) {
 	return all
 }
 
-// normalCategories sorts the category paths in the text of a column in the order in which a
-// replay has them. It returns any other text unchanged.
+// normalCategories sorts the category paths in the text of a column, in the order in which a
+// replay writes the paths. It returns a text without category paths unchanged.
 func normalCategories(text string) string {
 	paths, err := badge.Restore(text)
 	if err != nil {
@@ -235,8 +240,8 @@ func (c *comparison) userRows(r *Replay, of []string) *expectedRows {
 }
 
 // conversationRows returns the expected conversations of the users of r. Comparing removes the
-// conversations from r. A healed user may have an empty row, by which clients learn that the
-// conversation is empty.
+// conversations from r. A healed user may have an empty row for a conversation that is not in
+// the log: by this row clients learn that the conversation is empty.
 func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
 	var row store.ConversationRow
 	return &expectedRows{tableOf("conversations", &row, store.ConversationKey), of, func(key rowKey, stored []string) expected {
@@ -269,7 +274,8 @@ func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
 	}}
 }
 
-// pathRows returns the expected paths of users who have too many paths for the row of the user.
+// pathRows returns the expected rows of the table paths. Only users with too many category paths
+// for the row of the user have such rows.
 func pathRows(r *Replay, of []string) *expectedRows {
 	var row store.PathRow
 	paths := map[rowKey]*badge.Path{}
@@ -304,8 +310,8 @@ func chunkRows(r *Replay, of []string) *expectedRows {
 	return rowsIn(tableOf("room_chunks", &row, store.ChunkKey), of, chunks, func(key rowKey, chunk *badge.Chunk) { row.Set(key[0], chunk) })
 }
 
-// markRows returns the expected marks: those above the read positions of their users. A row of
-// any other mark has no effect, so it may exist or not.
+// markRows returns the expected marks: the marks above the read positions of their users. A mark
+// at or below a read position has no effect, so its row may exist or not.
 func markRows(r *Replay, of []string) *expectedRows {
 	var row store.MarkRow
 	marks := map[rowKey]Mark{}
@@ -327,8 +333,8 @@ func markRows(r *Replay, of []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the expected rows in log. Comparing removes them from log. set loads a row
-// into the columns of t.
+// rowsIn returns the rows in the map log as expected rows. Comparing removes rows from log. set
+// loads a row into the columns of t.
 func rowsIn[V any](t table, of []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, of, func(key rowKey, _ []string) expected {
 		v, ok := log[key]
@@ -359,7 +365,7 @@ func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []s
 	if err != nil {
 		return nil, err
 	}
-	// The versions of healed users differ, so compare their fields one by one.
+	// The versions of healed users always differ. CompareTables takes that into account.
 	var unsure []string
 	differing = slices.DeleteFunc(differing, func(id string) bool {
 		_, ok := healed[id]
@@ -380,8 +386,8 @@ func (in *Snapshot) DifferingRooms(ctx context.Context, suffix string, rooms []s
 		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
 }
 
-// differing returns the users or rooms with a row that differs between a table and the table of
-// the same name with suffix, or that only one of the two has.
+// differing compares each table with the table whose name is the same and ends with suffix. It
+// returns the users or rooms with a row that differs, or that only one of the two tables has.
 func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
 	if err := in.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err

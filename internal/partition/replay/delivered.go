@@ -17,18 +17,20 @@ type Delivered struct {
 	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
 }
 
-// DeliveredMessage is a message, the event that first delivered it, and what became of it.
+// DeliveredMessage is a message, the event that first delivered it, and whether it was read or
+// recalled.
 type DeliveredMessage struct {
 	ConversationID string `json:"conversation_id" doc:"Its conversation."`
 	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
-	// By is nil if the message is unread, if the user sent it, or if the event is not known.
+	// By is the event that decided Fate. It is nil if the message is unread, if the user sent
+	// it, or if the event is not known.
 	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name, and room.reset what it ends."`
 	LoggedEvent
 }
 
-// Fate says what became of a delivered message.
+// Fate is the state of a delivered message for its user, such as unread or read.
 type Fate string
 
 // The fates.
@@ -44,13 +46,14 @@ const (
 // deliveries stores the last delivered messages.
 type deliveries struct {
 	limit int
-	// kept are in the order of the log, at most twice limit.
+	// kept has the last messages in the order of the log, at most twice limit. more counts the
+	// earlier messages.
 	kept []DeliveredMessage
 	more int64
 }
 
-// followMessages records what a folded event did: delivered a message, or changed the fate of
-// earlier messages. The event must not be a repeat.
+// followMessages adds the message that a folded event has delivered to s.delivered, or updates the
+// fate of messages that were delivered before. The event must not be a repetition.
 func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
 	d, id := s.delivered, e.Data.ConversationID
 	if d == nil {
@@ -87,7 +90,7 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 	d.add(m)
 }
 
-// settle updates the fate of a message if an event has decided it. The event is about the
+// settle updates the fate of a message after an event was folded. The event is about the
 // conversation of the message, or about all conversations.
 func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent) {
 	c := s.user.Conversations[m.ConversationID]
@@ -104,7 +107,7 @@ func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent
 	case m.Fate != FateUnread:
 	case recall && m.Seq == e.Data.Seq:
 		m.Fate, m.By = FateRecalled, &logged
-	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: the oldest of very many unread messages are only counted
+	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: of very many unread messages, the oldest are only stored as a number
 		m.Fate, m.By = FateRead, &logged
 	}
 }
@@ -116,7 +119,8 @@ func (d *deliveries) add(m DeliveredMessage) {
 	}
 }
 
-// newest returns the last messages; nil if none were requested.
+// newest returns the last messages, newest first; nil if d is nil, since no messages were
+// requested.
 func (d *deliveries) newest() *Delivered {
 	if d == nil {
 		return nil

@@ -14,13 +14,14 @@ import (
 // Effect is the effect of one event on the badge of one user.
 type Effect struct {
 	UserID string `json:"user_id"`
-	// Folded is set once the event is folded; before that there is no effect.
+	// Folded is set if the event is folded. Otherwise the event has no effect yet, and only
+	// UserID is set.
 	Folded bool `json:"folded"`
 	// Before and After are the user's totals before and after the event.
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
-	// Conversations are the conversations whose unread messages or contribution to the total
-	// changed, by id.
+	// Conversations are the conversations whose number of unread messages, or whose
+	// contribution to the total, changed. They are sorted by id.
 	Conversations []ConversationEffect `json:"conversations"`
 	// Why and Detail give the reason if no count changed.
 	Why    Why    `json:"why,omitempty"`
@@ -38,8 +39,8 @@ type ConversationEffect struct {
 }
 
 // EventName identifies an event in the log: the first event with this source and id whose
-// transaction id is TransactionID or greater. If an event is published again, its repetition
-// has a greater transaction id. An event that is folded late gets a greater transaction id.
+// transaction id is at least TransactionID. The id may be greater for two reasons: an event that
+// is folded late is moved, and an event that is published again has a greater transaction id.
 type EventName struct {
 	Source, ID    string
 	TransactionID int64
@@ -65,7 +66,7 @@ type watchedEvent struct {
 	effect Effect
 }
 
-// note stores the effect of an event in w, if this is the watched event.
+// note is called for each event. If the event is the watched event, note stores its effect in w.
 func (w *watchedEvent) note(s *search, at events.Position, e *events.Event, x Effect, changes []badge.Change) {
 	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
 		return

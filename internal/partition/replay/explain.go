@@ -38,8 +38,8 @@ type Explainer struct {
 	slots chan struct{}
 }
 
-// explanationsAtOnce is the number of connections that an explainer uses. Further explanations
-// wait, so that they do not slow down reading badges.
+// explanationsAtOnce is the number of explanations that run at once, each on one connection.
+// Further calls wait, so that explanations do not slow down reading badges.
 const explanationsAtOnce = 2
 
 // NewExplainer returns an explainer of a database and its log.
@@ -47,8 +47,8 @@ func NewExplainer(pool *pgxpool.Pool, log *events.Log) *Explainer {
 	return &Explainer{pool: pool, log: log, slots: make(chan struct{}, explanationsAtOnce)}
 }
 
-// WithArchive returns an explainer that folds an archive of the log before the log, so that it
-// can name archived events.
+// WithArchive returns an explainer that folds the events of an archive before the log, so that
+// its explanations can name archived events.
 func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
 	return &Explainer{pool: x.pool, log: x.log, archive: a, slots: x.slots}
 }
@@ -72,26 +72,27 @@ func (e *ArchivedError) Error() string {
 
 // Question says what an explanation contains. The zero value requests the current badge.
 type Question struct {
-	// At, if not zero, requests the badge at that time: after the events that were folded by
-	// then, to the second.
+	// At, if not zero, requests the badge at that time: after the events that were folded up to
+	// this time. Times of folding are known to the second.
 	At time.Time
-	// Conversation, if not "", limits the conversations, the messages and the uncounted events
-	// to one conversation, even if the conversation has nothing unread. Totals and history
+	// Conversation, if not "", limits the listed conversations, messages and uncounted events
+	// to one conversation, which is listed even if it has nothing unread. Totals and history
 	// still cover all conversations of the user.
 	Conversation string
 	// History requests the total over time.
 	History bool
 	// Delivered is the greatest number of delivered messages to list; 0 lists none.
 	Delivered int
-	// Before, if not zero, requests only messages that were delivered before that place.
+	// Before, if not zero, requests only messages that were delivered before that place in the
+	// log.
 	Before events.Place
 }
 
 // Explain explains from the log why the badge of a user is what it is.
 //
-// It searches the partition of the user. The time grows with the user's events and with the
-// incomplete ranges of the log, the memory with the unread messages. Two explanations run at a
-// time; others wait.
+// It searches the partition of the user. The time depends on the number of the user's events and
+// on the size of the incomplete ranges of the log, the memory on the number of unread messages.
+// Two explanations run at a time; further calls wait.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
 	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (_ *search, err error) {
@@ -124,8 +125,9 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 	return e, nil
 }
 
-// replay searches the partition of a user for the events folded until at, or for all events if
-// at is zero. begin returns the search. end gets the completed search.
+// replay searches the partition of a user for the events that were folded up to the time at, or
+// for all events if at is zero. It calls begin, which returns the search; then it passes the
+// events to the search, and calls end with the completed search.
 func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, begin func(*Snapshot) (*search, error), end func(*Snapshot, *search) error) error {
 	select {
 	case x.slots <- struct{}{}:
@@ -162,7 +164,8 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 	})
 }
 
-// countMembers sets in e the number of members of the user's rooms, over all partitions.
+// countMembers sets the number of members of each room in e of which the user is a member. It
+// counts the members in all partitions of the database.
 func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
 	rooms := map[string]*ExplainedConversation{}
 	for i := range e.Conversations {
@@ -185,8 +188,8 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 	return nil
 }
 
-// compareTables adds to e the badge in the tables, and the differences between the log and the
-// rows of the user and of the user's rooms. It empties the state of s.
+// compareTables adds to e the badge in the tables, and the differences between the tables and the
+// log in the rows of the user and of the user's rooms. It removes the compared state from s.
 func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
 	table, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
 	if err != nil {

@@ -14,32 +14,34 @@ type Explanation struct {
 	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
 	At        *time.Time `json:"at,omitempty" doc:"The time that is explained; absent for the present."`
 	Position  string     `json:"position" doc:"The position up to which the log of the partition was folded, such as 1234/56."`
-	// ArchivedUntil is the end of the archived part of the log. It is nil if nothing is
+	// ArchivedUntil is when the latest archived event was appended. It is nil if nothing is
 	// archived, or if the archive was read.
 	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events appended up to this time are archived: they are counted but cannot be listed. Absent if nothing is archived."`
-	// GivenUpEvents counts the archived events of the partition whose files were given up.
-	// Events before ArchivedUntil cannot be listed then, even with the archive.
+	// GivenUpEvents counts the archived events of the partition whose files were given up. If
+	// it is not 0, events up to ArchivedUntil cannot be listed, even with the archive.
 	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"How many archived events of the partition are in files that were given up: also with the archive, events up to archived_until cannot be listed. Absent if none are."`
 
-	// The state according to the log. Version includes healing. For a time in the past it is
-	// the version that the user would have had.
+	// Version and Numbers are the state according to the log. Version includes the increase by
+	// an earlier healing, except for a time in the past.
 	Version int64 `json:"version" minimum:"0" doc:"The version by the log."`
 	pubsub.Numbers
 	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers by category, by the log."`
-	// Levels maps categories to the event that set the level of the category.
+	// Levels maps each category with a level to the event that set the level.
 	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories; absent if none has one."`
 
 	// Conversations are the conversations with unread messages or a mark, even if their level
-	// excludes them from the total. The most recently changed are first, at most maxExplained.
+	// excludes them from the total: the maxExplained most recently changed conversations, the
+	// last changed first.
 	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
 	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
 	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
 
-	// Uncounted are the events that named the user and changed no count, newest first, at most
-	// maxUncounted. MoreUncounted counts the others.
+	// Uncounted are the newest events that named the user and changed no count, newest first,
+	// at most maxUncounted. MoreUncounted counts the events that are not listed.
 	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. Only the newest of a frequent kind are listed, so that rare ones are not crowded out."`
 	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many more there were."`
-	// UncountedKinds counts listed and other events by type and reason, most frequent first.
+	// UncountedKinds counts all events that changed no count, listed or not, by type and
+	// reason, most frequent first.
 	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"How many there were of each type and reason, listed or not; most frequent first."`
 
 	// History and Delivered are set if the question requests them.
@@ -48,7 +50,7 @@ type Explanation struct {
 
 	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
 	// Agrees reports whether every row of the user, and of the user's rooms, agrees with the
-	// log. Differences are the differences, at most maxDifferences.
+	// log. Differences lists at most maxDifferences differences.
 	Agrees          bool         `json:"agrees" doc:"Whether the rows of the user, of each conversation and of the user's rooms agree with the log; always true for a past time."`
 	Differences     []Difference `json:"differences" doc:"Where the tables differ from the log. Long values are cut."`
 	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`
@@ -77,8 +79,8 @@ type ExplainedConversation struct {
 	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
 	// Members is 0 unless the user is a member of the room.
 	Members int64 `json:"members,omitempty" minimum:"1" doc:"How many members the room has now; absent if the user is no member of a room."`
-	// Messages are the unread messages, greatest seq first, at most maxCounted. MoreMessages
-	// counts the others.
+	// Messages are unread messages, greatest seq first, at most maxCounted. MoreMessages counts
+	// the unread messages that are not listed.
 	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
 	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many more there are."`
 	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
@@ -110,7 +112,8 @@ type UncountedEvent struct {
 	Detail         string `json:"detail" doc:"The reason, as a sentence."`
 }
 
-// Why is the kind of reason why an event changed nothing: a reason of the fold, or one below.
+// Why is the reason why an event changed nothing: a reason that the fold gives, or one of the
+// reasons below, for which an event is not folded.
 type Why = badge.Why
 
 // The reasons why an event is not folded.

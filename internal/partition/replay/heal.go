@@ -14,20 +14,23 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// healedVersions says how the versions of a healed user differ from the versions that the log
-// gives. The zero value is for a user who was never healed.
+// healedVersions says how the versions of a healed user, and of the user's conversations, differ
+// from the versions that a replay of the log gives. The zero value means that the user was never
+// healed.
 type healedVersions struct {
-	// version is the version that the user and the conversations got when the user was healed.
-	// Since then, ahead is how far the user's version is above the version that the log gives.
+	// version is the version that healing gave the user and the conversations. ahead is how far
+	// the user's version is since then above the version that a replay gives.
 	version, ahead int64
 }
 
-// user returns the version that the user should have; version is the version by the log.
+// user returns the version that the user's row should have. version is the version that a replay
+// gives.
 func (v healedVersions) user(version int64) int64 { return version + v.ahead }
 
-// conversation returns the version that a conversation should have. log is its version by the
-// log, table its version in the table. A conversation that is not in the log has version 0, or
-// the version of the healing if the table had the conversation then.
+// conversation returns the version that the row of a conversation should have. log is the version
+// that a replay gives, table the version in the row. If the log does not have the conversation,
+// the result is 0, or the version of the healing if the row has this version: healing makes such
+// a row empty instead of deleting it.
 func (v healedVersions) conversation(log int64, table string) int64 {
 	switch {
 	case log > 0:
@@ -53,8 +56,8 @@ func (in *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions,
 	return healed, nil
 }
 
-// healAttempts is how many replays of a user run while the projector continues. If the user gets
-// events during each of them, the last replay blocks the projector.
+// healAttempts is how many replays of a user Heal tries while the projector continues. If the user
+// gets events during each of these replays, Heal blocks the projector during one more replay.
 const healAttempts = 3
 
 // errOvertaken is returned if the user got events during the replay.
@@ -65,9 +68,9 @@ var errOvertaken = errors.New("the user got events during the replay")
 // publish update, which makes the clients read the state again. If the rows agreed, version is
 // 0.
 //
-// The projector of the partition waits for the short transaction that writes. If the user gets
-// events all the time, the projector also waits for the search of the log, and so do all other
-// partitions: seconds if the log is long.
+// The transaction that writes the rows is short, and blocks the projector of the partition. If the
+// user gets events all the time, this transaction includes the search of the log. Then all
+// partitions may be blocked as long as the search takes: seconds if the log is long.
 func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
@@ -97,9 +100,10 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 	return update, version, nil
 }
 
-// healUser writes the rows of a user. log is the state of the user at a position; if log is
-// nil, healUser replays the user. It locks the row of the partition's position, so that no
-// batch runs meanwhile.
+// healUser compares the rows of a user with the log, and writes them if they differ. log is the
+// state of the user at the position at; if log is nil, healUser replays the user. If the user may
+// have got events after at, healUser fails with errOvertaken. It locks the row of the partition's
+// position, so that no batch runs meanwhile.
 func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
@@ -127,8 +131,8 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 	return update, version, err
 }
 
-// mayHaveChanged reports whether the log may have events of a user between a position and the
-// position of in.
+// mayHaveChanged reports whether the log may have events that concern a user, after the position
+// at and up to the position of in.
 func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
 	if at == in.Position {
 		return false, nil
@@ -156,9 +160,9 @@ func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bo
 	return c.result.Differences > 0, err
 }
 
-// write replaces the rows of a user by the state that the log gives. The new version is above
-// the version in the table and above the version that the log gives. write returns the version
-// that clients see. marks are the marks that the user should have according to the log.
+// write replaces the rows of a user by the state that a replay gives. The new version of the user
+// is above the version in the table and above the version that the replay gives. write returns
+// the new version that clients see. marks are the marks that the replay gives for the user.
 func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
 	live := map[string]int64{} // versions of conversations
 	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
@@ -186,8 +190,8 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	for id := range live {
 		ids = append(ids, id)
 		if c := log.Conversation(id); !c.Touched {
-			// The log does not have the conversation. An empty row remains, by which clients
-			// learn that the conversation is empty.
+			// The log does not have the conversation. Write an empty row instead of deleting
+			// the row, so that clients learn that the conversation is empty.
 			c.Touched = true
 			log.Changed = append(log.Changed, c)
 		}
@@ -216,15 +220,16 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	return pubsub.Update{
 		Badge:     store.PublicBadge(log, epoch),
 		Partition: in.Partition,
-		// No client has this base version, so every client reads the state again.
+		// An update applies only to a client that has its base version. No client has this
+		// version, so every client reads the state again.
 		BaseVersion:   v.version + log.Carried,
 		Conversations: []pubsub.Conversation{},
 	}, v.version + after, nil
 }
 
 // versionsAhead returns how far the version that clients see is above the version in the user's
-// row, because changes of the user's rooms count too. before is computed with the memberships in
-// the tables, after with the memberships according to the log.
+// row: changes of the user's rooms raise only the former. before is the difference for the
+// memberships in the tables, after for the memberships according to the log.
 func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
 	var rooms []string
 	var joined []int64

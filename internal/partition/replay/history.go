@@ -9,12 +9,14 @@ import (
 // maxSteps is the greatest number of steps in a history.
 const maxSteps = 2000
 
-// History is the total of a user over time, as a line of steps.
+// History is the total of a user over time, as a list of steps. Between two steps the total is
+// constant.
 type History struct {
 	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or the total at the end of the archived part of the log."`
 	// Steps are the events that changed the total, in the order of the log, at most maxSteps.
-	// If there are more, the steps are divided into equal runs. Listed are the first and last
-	// step, and the steps with the least and the greatest total of each run.
+	// If there are more events, they are divided into runs of equal length. Then Steps has the
+	// first and the last event, and the events with the least and the greatest total of each
+	// run.
 	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. More than 2,000 are divided into equal runs, of which only the lowest and highest totals are listed; the first and last step always are."`
 	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
 }
@@ -30,8 +32,8 @@ type Step struct {
 }
 
 // historySketch stores a history in bounded memory. It divides the steps into buckets of equal
-// size, and stores for each bucket the steps with the least and the greatest total. If there
-// are too many buckets, it merges neighbours.
+// size, and stores for each bucket the steps with the least and the greatest total. When there
+// are too many buckets, it merges each two neighbours, which doubles the size of a bucket.
 type historySketch struct {
 	before      int64
 	count       int64
@@ -47,21 +49,23 @@ type numberedStep struct {
 	Step
 }
 
-// stepBucket is a run of steps. Of equal totals, low is the earliest and high the latest, so
-// that a bucket of two steps has both.
+// stepBucket describes a run of consecutive steps by the step with the least total (low) and the
+// step with the greatest total (high). If several steps have the least total, low is the first
+// of them; if several have the greatest, high is the last. So a bucket of two steps stores both.
 type stepBucket struct {
 	steps     int64
 	low, high numberedStep
 }
 
-// historyBuckets is the greatest number of buckets: two steps each, and the first and last
-// step.
+// historyBuckets is the greatest number of buckets: a history lists two steps of each bucket, and
+// in addition the first and the last step.
 const historyBuckets = maxSteps/2 - 1
 
-// newHistorySketch returns a history that starts with a total.
+// newHistorySketch returns an empty history. total is the user's total before the first event.
 func newHistorySketch(total int64) *historySketch { return &historySketch{before: total, size: 2} }
 
-// add adds a folded event. It does nothing if the total is unchanged or h is nil.
+// add adds a folded event as a step. before and after are the user's totals before and after the
+// event. It does nothing if they are equal, or if h is nil.
 func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after int64) {
 	if h == nil || before == after {
 		return

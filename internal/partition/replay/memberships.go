@@ -10,9 +10,9 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// MembershipChange identifies an event by which a user joined or left a room. The time is
-// necessary: after a log was renumbered, an event of the archive and one of the log may have
-// the same place.
+// MembershipChange identifies an event by which a user joined or left a room. The place alone does
+// not suffice: after a log was renumbered, an archived event and an event of the log may have the
+// same place.
 type MembershipChange struct {
 	events.Place
 	AppendedAt time.Time
@@ -23,9 +23,10 @@ func ChangeAt(r *events.Record) MembershipChange {
 	return MembershipChange{r.Place, r.AppendedAt.UTC()}
 }
 
-// MembershipChanges returns the events by which a user became a member of rooms or ceased to be
-// one, with these rooms. Repeats, and joins of a member, are not included. It reads the log
-// from the baseline up to the position, or the archive and the log if there is an archive.
+// MembershipChanges maps each event by which a user became or ceased to be a member of rooms to
+// these rooms. It omits events without effect, such as repetitions and joins of a member. It reads
+// the log from the baseline up to the position of in, or, with an archive, the archive and then
+// the log.
 func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
 	r := in.newReplay(func(id string) bool { return id == userID }, nil)
 	if err := in.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {

@@ -10,8 +10,7 @@ type SamplerMetrics struct {
 	users, mismatches, healed, putOff, failed prometheus.Counter
 }
 
-// NewSamplerMetrics returns metrics registered with r, or unregistered ones if
-// r is nil.
+// NewSamplerMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewSamplerMetrics(r prometheus.Registerer) *SamplerMetrics {
 	auto := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {

@@ -2,17 +2,17 @@ package replay
 
 import "github.com/badged/badged/internal/pg/pgsession"
 
-// Progress receives the progress of a verification, rebuild or archiving. One goroutine at a
-// time calls it.
+// Progress receives the progress of a verification, rebuild or archiving. Its methods are not
+// called concurrently.
 type Progress interface {
-	// Planned adds to the planned work on a partition. The caller chooses the unit, and uses
-	// the same unit for Done.
+	// Planned adds work to the planned work on a partition. The job chooses the unit, such as
+	// events or rows, and uses the same unit for Done.
 	Planned(partition int, work int64)
-	// Done reports how much planned work was done since the last call, and the number of events
-	// in it.
+	// Done reports how much of the planned work was done since the last call, and how many
+	// events this work included.
 	Done(work, events int)
-	// Blocked is called repeatedly while work on a partition waits for a transaction that reads
-	// the tables to swap or drop.
+	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped,
+	// since another transaction uses them. by describes this transaction.
 	Blocked(partition int, by pgsession.Holder)
 }
 

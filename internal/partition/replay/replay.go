@@ -27,8 +27,8 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// visit processes a decoded record of the log. If dead is not nil, it is the reason why the
-// record is not folded, and the item is empty.
+// visit processes a record of the log and the item decoded from it. If the record is not folded,
+// dead is the reason, and the item is empty.
 type visit func(r *events.Record, it store.Item, dead error) error
 
 // Limits of one read of the log.
@@ -37,11 +37,11 @@ const (
 	replayPageBytes = 8 << 20
 )
 
-// each visits every record up to the position, in order, from the baseline or from the start of
-// the archive. keys may be nil; if not, newKeys must have returned it, and the baseline's keys
-// are first restored into it. done is called after each page with its number of records. While
-// a page is visited, the next page is decoded and the page after that is read, so v and done
-// must not use the transaction.
+// each calls v with every record up to the position of in, in order, from the baseline or from the
+// start of the archive. If keys is not nil, newKeys must have returned it: each adds the baseline's
+// event keys to it, and later the generations that begin. done is called after each page with the
+// number of its records. While v gets a page, the next page is decoded and the page after that is
+// read, so v and done must not use the transaction.
 func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
 	if err := in.restoreKeys(ctx, keys, nil); err != nil {
 		return err
@@ -94,15 +94,15 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 	return g.Wait()
 }
 
-// page has the records of one read, and generations of event keys that may begin in this page or
-// in a later one.
+// page has the records of one read, and generations of event keys that begin in this page or in a
+// later page.
 type page struct {
 	records     []events.Record
 	generations []store.Generation
-	// begins is set for the first page of each archived file, and of the log after the files.
-	// All generations of earlier pages have begun by then, even if the positions in an earlier
-	// file are greater: positions of different shards do not compare, and the partition may
-	// have moved.
+	// begins is set for the page that starts an archived file, and for the page that starts the
+	// log after the files. At this point all generations of earlier pages have begun. The
+	// positions do not always show that: an earlier file may have greater positions, if the
+	// partition was moved, since positions of different shards cannot be compared.
 	begins bool
 }
 
@@ -120,7 +120,8 @@ type decodedRecord struct {
 	dead   error
 }
 
-// pages sends every record of the log, from the baseline up to the position, in order.
+// pages sends every record of the log to a channel, from the baseline up to the position of in, in
+// order.
 func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
 	for at.Before(in.Position) {
@@ -141,18 +142,18 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	return nil
 }
 
-// maxSought is the number of users up to which the log is searched. For more users, reading the
-// whole log is faster.
+// maxSought is the greatest number of users whose events are found by a search of the log. For
+// more users, reading the whole log is faster.
 const maxSought = 16
 
-// eachOf visits, in order, the records up to the position that are necessary to fold up to
-// maxSought users from the baseline: the records that name one of the users or one of their
-// rooms, and perhaps dead letters. It removes all other rooms from r, and restores the
-// baseline's keys into r.Keys.
+// eachOf calls v, in order, with the records up to the position of in that are necessary to replay
+// at most maxSought users from the baseline: the records that name one of the users or one of
+// their rooms, and perhaps dead letters. It removes all other rooms from r, and adds the
+// baseline's event keys to r.Keys.
 //
-// Complete ranges of the log have an index. The server scans other ranges once, or three times
-// for members of rooms. An archive cannot be searched: with an archive, eachOf visits every
-// record.
+// eachOf searches complete ranges of the log by an index. Postgres scans the other ranges once, or
+// three times if the users are members of rooms. An archive cannot be searched: with an archive,
+// eachOf calls v with every record.
 func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
 	if in.archive != nil {
 		return in.each(ctx, r.Keys, v, func(int) {})
@@ -164,7 +165,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 	if err != nil {
 		return err
 	}
-	for id := range r.Rooms { // the state of other rooms would be wrong: not all their events are visited
+	for id := range r.Rooms { // the state of the other rooms would be wrong, since not all their events are read
 		if _, ok := sought.rooms[id]; !ok {
 			delete(r.Rooms, id)
 			delete(r.others, id)
@@ -218,11 +219,12 @@ func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error
 // rowsSQL replaces COLUMNS by the columns of a row of the log.
 func rowsSQL(sql string) string { return strings.ReplaceAll(sql, "COLUMNS", logread.Columns) }
 
-// found are the rows of the log that name the sought users, and the event keys in these rows.
+// found has the places of the rows that a search of the log has found, and the event keys of the
+// sought events in these rows.
 type found struct {
 	ids, offsets []int64
 	keys         map[uuid.UUID]struct{}
-	// memberships maps the event keys of joins and leaves to their event ids.
+	// memberships maps the event keys of found joins and leaves to the ids of the events.
 	memberships map[uuid.UUID]string
 }
 
@@ -249,7 +251,8 @@ func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, 
 	return sql, slices.Concat(in.folded(after), []any{what.namesToFind()}, texts)
 }
 
-// search returns the rows with sought events between a position and the position of in.
+// search returns the rows with sought events, after the position after and up to the position of
+// in.
 func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
 	sql, args := in.searchSQL(after, what)
 	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
@@ -258,7 +261,7 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 		err = logread.Scan(rows, func(records []events.Record) error {
 			for i := range records {
 				r := &records[i]
-				if r.Payload == nil { // the search omits the text of most single events of badged
+				if r.Payload == nil { // the query omits most payloads of single events; the UUID is the event key
 					f.keys[r.UUID] = struct{}{}
 					f.add(r.Position)
 					continue
@@ -295,16 +298,18 @@ func quoted(id string) []byte {
 // Replay is the state of some users according to the log.
 type Replay struct {
 	Users map[string]*badge.User
-	// Rooms are all rooms, or at least the rooms of the users. Each has all its closed chunks
-	// (older messages) and the marks of the users.
+	// Rooms are all rooms, or at least the rooms of the users. Each room has all its closed
+	// chunks (older messages), and those marks that belong to the users.
 	Rooms map[string]*badge.Room
-	// Wants reports whether a user is replayed.
+	// Wants reports whether a user is to be replayed.
 	Wants func(user string) bool
-	// Keys detect duplicates; nil if repeats has the duplicates.
+	// Keys has the event keys by which repeated events are detected. It is nil if repeats lists
+	// the repeated events.
 	Keys *store.DedupReplay
-	// repeats maps records to the users who had an earlier event with the same key.
+	// repeats maps each record with a repeated event to the users who have had an earlier event
+	// with the same key.
 	repeats map[events.Place]store.UserSet
-	// others maps rooms to their members who are not replayed.
+	// others maps rooms to their members who are not replayed. Rooms count these members too.
 	others map[string]map[string]struct{}
 }
 
@@ -320,7 +325,8 @@ func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.P
 	return r
 }
 
-// fold folds an item. It returns the number of replayed users to which the event was applied.
+// fold folds the item of the record at a place, unless it is a repetition. It returns the number of
+// replayed users to which the event was applied.
 func (r *Replay) fold(at events.Place, it *store.Item) int {
 	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
 		return 0
@@ -336,7 +342,7 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 			r.Users[u.ID] = u
 		}
 	}
-	// Determine the refused users again: of dead letters in an archive only the places are known.
+	// Determine the refused users again: for a dead letter in an archive only the place is known.
 	refused := state.Refused(&it.Event)
 	wanted := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(refused, id) })
 	d.UserIDs = all
@@ -387,8 +393,9 @@ const (
 	foldWeight = badge.UserWeight + badge.ConversationWeight + 3*badge.RangeWeight
 )
 
-// repeats returns a map from records to the users who had an earlier event with the same key.
-// weight is the size of all keys. Only about budget bytes of keys are in memory at a time, so
+// repeats finds the repeated events of the log. It maps the place of each record with a repeated
+// event to the users who have had an earlier event with the same key. weight is the size of all
+// event keys in bytes. Since only about budget bytes of event keys are in memory at a time,
 // repeats reads the log weight/budget+1 times.
 func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
 	repeats := map[events.Place]store.UserSet{}
@@ -414,7 +421,8 @@ func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func
 	return repeats, nil
 }
 
-// Share is a part of the users: the users whose hash is between lo and hi, inclusive.
+// Share is a part of the users that is replayed at once: the users whose hash is between lo and
+// hi, inclusive. The hash is random for each call of AllUsers.
 type Share struct {
 	seed   maphash.Seed
 	lo, hi uint64
@@ -438,8 +446,8 @@ func (s *Share) narrow() bool {
 	return true
 }
 
-// Next returns the share after s, and false after the last one. The share is twice as large as
-// s, since s may have been narrowed because of a few large users.
+// Next returns the share that follows s. ok is false if s is the last share. The next share has
+// twice as many hashes as s, since s may have been narrowed because of a few large users.
 func (s *Share) Next() (_ Share, ok bool) {
 	if s.hi == math.MaxUint64 {
 		return Share{}, false
@@ -451,11 +459,14 @@ func (s *Share) Next() (_ Share, ok bool) {
 	return n, true
 }
 
-// ReplayShare replays those users of a share that wants accepts. If their states weigh more than
-// budget bytes, it narrows the share.
+// ReplayShare replays the users of a share that wants accepts. If their states need more than
+// budget bytes of memory, it narrows the share and drops the users who are no longer in it. It
+// calls done with the number of records after each page. repeats lists the repeated events; if it
+// is nil, event keys detect them.
 func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
-	// Weighing is slow: weigh only once the weight may have grown by an eighth of the budget.
+	// Weighing is slow: weigh only when the weight may have grown by an eighth of the budget
+	// since the last time.
 	folded, weighAfter := 0, budget/8/foldWeight
 	weigh := func(more int) {
 		if folded += more; int64(folded) < weighAfter {

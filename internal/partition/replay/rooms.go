@@ -24,8 +24,8 @@ func (r *Replay) room(id string) *badge.Room {
 	return (&badge.State{Rooms: r.Rooms}).Room(id)
 }
 
-// followOthers applies the joins and leaves of users who are not replayed, since rooms count
-// all their members.
+// followOthers applies joins and leaves of users who are not replayed to the rooms, since a room
+// counts all its members.
 func (r *Replay) followOthers(e *events.Event) {
 	id := e.Data.ConversationID
 	switch e.Type {
@@ -69,7 +69,7 @@ func (r *Replay) addOther(room, user string) {
 	r.others[room][strings.Clone(user)] = struct{}{}
 }
 
-// drop ends the replay of a user, who remains a counted member of rooms.
+// drop removes a user from the replay. Rooms still count the user as a member.
 func (r *Replay) drop(user string) {
 	for id, c := range r.Users[user].Conversations {
 		if c.Member() {
@@ -79,8 +79,8 @@ func (r *Replay) drop(user string) {
 	delete(r.Users, user)
 }
 
-// forgetMarks removes the marks that an event has made superfluous, as the projector's batches
-// do.
+// forgetMarks deletes the marks that have no effect any more after an event, as the projector's
+// batches do.
 func (r *Replay) forgetMarks(it *store.Item) {
 	if len(r.Rooms) == 0 {
 		return
@@ -121,7 +121,7 @@ func (r *Replay) forgetMarks(it *store.Item) {
 	}
 }
 
-// forgetRead removes the marks of messages that a member has read.
+// forgetRead deletes the marks of messages that a member has read since the last call.
 func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
 	if !c.Member() {
 		return
@@ -135,7 +135,8 @@ func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
 	c.Membership.Unmarked = nil
 }
 
-// Mark says that a member sent a message to a room (Own), or is mentioned in it by name.
+// Mark says that a member sent a message to a room (Own is true), or that a message mentions the
+// member by name.
 type Mark struct {
 	Room string
 	Seq  int64
@@ -178,8 +179,8 @@ func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[stri
 	return rooms, nil
 }
 
-// restoreRooms adds the rooms of the baseline, with all members. The users that r wants must
-// have been added before.
+// restoreRooms adds the rooms of the baseline to r, with the members who are not replayed and the
+// marks of the users who are. The replayed users must have been added before.
 func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 	if err := in.loadRooms(ctx, r, "_baseline", nil); err != nil {
 		return err
@@ -208,9 +209,9 @@ func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 	return nil
 }
 
-// loadRooms adds rooms with their closed chunks (older messages) from tables whose names end
-// with suffix, marked as changed, as if they had just been folded. named limits the rooms; nil
-// means all.
+// loadRooms adds rooms with their closed chunks (older messages) to r, from the tables whose names
+// end with suffix. It marks them as changed, as if they had just been folded. If named is not nil,
+// it adds only rooms in named.
 func (in *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
 	tables := store.TablesNamed(in.Partition, suffix)
 	where, args := "", []any(nil)

@@ -18,13 +18,14 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits of the cost of verifying samples, which is at most about 3 % of a core: searching the
-// log takes almost half a nanosecond of one core per byte and user.
+// Limits that keep the cost of verifying samples below about 3 % of a core. A search of the log
+// takes almost half a nanosecond of one core for each byte of the log and each user.
 const (
 	sampleBytesPerSecond = 64 << 20
-	// sampleFloor is the least budget of a run in bytes, even after a short interval.
+	// sampleFloor is the least budget of a run in bytes, which applies after a short interval.
 	sampleFloor = 64 << 20
-	// searchPasses is the fixed cost of a search, expressed as a number of users.
+	// searchPasses is the cost of a search that does not depend on the number of users. It is
+	// expressed as the number of users that would cost as much.
 	searchPasses = 4
 )
 
@@ -32,7 +33,7 @@ const (
 type Owner interface {
 	// OwnedPartitions returns the partitions that this process folds now.
 	OwnedPartitions() []int
-	// Tell passes updates to the bus, in the order of the calls.
+	// Tell publishes updates on the bus, in the order of the calls.
 	Tell(updates []pubsub.Update)
 }
 
@@ -45,11 +46,11 @@ type SamplerConfig struct {
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *SamplerMetrics
-	// Interval is the average interval between samples. Each sample verifies users of one
-	// partition. 0 means never.
+	// Interval is the average interval between samples, each of which verifies users of one
+	// partition. 0 turns sampling off.
 	Interval time.Duration
-	// Users is the greatest number of users in a sample; fewer if the log of the partition is
-	// long. Default 10, at most 16.
+	// Users is the greatest number of users in a sample. A sample has fewer users if the log of
+	// the partition is long. Default 10, at most 16.
 	Users int
 	// Found is called with the users of a partition whose badges differ from the log, before
 	// any of them is healed. Default: nothing.
@@ -58,7 +59,7 @@ type SamplerConfig struct {
 	SelfHeal bool
 }
 
-// Sampler continuously verifies a few users at a time, of the partitions that this process
+// Sampler verifies small samples of users in the background, in the partitions that this process
 // folds.
 type Sampler struct {
 	cfg SamplerConfig
@@ -84,14 +85,15 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	return &Sampler{cfg}, nil
 }
 
-// Run verifies a sample of one owned partition per interval, until ctx is done.
+// Run verifies a sample of one owned partition per interval, until ctx is done. If the interval is
+// 0, it returns at once.
 func (s *Sampler) Run(ctx context.Context) error {
 	if s.cfg.Interval <= 0 {
 		return nil
 	}
 	v := NewVerifier(s.cfg.Pool, s.cfg.Log)
-	// The budget of a run grows with the time since the last run, so that a long log is sampled
-	// too, at long intervals.
+	// The budget of a run grows with the time since the last run. So a long log is sampled too, at
+	// longer intervals.
 	last := time.Now()
 	for {
 		// Jitter, so that many processes do not search at the same time.
@@ -175,8 +177,9 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	return nil
 }
 
-// affordable returns how many users of a partition a run may verify: at most Users, and none if
-// the log is too long for the time since the last run.
+// affordable returns how many users of a partition a run may verify: at most cfg.Users. It returns
+// 0 if the log is too long for a run. since is the time since the last run, with which the budget
+// grows.
 func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
 	var size int64
 	err := s.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
@@ -186,8 +189,8 @@ func (s *Sampler) affordable(ctx context.Context, partition int, since time.Dura
 	return sampleSize(s.cfg.Users, since, size), nil
 }
 
-// sampleSize returns how many users, up to wanted, may be verified in a log of logBytes bytes,
-// given the time since the last run.
+// sampleSize returns how many users, at most wanted, may be verified in a log of logBytes bytes.
+// since is the time since the last run.
 func sampleSize(wanted int, since time.Duration, logBytes int64) int {
 	budget := max(int64(since.Seconds()*sampleBytesPerSecond), sampleFloor)
 	passes := budget / max(logBytes, 1)

@@ -14,17 +14,19 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// search folds the events of one user and records which event led to each number.
+// search folds the events of one user for an explanation, and records which event caused each
+// number.
 type search struct {
 	user *badge.User
-	// replay and state have the user, and the rooms of which the user is or was a member.
+	// replay and state share the state of the user, and of the rooms of which the user is or
+	// was a member.
 	replay *Replay
 	state  *badge.State
 	// total is the user's total.
 	total int64
 	keys  *store.DedupReplay
-	// folded maps event keys to the place where an event with this key was last folded for the
-	// user.
+	// folded maps event keys to the place of the last event with this key that was folded for
+	// the user.
 	folded map[uuid.UUID]events.Place
 	// levels maps categories to the event that set the level of the category.
 	levels    map[string]LoggedEvent
@@ -38,26 +40,28 @@ type search struct {
 	effect *watchedEvent
 }
 
-// trace records which events led to the numbers of one conversation.
+// trace records which events caused the numbers of one conversation.
 type trace struct {
-	// messages maps the seqs of unread messages to the events that delivered them. If there are
-	// many, only the last ones are stored.
+	// messages maps the seqs of unread messages to the events that delivered them. If many
+	// messages are unread, it has only the messages with the greatest seqs.
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead are the events that read or left the conversation up to a seq beyond the last
-	// delivered message, in the order of the log. An event removes all earlier events from ahead
-	// whose seqs are not greater than its own.
+	// ahead has the events that read or left the conversation up to a seq beyond the last
+	// delivered message, in the order of the log. A new event replaces all earlier events whose
+	// seqs are not greater than its seq.
 	ahead []aheadEvent
 }
 
-// aheadEvent is an event that reads, or leaves, up to a seq beyond the last delivered message.
+// aheadEvent is an event that read or left a conversation up to the seq upTo, which was beyond the
+// last delivered message.
 type aheadEvent struct {
 	upTo int64
 	LoggedEvent
 }
 
-// reach records an event that reads, or leaves, beyond the last delivered message.
+// reach adds an event to t.ahead. If ahead has more than badge.MaxClaims events, it removes the
+// first.
 func (t *trace) reach(upTo int64, e LoggedEvent) {
 	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
 	if surplus := len(t.ahead) - badge.MaxClaims; surplus > 0 {
@@ -65,9 +69,10 @@ func (t *trace) reach(upTo int64, e LoggedEvent) {
 	}
 }
 
-// mover returns the event because of which a delivery moved the read position to seq: an earlier
-// event that read or left the conversation up to seq or beyond. If that event is archived, mover
-// returns the delivery.
+// mover is called for a delivery that moved the read position to seq. It returns the earlier event
+// that caused this: an event that read or left the conversation up to seq or beyond, before the
+// message was delivered. If that event is not known, since it is archived, mover returns the
+// delivery.
 func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 	for _, a := range slices.Backward(t.ahead) {
 		if a.upTo >= seq {
@@ -86,7 +91,8 @@ func newSearch(userID string, in *Snapshot, q Question) *search {
 	return s
 }
 
-// begin must be called before the first record, after the user was restored from the baseline.
+// begin prepares the search. It must be called before the first record, and after the user was
+// restored from the baseline.
 func (s *search) begin() {
 	s.total = s.user.Sums(s.replay.Rooms).Total
 	if s.question.History {
@@ -158,7 +164,7 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 	}
 }
 
-// wants reports whether the question asks for a conversation.
+// wants reports whether the question includes a conversation.
 func (s *search) wants(conversationID string) bool {
 	return s.question.Conversation == "" || s.question.Conversation == conversationID
 }
@@ -194,7 +200,8 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) badge.Outcome {
 	return o
 }
 
-// note records which parts of a conversation, other than messages, an event changed.
+// note records an event as the cause of changes of a conversation: of its read position, mark or
+// level.
 func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	if after.ReadSeq != before.ReadSeq {
 		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
@@ -210,8 +217,8 @@ func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	}
 }
 
-// count records the event that delivered a message. If there are many messages, it drops the
-// oldest. More messages are stored than listed, since some of them may be recalled later.
+// count records the event that delivered a message. If many messages are recorded, it deletes the
+// oldest. It keeps more messages than an explanation lists, since some may be recalled later.
 func (t *trace) count(seq int64, e LoggedEvent) {
 	const enough = 10 * maxCounted
 	t.messages[seq] = e
@@ -250,7 +257,7 @@ func (s *search) explain(e *Explanation) {
 	e.Delivered = s.delivered.newest()
 }
 
-// explainConversation returns the result for one conversation. version is the version of the
+// explainConversation returns the explanation of one conversation. version is the version of the
 // user that clients see.
 func (s *search) explainConversation(c *badge.Conversation, version int64) ExplainedConversation {
 	t := s.trace(c.ID)
@@ -259,7 +266,7 @@ func (s *search) explainConversation(c *badge.Conversation, version int64) Expla
 		Conversation: store.Public(c), Adds: adds,
 		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
 	}
-	x.Version += version - s.user.Version // rooms raise versions without changing the row
+	x.Version += version - s.user.Version // changes of rooms raise the versions that clients see
 	if c.Member() {
 		x.Unread, x.Mentions, x.FirstUnreadSeq, x.LastSeq, x.Category, x.Version = v.Unread, v.Mentions, v.FirstUnread, v.LastSeq, v.Category, version
 		x.Seen, x.SeenMentions = v.Unread-v.Unseen, v.Mentions-v.UnseenMentions

@@ -2,8 +2,8 @@
 // the tables. It verifies and heals the tables, explains badges, and verifies samples in the
 // background.
 //
-// It does not know the projector's loop, cache or SQL, so it detects their errors. ADR 12 has
-// the reasons.
+// It does not know the projector's loop, cache or SQL. So a difference between a replay and the
+// tables shows errors in them. ADR 12 has the reasons.
 package replay
 
 import (
@@ -20,20 +20,20 @@ import (
 )
 
 // Snapshot is one partition in one snapshot of the database: its tables, the position up to
-// which they are folded, and the log up to that position. The log begins at the baseline or
-// with the archive.
+// which the tables are folded, and the log up to that position. A replay of the log begins at the
+// baseline, or with the events of an archive.
 type Snapshot struct {
 	Tx                    pgx.Tx
 	Partition, Partitions int
 	// Cursor is the position up to which the tables are folded, with the pending transactions.
 	logread.Cursor
-	// Letters are the dead letters, whose events are not folded.
+	// Letters are the dead letters of the partition: events that are not folded.
 	Letters store.Letters
-	// Generations are the places where key generations begin.
+	// Generations says where the generations of event keys begin.
 	Generations []store.Generation
 	Baseline    Baseline
-	// archive, if not nil, is folded before the log. If it is nil, a replay starts at the
-	// baseline.
+	// archive, if not nil, has the events to fold before the log; files are its files of the
+	// partition. If archive is nil, a replay starts at the baseline.
 	archive *archive.Archive
 	files   []archive.File
 }
@@ -43,12 +43,14 @@ type Snapshot struct {
 func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		// f may work for long between its queries. No other session waits for this transaction.
+		// f may work for a long time between its queries. That is harmless, since no other session
+		// waits for this transaction.
 		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return fmt.Errorf("set up the transaction: %w", err)
 		}
-		// Lock before the first query creates the snapshot. Otherwise a rebuild could swap the
-		// tables between the snapshot and the lock, and they would be at another position.
+		// Lock the tables before the first query, which creates the snapshot. Otherwise a rebuild
+		// could swap the tables between the snapshot and the lock, and f would read tables that
+		// are folded up to another position.
 		if _, err := tx.Exec(ctx, statements.Of(partition, "lock the tables")); err != nil {
 			return fmt.Errorf("lock the tables of partition %d: %w", partition, err)
 		}
@@ -60,8 +62,8 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 	})
 }
 
-// Open reads the position, the dead letters, the key generations and the baseline. lock is the
-// locking clause for the row of the position; "" means no lock.
+// Open reads the position, the dead letters, the generations of event keys and the baseline. lock
+// is the locking clause for the row of the position, such as FOR UPDATE; "" means no lock.
 func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
 		return err
@@ -83,7 +85,7 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	return err
 }
 
-// keepLog prevents archiving from removing events from the log of a partition until the
+// keepLog locks the log of a partition, so that archiving does not remove events from it until the
 // transaction ends.
 func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
 	if _, err := tx.Exec(ctx, statements.Of(partition, "lock the log")); err != nil {
@@ -92,8 +94,8 @@ func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
 	return nil
 }
 
-// ScanTables allows or forbids sequential scans, which are faster than an index only if the
-// order of rows does not matter.
+// ScanTables permits or forbids sequential scans in the transaction. They are slower than an index
+// for queries that return rows in an order, and faster for other queries.
 func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	if _, err := in.Tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
 		return fmt.Errorf("set up the transaction: %w", err)
@@ -101,13 +103,14 @@ func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	return nil
 }
 
-// Item decodes a record as a batch does. The error is the reason why the record is not folded.
+// Item decodes a record as a batch of the projector does. If the record is not folded, the error
+// is the reason.
 func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
 	return in.Letters.Item(r, in.Partition, in.Partitions)
 }
 
-// Length returns the number of records that a replay visits: in the archive, and in the log up
-// to the position.
+// Length returns the number of records that a replay reads: all records of the archive, if a replay
+// starts with it, and the records of the log up to the position.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	var n int64
 	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...).Scan(&n)
@@ -120,8 +123,8 @@ func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// folded returns the arguments for the SQL condition "folded after": a record comes after a
-// position and is folded in the tables.
+// folded returns the arguments for the SQL condition "folded after", which is true for a row that
+// comes after a position and is folded in the tables.
 func (in *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, in.Args()...)
 }

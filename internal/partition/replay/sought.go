@@ -14,26 +14,26 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// sought describes the events that a search of the log looks for: events that name one of some
-// users, and events of some rooms, which name no members.
+// sought describes the events that a search of the log must find: events that name one of the
+// users, and events of the rooms, such as messages, which do not name the members.
 type sought struct {
 	users []string
 	rooms map[string]struct{}
-	// keys maps event keys of joins and leaves of the rooms to their event ids. Every other
-	// event with one of these keys is sought too, whatever it says: it decides which joins and
-	// leaves are repeats.
+	// keys maps the event keys of joins and leaves of the rooms to the ids of the events. Every
+	// other event with one of these keys is sought too, whatever its content: if it comes first,
+	// the join or leave is a repetition without effect.
 	keys map[uuid.UUID]string
-	// posts is set if messages to any room are sought too, if they name one of the users.
+	// posts is set if messages to any room that name one of the users are sought too.
 	posts bool
-	// quoted are texts to search for. A sought event contains at least one of them, or has one
-	// of the keys, or has unnecessary escapes by its publisher. names are the texts by which
-	// the index finds the events: ids, or types of events.
+	// quoted has the texts to search for. A sought event contains at least one of these texts,
+	// or has one of the keys, or its publisher has written an id with escapes. names has the
+	// texts by which the index finds the events: ids, or types of events.
 	quoted [][]byte
 	names  []string
 }
 
-// maxSoughtRooms is the number of rooms up to which rooms are searched for by name. For more
-// rooms, all events of rooms are read.
+// maxSoughtRooms is the greatest number of rooms that are searched for by id. If there are more,
+// all events of rooms are read.
 const maxSoughtRooms = 16
 
 // seek returns a search for events that name one of the users or rooms.
@@ -52,12 +52,12 @@ func seek(users []string, rooms map[string]struct{}) *sought {
 		s.name(slices.Collect(maps.Keys(rooms))...)
 	}
 	if len(rooms) > 0 {
-		s.name(string(events.UserLeftAll)) // leaves all rooms without naming them
+		s.name(string(events.UserLeftAll)) // an event of this type leaves rooms without naming them
 	}
 	return s
 }
 
-// name adds texts by which events are searched for.
+// name adds ids or types of events to the texts to search for.
 func (s *sought) name(texts ...string) {
 	for _, text := range texts {
 		s.quoted = append(s.quoted, quoted(text))
@@ -65,7 +65,7 @@ func (s *sought) name(texts ...string) {
 	s.names = append(s.names, texts...)
 }
 
-// soughtFor returns the search for all events that are necessary to fold users: events that
+// soughtFor returns a description of all events that are necessary to replay users: events that
 // name the users, and events of the rooms that the users have joined or left.
 func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
 	var inUse bool
@@ -107,14 +107,14 @@ func (s *sought) has(it *store.Item) bool {
 		}
 	}
 	if it.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
-		return true // leaves all rooms without naming them
+		return true // the event leaves rooms without naming them
 	}
 	_, ok := s.rooms[d.ConversationID]
 	return ok && (it.ToRoom() || movesMembers(it.Event.Type))
 }
 
-// members returns the erased members of the sought rooms. If an erased event left several rooms,
-// its tombstone also has members of other rooms, whose events are not read.
+// members returns the erased members of the sought rooms. The tombstone of an event that left
+// several rooms may also have members of other rooms, whose other events are not read.
 func (s *sought) members(erased []tombstones.Members) []tombstones.Members {
 	return slices.DeleteFunc(erased, func(m tombstones.Members) bool {
 		_, ok := s.rooms[m.ConversationID]
@@ -122,7 +122,7 @@ func (s *sought) members(erased []tombstones.Members) []tombstones.Members {
 	})
 }
 
-// shares reports whether the key of an event is one of the keys.
+// shares reports whether s.keys has the key of an event.
 func (s *sought) shares(key uuid.UUID) bool {
 	_, ok := s.keys[key]
 	return ok
@@ -133,14 +133,14 @@ func (s *sought) mayBeIn(payload []byte) bool {
 	return slices.ContainsFunc(s.quoted, func(name []byte) bool { return bytes.Contains(payload, name) })
 }
 
-// maxSoughtKeys is the number of keys up to which rows with several events are searched for the
-// event ids of the keys. For more keys, all rows with several events that contain a name are
-// read.
+// maxSoughtKeys is the greatest number of keys for whose event ids payloads are searched: the UUID
+// of a row with several events does not show their keys. If there are more keys, the search reads
+// all rows with several events that contain a name.
 const maxSoughtKeys = 16
 
-// text returns an SQL condition that is true for every row with a sought event, and its
-// arguments from $first on. It searches for quoted ids, and for the escapes with which a
-// publisher may have written an id in another way.
+// text returns an SQL condition that is true for every row with a sought event. args are its
+// arguments, which begin with the parameter $first. The condition searches for quoted ids. It also
+// searches for escapes, since a publisher may have written an id with escapes.
 func (s *sought) text(first int) (condition string, args []any) {
 	texts, anyOf := s.quoted, `substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea)`
 	if len(s.keys) > maxSoughtKeys {
@@ -154,7 +154,7 @@ func (s *sought) text(first int) (condition string, args []any) {
 	for i, name := range texts {
 		anyOf += fmt.Sprintf(` OR position($%d::bytea IN payload) > 0`, first+i)
 		args = append(args, name)
-		if bytes.ContainsAny(name[1:len(name)-1], `"\/`) { // these characters may have other escapes
+		if bytes.ContainsAny(name[1:len(name)-1], `"\/`) { // there are other escapes for these characters than \u
 			escape = `\`
 		}
 	}
@@ -162,7 +162,8 @@ func (s *sought) text(first int) (condition string, args []any) {
 	return anyOf, append(args, []byte(escape), keyList(s.keys))
 }
 
-// namesToFind returns the texts for the index: every row with a sought event has one of them.
+// namesToFind returns the texts by which the index finds rows. Every row with a sought event has
+// one of these texts.
 func (s *sought) namesToFind() []string {
 	return slices.AppendSeq(slices.Clone(s.names), maps.Values(s.keys))
 }

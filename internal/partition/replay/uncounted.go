@@ -21,9 +21,9 @@ type kind struct {
 	why Why
 }
 
-// uncountedEvents stores the newest events that changed nothing, and counts the others, in
-// bounded memory. It first drops events of the most frequent kinds, so that a flood of retries
-// does not hide a single late message.
+// uncountedEvents stores the newest events that changed nothing, and counts all such events, in
+// bounded memory. If there are too many events, it first deletes old events of the most frequent
+// kinds, so that a flood of retries does not hide a single late message.
 type uncountedEvents struct {
 	// kept are in the order of the log, at most twice maxUncounted.
 	kept  []UncountedEvent
@@ -41,8 +41,8 @@ func (u *uncountedEvents) add(e UncountedEvent) {
 	}
 }
 
-// newest returns the listed events, newest first, the number of other events, and the number of
-// events of each kind.
+// newest returns the events to list, newest first; more is the number of events that are not
+// listed. kinds has the number of events of each kind, most frequent first.
 func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
 	list = append([]UncountedEvent{}, thinned(u.kept, maxUncounted)...)
 	slices.Reverse(list)
@@ -57,8 +57,9 @@ func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []U
 	return list, more - int64(len(list)), kinds
 }
 
-// thinned returns at most limit of the events in their order: the newest of each kind. Kinds
-// get equal parts of the limit.
+// thinned returns at most limit of the events, in the same order: the newest events of each kind.
+// The limit is divided equally among the kinds; what a kind does not need goes to the more
+// frequent kinds.
 func thinned(all []UncountedEvent, limit int) []UncountedEvent {
 	if len(all) <= limit {
 		return all

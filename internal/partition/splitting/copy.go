@@ -18,8 +18,8 @@ import (
 // logRows is the number of rows of the log that one call copies.
 const logRows = 2000
 
-// CopyLog implements copier.Operation. Each child gets the rows with events of its users, in
-// the same places.
+// CopyLog implements copier.Operation. Each child gets the rows with events of its users, at the
+// same places as in the parent's log.
 func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
 	if !s.copied.Before(at.Position) {
 		return false, nil
@@ -86,8 +86,8 @@ func (s *splitter) Round(ctx context.Context, most int) (n int, err error) {
 	return n, err
 }
 
-// round copies the log up to a cursor, and at most `most` recorded row changes. tx must see one
-// snapshot, or all writers must be blocked. round returns the number of copied changes.
+// round copies the log up to a cursor, and the rows of at most `most` recorded changes. It returns
+// the number of these changes. tx must see one snapshot, or all writers must be blocked.
 func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (int, error) {
 	done, err := s.Changes(ctx, tx, at, most)
 	if err != nil {
@@ -105,9 +105,9 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 	return len(done.Numbers), s.Copied(ctx, done.Numbers)
 }
 
-// Staged implements copier.Operation. When conversations change, it adds the number of new
-// memberships, minus the number of ended ones, to the members of the second child's rooms.
-// Counting all members of a large room would block publishers for too long.
+// Staged implements copier.Operation. When conversations of the second child have changed, it adds
+// the number of begun memberships, minus the number of ended memberships, to the number of members
+// of each room. Counting all members of a large room would block publishers for too long.
 func (s *splitter) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to copier.Part, rows string) error {
 	if t.Kind != "conversations" || to.Child.First {
 		return nil
@@ -121,8 +121,9 @@ WHERE more.conversation_id = r.conversation_id AND more.n <> 0`, s.table("rooms"
 	return err
 }
 
-// countOthers sets the number of members of rooms r in the first child to the parent's number
-// minus the second child's. So the first child's number includes erased members.
+// countOthers sets the number of members of rooms in the first child: the parent's number minus the
+// second child's number. So the first child's number includes erased members. of is an SQL
+// condition that selects the rooms r of the parent.
 func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, of string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
 FROM %s AS r JOIN %s AS o USING (conversation_id)

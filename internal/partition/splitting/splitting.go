@@ -1,17 +1,17 @@
-// Package splitting splits a serving partition into two children: the next bit of the hash of a
-// user's id selects the child.
+// Package splitting splits a serving partition (the parent) into two new partitions (the children).
+// The hash of a user's id selects the child.
 //
 // Both children are in the database of the parent, so the switch is one transaction, and places
 // in the log do not change. The rows are copied to the children's tables while triggers record
-// which rows change. Changed rows are copied again until few are left. Then gates block
-// publishers and writers as in a move, all appended events are folded, the last changes are
-// copied, and one transaction ends the parent and begins the children.
+// which rows change. Changed rows are copied again until few changes remain. Then gates block
+// publishers and other writers as in a move, all appended events are folded, the last changes are
+// copied, and one transaction makes the database hold the children instead of the parent.
 //
-// If a split is interrupted before this commit, the parent is unchanged and the next call
-// starts over. After the commit the next call cleans up.
+// If a split is interrupted before this commit, the parent is unchanged, and the next call
+// copies all rows again. After the commit the next call only cleans up.
 //
-// It does not know the archive, which a split does not change, or the processes that serve. ADR
-// 93 has the reasons.
+// It does not know the archive, which a split does not change, or the serving processes. ADR 93
+// has the reasons.
 package splitting
 
 import (
@@ -50,13 +50,13 @@ type Config struct {
 	Progress func(step Step, rows int64)
 	// Blocked, if not nil, is called repeatedly while a transaction delays the split.
 	Blocked func(by pgsession.Holder)
-	// MostBlocked limits the wait for such a transaction; see [pgsession.Blocking].
+	// MostBlocked limits the wait for a delaying transaction; see [pgsession.Blocking].
 	MostBlocked time.Duration
-	// Patience limits, roughly, the pause of publishers to the partition, and of its folding,
-	// in one attempt of the switch. Default 800ms.
+	// Patience is about how long one attempt of the switch may block publishers to the partition
+	// and its folding. Default 800ms.
 	Patience time.Duration
-	// Attempts is how many attempts of the switch may exceed Patience before Split fails with
-	// an error that wraps [ErrBusy]. Default 10.
+	// Attempts is after how many attempts of the switch that exceed Patience Split fails with an
+	// error that wraps [ErrBusy]. Default 10.
 	Attempts int
 }
 
@@ -90,8 +90,8 @@ var (
 
 const application = "badged partition split"
 
-// Split splits a partition. After an error the partition is unchanged unless the error says
-// otherwise.
+// Split splits a partition, or cleans up after a split that was interrupted after the switch. After
+// an error the partition is unchanged, unless the error text says otherwise.
 func Split(ctx context.Context, cfg Config) (Result, error) {
 	began := time.Now()
 	s, err := open(ctx, cfg)
@@ -128,8 +128,8 @@ func Undo(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// Begun returns the partitions of a database whose split has begun and is not complete. The
-// database still has rows of these partitions.
+// Begun returns the partitions of a database whose split has begun and is not complete, before or
+// after the switch. The database still has the rows of these partitions.
 func Begun(ctx context.Context, q events.Querier) ([]int, error) {
 	rows, _ := q.Query(ctx, statements.Get("begun"))
 	partitions, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -144,13 +144,14 @@ type splitter struct {
 	copier.Copy
 
 	cfg Config
-	// held is set while the database holds the partition, and begun if its split has begun.
+	// held is set if the database holds the partition, and begun if a split of the partition has
+	// begun and is not complete.
 	held, begun bool
 	name        string
 	children    [2]childfilter.Filter
 	// copied is the position up to which the log was copied to the children.
 	copied events.Position
-	// letters maps the ids of dead letters to the children's parts.
+	// letters maps the id of each dead letter of the parent to the children's parts of it.
 	letters map[int64][]letter
 	result  Result
 }
@@ -237,8 +238,9 @@ func (s *splitter) run(ctx context.Context) error {
 	return nil
 }
 
-// uncertain wraps an error of a split. The commit may have succeeded, so uncertain reads the
-// state of the database. If the database does not answer, the error says so.
+// uncertain wraps an error of a split. The switch may have been committed in spite of the error, so
+// uncertain reads the state of the partition. If the database does not answer, the error says that
+// the result is unknown.
 func (s *splitter) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -252,7 +254,7 @@ func (s *splitter) uncertain(ctx context.Context, err error) error {
 	return fmt.Errorf("partition %d is split, but the command failed: run it again to delete the old rows: %w", s.Partition, err)
 }
 
-// copy copies all rows, until few changes are left.
+// copy copies all rows, and then changed rows until few changes remain.
 func (s *splitter) copy(ctx context.Context) error {
 	s.Progress(copier.Preparing, 0)
 	if err := s.begin(ctx); err != nil {
@@ -269,8 +271,8 @@ func (s *splitter) copy(ctx context.Context) error {
 	return s.CatchUp(ctx)
 }
 
-// begin creates the children's tables or empties them, and starts to record changes of the
-// parent's rows.
+// begin creates the tables of the children, empties them if an earlier call has filled them, and
+// starts to record changes of the parent's rows.
 func (s *splitter) begin(ctx context.Context) error {
 	for _, c := range s.children {
 		if err := s.CreateTables(ctx, c.Child); err != nil {
@@ -299,7 +301,8 @@ func (s *splitter) begin(ctx context.Context) error {
 	return s.Watch(ctx)
 }
 
-// cleanUp deletes the rows of the parent. The parent's triggers refuse writers with an old map.
+// cleanUp deletes the rows of the parent. From then on a trigger on the parent's log refuses
+// appends by servers with an old map.
 func (s *splitter) cleanUp(ctx context.Context) error {
 	s.Progress(CleaningUp, s.result.Rows)
 	return s.RetryOnLock(ctx, partition.OwnTables(s.Partition), func(tx pgx.Tx) error {

@@ -21,7 +21,8 @@ type letter struct {
 // errLost means that the partition was moved or split meanwhile.
 var errLost = errors.New("the database no longer holds the partition")
 
-// Attempt implements copier.Operation. It ends the parent and begins the children.
+// Attempt implements copier.Operation. It copies the remaining changes, moves the dead letters, and
+// makes the database hold the children instead of the parent.
 func (s *splitter) Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) error {
 	if _, err := s.round(ctx, tx, at, math.MaxInt32); err != nil {
 		return err
@@ -39,7 +40,7 @@ func (s *splitter) Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) er
 	return s.Overdue()
 }
 
-// filterLetters makes the children's parts of the dead letters that are not in s.letters yet.
+// filterLetters adds to s.letters the children's parts of new dead letters of the parent.
 func (s *splitter) filterLetters(ctx context.Context, tx pgx.Tx) error {
 	known := make([]int64, 0, len(s.letters))
 	for id := range s.letters {
@@ -59,7 +60,8 @@ func (s *splitter) filterLetters(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// letter returns the children's parts of a dead letter. At least one child gets a part.
+// letter returns the children's parts of a dead letter, at least one. If neither child has a user
+// of the letter, the first child gets the whole letter.
 func (s *splitter) letter(payload []byte, users []string) (shares []letter, err error) {
 	for _, c := range s.children {
 		part, n, err := c.Row(payload)
@@ -83,7 +85,8 @@ func (s *splitter) letter(payload []byte, users []string) (shares []letter, err 
 	return shares, nil
 }
 
-// moveLetters moves the dead letters to the children. The first part of a letter keeps its id.
+// moveLetters moves the dead letters to the children. If both children get a part of a letter, the
+// first part keeps the id of the letter, and the other part gets a new id.
 func (s *splitter) moveLetters(ctx context.Context, tx pgx.Tx) error {
 	var batch pgx.Batch
 	for id, shares := range s.letters {

@@ -17,12 +17,13 @@ import (
 	"github.com/badged/badged/internal/user/logview"
 )
 
-// Lost are the erasures that the archive lists but the database has not completed. Either the
-// erasure was interrupted, or the database was restored to a time before it.
+// Lost describes the erasures that the archive lists but that the database has not recorded as
+// complete. Either an erasure was interrupted, or the database was restored to a time before the
+// erasure.
 type Lost struct {
-	// Users are the erased users whose data the database has again.
+	// Users are the users of these erasures whose data the database still has, or has again.
 	Users []string
-	// Gone are the erasures of users without data.
+	// Gone are the erasures whose users have no data.
 	Gone []archive.Erasure
 }
 

@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// archives erases the user from the archive. For each partition, it writes new revisions of
-// files, and saving the manifest replaces the old files. Until then the database accepts both
-// revisions.
+// archives erases the user from the archive. For each partition, it writes new revisions of the
+// files that name the user, and then saves a manifest that lists the new revisions instead of
+// the old files. Until the database has recorded the new revisions, it accepts both.
 func (e *eraser) archives(ctx context.Context) error {
 	if e.cfg.Archive == nil {
 		return nil
@@ -60,8 +60,9 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 		}
 		named := w.counts.Erased > before.Erased || w.counts.Changed > before.Changed
 		if f.Shared() && !named {
-			// The file may contain the user's events of another partition that shares it. The
-			// file is deleted once no partition shares it.
+			// Other partitions share the file since a split, and their part of the file may name
+			// the user. So rewrite it for this partition too: the shared file is deleted only
+			// when no partition uses it.
 			whole := rewriter{userID: w.userID}
 			if err := whole.eachOf(ctx, a, f.Whole(), func(*archive.Record) error { return nil }); err != nil {
 				return err
@@ -96,7 +97,7 @@ func (e *eraser) clean(ctx context.Context) error {
 		return nil
 	}
 	var tails []archive.Tail
-	for _, p := range e.held { // check the tails of all partitions before one is deleted
+	for _, p := range e.held { // check the leftover files of all partitions before the first is deleted
 		t, err := e.tail(ctx, p)
 		if err != nil {
 			return fmt.Errorf("the archive of partition %d: %w", p, err)
@@ -134,9 +135,9 @@ func (e *eraser) tail(ctx context.Context, partition int) (t archive.Tail, err e
 	return t, a.CheckCut(ctx, t)
 }
 
-// note claims the archive and records the erasure in it, unless an interrupted call has done
-// so. If the database is later restored to an earlier time, this record shows that the erasure
-// must be repeated.
+// note claims the archive and records the erasure in the archive, unless an interrupted call has
+// recorded it. If the database is later restored to an earlier time, the record shows that the
+// erasure must be repeated.
 func (e *eraser) note(ctx context.Context) (err error) {
 	a := e.cfg.Archive
 	if err := claims.Claim(ctx, e.conn, a); err != nil {
@@ -179,7 +180,8 @@ func (e *eraser) replace(ctx context.Context, files []archive.File) error {
 	return e.cfg.Archive.RemoveStale(ctx)
 }
 
-// settle records in the database which files of a partition the manifest has now.
+// settle records in the database the files of a partition that the manifest lists now. After
+// that the database accepts only these revisions.
 func (e *eraser) settle(ctx context.Context, partition int) error {
 	var numbers, revisions []int
 	var sums, origins []string
@@ -204,7 +206,7 @@ func (w *rewriter) eachOf(ctx context.Context, a *archive.Archive, f archive.Fil
 			switch {
 			case err != nil:
 				return err
-			case isForged: // its row may become badged's own, and then the event would be valid
+			case isForged: // erase the event: if the row is marked as written by badged, the event would be valid
 				rest = []byte("null")
 			case changed:
 				r.Own = true

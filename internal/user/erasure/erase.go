@@ -32,9 +32,9 @@ type Config struct {
 	// Patience bounds the wait until a projector has folded the events of the user. Default
 	// 30s.
 	Patience time.Duration
-	// Settle is the wait between revoking the user's tokens and erasing. Until it ends,
-	// processes may still accept commands, since they read revocations once a second. Default
-	// 1.5s; no wait if it is negative.
+	// Settle is the pause between revoking the user's tokens and erasing. During this pause
+	// other processes may still accept commands of the user, since they read revocations once a
+	// second. Default 1.5s; no pause if it is negative.
 	Settle time.Duration
 }
 
@@ -45,7 +45,7 @@ type Erased struct {
 	Counts
 	// Archived counts events in the archive.
 	Archived Counts `json:"archived" doc:"The same of the archive."`
-	// Waiting counts messages in hints for other databases.
+	// Waiting counts messages in hints, which the database stores for other databases.
 	Waiting       Counts `json:"waiting" doc:"The same of messages to rooms that wait for databases that were away."`
 	Conversations int64  `json:"conversations" doc:"Conversations of the user."`
 	Devices       int64  `json:"devices" doc:"Devices of the user."`
@@ -82,17 +82,18 @@ const source = "badged/erasure"
 // First, Erase revokes the user's tokens, which ends the connections. Otherwise an app could
 // send commands that it has stored, such as reads, and so create the user again. Then Erase
 // appends events that make the user leave all rooms, and waits until a projector has folded
-// them. One transaction rewrites the partition of the user; folding is blocked while it
+// these events. One transaction rewrites the partition of the user, and blocks folding while it
 // writes. Further transactions rewrite the other partitions, where events name the user as
 // sender. Last, Erase rewrites files of the archive. If Erase is interrupted, repeat the call:
 // committed parts remain erased.
 //
-// An event that is committed later belongs to a new user, even if it repeats an erased event.
+// If a later event names the same user id, badged treats the id as a new user, even if the event
+// repeats an erased event.
 //
 // Erase fails with [ErrArchived], [ErrNotFolded], an [*pgsession.OwnerError], or a
-// [*rebuild.RunningError] while another job runs. It fails with an [*archive.FileError] before
-// it erases anything if the archive has events that the log does not have: then the database
-// was restored to a time before the events were archived.
+// [*rebuild.RunningError] while another job runs. If the database was restored to an earlier
+// time, the archive may have the only copy of some events: then Erase fails with an
+// [*archive.FileError] before it erases anything.
 func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
@@ -121,8 +122,8 @@ type eraser struct {
 	conn *pgx.Conn
 	// held are the partitions that the database holds.
 	held []int
-	// secret signs new revisions of archived files. noted are the incomplete erasures of the
-	// user that the archive lists.
+	// secret signs new revisions of archived files. noted has the incomplete erasures of the
+	// user that the archive lists, including this one.
 	secret claims.Secret
 	noted  []archive.Erasure
 	// revokedBefore is the time of revocation: tokens issued before it are refused.
@@ -156,7 +157,7 @@ func (e *eraser) run(ctx context.Context) error {
 		return err
 	}
 	settled := time.Now().Add(e.cfg.Settle)
-	// Erase hints before the logs, since a hint may be replayed into a log.
+	// Erase hints before logs, since a hint may be replayed into a log.
 	if e.result.Waiting, err = eraseHints(ctx, e.conn, e.cfg.UserID); err != nil {
 		return err
 	}
@@ -198,8 +199,8 @@ func (e *eraser) checkArchive(ctx context.Context) error {
 	return claims.Check(ctx, e.conn, e.cfg.Archive)
 }
 
-// leaveRooms appends events that make the user leave all rooms. The rooms' numbers of members
-// then still follow from the log. It reports whether the user was in any room.
+// leaveRooms appends events that make the user leave all rooms, so that a replay of the log still
+// computes the right numbers of members. It reports whether the user was in any room.
 func (e *eraser) leaveRooms(ctx context.Context) (left bool, err error) {
 	rooms, err := e.rooms(ctx)
 	if err != nil || len(rooms) == 0 {
@@ -224,7 +225,7 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 }
 
 // revoke revokes the user's tokens that were issued before the first call of revoke. If the
-// database already has a later revocation of the user, its time applies instead.
+// database already has a later revocation of the user, the time of that revocation applies.
 func (e *eraser) revoke(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 },
@@ -235,12 +236,13 @@ func (e *eraser) revoke(ctx context.Context, in interface {
 	return nil
 }
 
-// rest erases data outside of partitions, and data that does not follow from the log.
+// rest erases data that belongs to no partition, and data that a replay of the log does not
+// compute, such as devices and jobs.
 func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
 	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
 		return fmt.Errorf("erase devices, notifications and calls of webhooks: %w", err)
 	}
-	if err := e.revoke(ctx, tx); err != nil { // again, since a revocation meanwhile would have stored the id
+	if err := e.revoke(ctx, tx); err != nil { // again: another revocation may have stored the user id meanwhile
 		return err
 	}
 	if err := e.letters(ctx, tx, nil); err != nil {

@@ -50,10 +50,10 @@ type ExportConfig struct {
 	Shard string
 }
 
-// Export calls visit with all records about a user, read in one snapshot: rows of tables, then
-// archived events, then events of the log, by partition and in log order. It removes all other
-// users except the sender from events. It searches all partitions, because messages sent by
-// the user are in the recipients' partitions.
+// Export calls visit with all records about a user, read in one snapshot: rows of tables, hints,
+// archived events, and last events of the log, by partition and in log order. It removes all
+// other users except the sender from events. It searches all partitions, because messages sent
+// by the user are in the recipients' partitions.
 //
 // lacks describes data that Export could not read, such as archived events without an archive.
 // Export returns errors of visit unwrapped.
@@ -139,7 +139,8 @@ func (x *exporter) tables(ctx context.Context, held []int) error {
 	return nil
 }
 
-// readable decodes sets of message numbers and payloads of events in a row.
+// readable decodes a row of a table for people: it replaces binary sets of message numbers by
+// text, and binary payloads by events.
 func readable(kind string, row []byte) (any, error) {
 	var record map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(row))
@@ -290,14 +291,15 @@ const kindEnd = "end"
 type Exported struct {
 	// Holdings is the number of the other lines.
 	Holdings int `json:"holdings"`
-	// Lacks describes what is missing, such as archived events, empty for a complete export.
+	// Lacks describes data that could not be read, such as archived events; empty for a complete
+	// export.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
 // Write exports a user from several databases as lines of JSON. The last line has the kind
-// end. It contains the number of the other lines, so that a reader detects a truncated export,
-// and describes what could not be read. If found is not nil, Write calls it before the first
-// line. If found fails, Write writes nothing.
+// end. It has the number of the other lines, by which a reader detects a truncated export, and
+// describes data that could not be read. If found is not nil, Write calls found before the first
+// holding, if there is one. If found fails, Write writes nothing.
 func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (done Exported, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)

@@ -27,15 +27,16 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// eachRow reads the rows of a partition's log after a position, in order. It calls visit with
-// the events of each row that may name a user. visit must not use q.
+// eachRow reads the rows after a position of a partition's log that may name a user, in order.
+// It calls visit with the events of each row. visit must not use q.
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
 	sql := strings.ReplaceAll(statements.Of(partition, "find rows"), "COLUMNS", logread.Columns)
 	rows, err := q.Query(ctx, sql, userID, after.TransactionID, after.Offset)
 	return scan(rows, err, partition, visit)
 }
 
-// eachLateRow is eachRow for the rows of the given transactions.
+// eachLateRow is eachRow for the rows of the given transactions instead of the rows after a
+// position.
 func eachLateRow(ctx context.Context, q events.Querier, partition int, userID string, transactions []int64, visit func([]events.Record) error) error {
 	if len(transactions) == 0 {
 		return nil
@@ -55,9 +56,9 @@ func scan(rows pgx.Rows, err error, partition int, visit func([]events.Record) e
 	return nil
 }
 
-// shareOf returns an event without users other than the user and the sender, and reports
-// whether the event names the user. If the event cannot be decoded, shareOf filters the lists
-// in its JSON instead.
+// shareOf returns an event with all users removed except the given user and the sender. It
+// reports whether the event names the user. If the event cannot be decoded, shareOf removes
+// elements of lists in its JSON instead, as only does.
 func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	if !mayName(r.Payload, userID) {
 		return nil, false
@@ -121,7 +122,7 @@ func only(value any, userID string) any {
 	return value
 }
 
-// namedIn reports whether a JSON value contains an id as a string, quoted within a string, or
+// namedIn reports whether a JSON value contains an id: as a string, in quotes within a string, or
 // as the name of a member.
 func namedIn(value any, userID string) bool {
 	switch v := value.(type) {

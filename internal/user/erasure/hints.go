@@ -45,8 +45,8 @@ func HintsMayName(ctx context.Context, q events.Querier, userID string) (bool, e
 }
 
 // eraseHints erases a user from all hints. It starts again if another process has replayed
-// hints meanwhile, because that process stores events that it cannot append as new hints, with
-// later ids.
+// hints meanwhile: events that this process cannot append become new hints, which may name the
+// user too.
 func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, err error) {
 	for again := true; again; {
 		again = false
@@ -83,8 +83,8 @@ func findHints(ctx context.Context, q events.Querier, userID string, after int64
 	return ids, nil
 }
 
-// hints removes the user from hints, and returns how many of the hints still existed. It
-// blocks while another process replays the hints.
+// hints removes the user from the hints with these ids. It returns how many of the hints still
+// existed. It blocks while another process replays the hints.
 func (w *rewriter) hints(ctx context.Context, db hintStore, ids []int64) (locked int, err error) {
 	counts := w.counts
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

@@ -18,12 +18,13 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// plan has the rewritten rows of the user's partition that were folded at a position.
+// plan has rows of the user's partition after the user was removed: all rows that name the user
+// and were folded when the plan was made. at is the position of the projector at this time.
 type plan struct {
 	rewriter
 	at events.Position
-	// horizon is the next transaction id at the time of the plan. All events of earlier
-	// transactions must be erased, even if they are folded later.
+	// horizon is the next transaction id when the plan was made. All events of earlier
+	// transactions must be erased, also events that are folded later.
 	horizon int64
 	rows    []*row
 }
@@ -82,8 +83,8 @@ func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 	return rooms, nil
 }
 
-// plan reads the folded events that name the user, in one snapshot and without locks. It
-// searches the whole partition.
+// plan searches the whole partition for folded events that name the user, in one snapshot and
+// without locks.
 func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
 	partition := e.result.Partition
 	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
@@ -110,16 +111,16 @@ func isFolded(at logread.Cursor, p events.Position) bool {
 	return !at.Before(p) && !slices.Contains(at.Pending, p.TransactionID)
 }
 
-// carryOut erases the user. It locks the position of the partition, so no batch commits
-// meanwhile. It fails with errUnfolded if the caller must retry the plan later, and with
-// errOvertaken if the caller must make a new plan.
+// carryOut writes a plan in one transaction. It locks the position of the partition, so that no
+// batch of a projector commits meanwhile. It fails with errUnfolded if the caller must carry out
+// the plan again later, and with errOvertaken if the caller must make a new plan.
 func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	p := *planned // a retry reads the tail again
 	p.rows, p.keys = slices.Clone(p.rows), slices.Clone(p.keys)
 	partition := e.result.Partition
 	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
 		e.result.DeadLetters = 0
-		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked: others wait for that lock
+		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked, since that lock blocks the projector
 			return fmt.Errorf("lock the log: %w", err)
 		}
 		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
@@ -154,10 +155,11 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	return err
 }
 
-// addTail adds to a plan the events that were folded after it was made. It fails with
-// errUnfolded if an event from before the plan is not folded yet: folding may still move its
-// row. It fails with errOvertaken if an event changes which joins and leaves had an effect.
-// Later events that are not folded remain, since they belong to a new user.
+// addTail adds to a plan the events that were folded after the plan was made. It fails with
+// errUnfolded if an event of a transaction before p.horizon is not folded yet: folding may
+// still move the row of the event. It fails with errOvertaken if the user has joined or left a
+// room since the plan, since the memberships of the plan are then outdated. It ignores unfolded
+// events of transactions from p.horizon on: they belong to a new user.
 func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cursor) error {
 	var waiting error
 	visit := func(records []events.Record) error {
@@ -191,7 +193,8 @@ func (e *eraser) changesMembership(r events.Record) bool {
 	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft || event.Type == events.UserLeftAll) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
 }
 
-// writeRows writes the rewritten rows to the log. It fails with errMoved if a row was moved.
+// writeRows writes rewritten rows to the log. It fails with errMoved if a row has another place
+// now.
 func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error {
 	sql := statements.Of(partition, "rewrite a row")
 	for some := range slices.Chunk(rows, rowsAtOnce) {
@@ -217,12 +220,12 @@ func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error
 // rowsAtOnce is the number of rows written in one round trip.
 const rowsAtOnce = 500
 
-// errMoved means that the projector has folded a row late, and therefore moved it behind the
-// cursor.
+// errMoved means that a row has another place now: its transaction committed after the cursor had
+// passed its id, and the projector gave the row a place after the rows folded before.
 var errMoved = errors.New("a row of the log has moved")
 
 // forget erases the event keys of the user's events. Otherwise, if such an event is published
-// again, the projector would find it a duplicate, but a replay of the log would not.
+// again, the projector would ignore it as a duplicate, but a replay of the log would fold it.
 func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	partition, user := e.result.Partition, store.SetOf(e.cfg.UserID)
 	var writes pgx.Batch
@@ -255,9 +258,9 @@ func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	return keys.Erase(ctx, tx, partition, entries)
 }
 
-// others erases the user from another partition, where events name the user as sender. It
-// needs no lock, since no number depends on senders. If a row is moved meanwhile, it starts
-// again.
+// others erases the user from a partition that is not the user's: events there name the user as
+// sender. It does not lock the position, since no number depends on senders. If a projector
+// moves one of the rows meanwhile, others starts again.
 func (e *eraser) others(ctx context.Context, partition int) error {
 	if partition == e.result.Partition {
 		return nil

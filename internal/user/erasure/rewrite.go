@@ -15,8 +15,8 @@ import (
 // rewriter removes a user from events.
 type rewriter struct {
 	userID string
-	// memberships are the joins and leaves that changed a membership. The tombstones that
-	// replace these events record that a member joined or left.
+	// memberships maps each join or leave that changed a membership of the user to the rooms.
+	// The tombstones that replace these events record that a member joined or left.
 	memberships map[replay.MembershipChange][]string
 	counts      Counts
 	// keys are the event keys of the erased and changed events that listed the user as a
@@ -26,12 +26,12 @@ type rewriter struct {
 
 // Counts counts the events that an erasure has removed, changed or kept.
 type Counts struct {
-	// Erased events named only the user. Changed events also named other users, and now name
-	// only the others.
+	// Erased counts events that named only the user. Changed counts events that also named other
+	// users; they now name only the other users.
 	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
 	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
-	// Kept events contain the id in another role than a user's, for example as the id of a
-	// conversation.
+	// Kept counts events that contain the id not as the id of a user, but for example as the id
+	// of a conversation. The erasure does not change it there.
 	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
 }
 
@@ -43,7 +43,8 @@ type row struct {
 	whole bool
 }
 
-// row removes the user from the records of a row. It returns nil if the row does not change.
+// row removes the user from the records of one row of the log. It returns nil if the row does not
+// change.
 func (w *rewriter) row(records []events.Record) (*row, error) {
 	texts, changed, whole := make([]string, len(records)), false, true
 	size := 2
@@ -92,7 +93,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 		if !namedIn(payloadOf(r.Payload), w.userID) {
 			return r.Payload, false, nil
 		}
-		// No user counts a dead letter.
+		// A dead letter was never folded, so no number of a user depends on it.
 		left = tombstones.Remains{}
 	default:
 		had, named := removeUser(&e, w.userID)
@@ -121,12 +122,12 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	return rest, true, err
 }
 
-// forged reports whether an event became a dead letter because only badged may append its
-// type.
+// forged reports whether an event became a dead letter because its type is reserved for badged,
+// and another program wrote the row.
 func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
 
-// removeUser removes a user from an event. had reports whether the user was a recipient, named
-// whether the event named the user in any role.
+// removeUser removes a user from an event. had reports whether the user was a recipient. named
+// reports whether the event named the user in any role: recipient, mentioned user or sender.
 func removeUser(e *events.Event, userID string) (had, named bool) {
 	d := &e.Data
 	without := func(ids []string) []string {
@@ -141,7 +142,7 @@ func removeUser(e *events.Event, userID string) (had, named bool) {
 	return had, named
 }
 
-// keepMemberships records in a tombstone that a member joined or left by the erased event.
+// keepMemberships adds to a tombstone the rooms that the user joined or left by the erased event.
 func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tombstones.Remains) {
 	typ := e.Type
 	if typ == events.UserLeftAll {
@@ -158,7 +159,7 @@ func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tomb
 	}
 }
 
-// countKept counts an event that contains the id in another role than a user's.
+// countKept counts an event that still contains the id, but not as the id of a user.
 func (w *rewriter) countKept(event []byte) {
 	if namedIn(payloadOf(event), w.userID) {
 		w.counts.Kept++

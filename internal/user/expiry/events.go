@@ -40,8 +40,9 @@ func expiries(found []stale) []events.Event {
 }
 
 // eventID derives the id of an event from its content. If a sweep finds the same conversations
-// again before the event is folded, it publishes a duplicate, which counts once. The hour
-// gives an expiry another id after a user has marked the conversation unread.
+// again before the event is folded, it appends a duplicate, which the fold ignores. numbers must
+// include the hour of the last delivery: after a user has marked the conversation unread, the
+// next expiry needs another id.
 func eventID(conversation string, users []string, numbers ...int64) string {
 	var b []byte
 	for _, n := range numbers {

@@ -37,8 +37,8 @@ const Source = "badged/expiry"
 // OtherCategories is the key in Config.After for categories that no other key covers.
 const OtherCategories = "*"
 
-// MinExpireAfter is the shortest time after which conversations can expire, because the time
-// of the last delivery is stored in hours.
+// MinExpireAfter is the shortest time after which conversations can expire. It is an hour,
+// because the time of the last delivery is stored in hours.
 const MinExpireAfter = time.Hour
 
 // lockClass and lockKey are the key of the advisory lock that the sweeping instance holds.
@@ -84,7 +84,8 @@ type Config struct {
 
 	// Interval is the time between two sweeps. Default 5m.
 	Interval time.Duration
-	// LevelInterval is the time between two searches for levels to end. Default 10s.
+	// LevelInterval is the time between two searches for levels whose end has passed. Default
+	// 10s.
 	LevelInterval time.Duration
 	// StandbyInterval is how often an instance that does not sweep tries to acquire the lock.
 	// Default 5s.
@@ -99,17 +100,18 @@ type Config struct {
 
 // Sweeper finds conversations with unread messages but no recent delivery, and appends events
 // that mark them as read. Only the fold of these events changes the tables. Any number of
-// sweepers may run on one database: only one of them sweeps, and if it dies, another continues.
+// sweepers may run on one database. Only the sweeper with an advisory lock sweeps; if its session
+// ends, another sweeper acquires the lock.
 type Sweeper struct {
 	cfg Config
 	log *slog.Logger
 	// now returns the time on the database's clock.
 	now func(ctx context.Context, q pgsession.Querier) (time.Time, error)
-	// foldTimeout bounds the wait until a batch is folded. After a timeout, the next sweep
-	// continues with the partition.
+	// foldTimeout bounds the wait until a batch is folded. After a timeout, the sweep skips the
+	// rest of the partition; the next sweep continues there.
 	foldTimeout time.Duration
-	// pageSize is the maximum number of conversations that a query returns. It is larger than
-	// a batch, because each query sorts all conversations of an hour.
+	// pageSize is the maximum number of conversations that a query returns. It is several
+	// batches, because each query sorts all conversations of an hour.
 	pageSize int
 }
 
@@ -148,7 +150,8 @@ func New(cfg Config) (*Sweeper, error) {
 	return &Sweeper{cfg: cfg, log: cfg.Logger, now: pgsession.AgreedNow, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
 }
 
-// Run sweeps while no other instance sweeps, until ctx is done. Then it returns nil.
+// Run sweeps whenever this instance has the lock of the sweep, until ctx is done. Then it returns
+// nil.
 func (x *Sweeper) Run(ctx context.Context) error {
 	wait.Backoff{First: firstRetry, Last: lastRetry}.Retry(ctx, x.session, func(err error, pause time.Duration) {
 		x.cfg.Metrics.failed.Inc()
@@ -158,9 +161,9 @@ func (x *Sweeper) Run(ctx context.Context) error {
 }
 
 // session acquires the lock of the sweep on one connection, and sweeps until ctx is done or
-// the connection fails. All reads of a sweep use this connection. So a sweeper that has lost
-// the lock fails before it appends another batch. The lock only saves work: if two sweepers
-// append the same events, the events count once or change nothing.
+// the connection fails. All reads of a sweep use this connection. So if the connection fails and
+// Postgres releases the lock, the sweeper fails before it appends another batch. The lock only
+// saves work: if two sweepers append the same events, the duplicates change nothing.
 func (x *Sweeper) session(ctx context.Context) error {
 	conn, err := pgsession.OpenSession(ctx, x.cfg.Pool.Config().ConnConfig, "badged expiry")
 	if err != nil {

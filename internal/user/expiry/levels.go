@@ -11,14 +11,14 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// dueLevel is a user's level of a conversation that has reached its end.
+// dueLevel is a level that a user had set for a conversation until a time that has passed.
 type dueLevel struct {
 	until              int64 // in microseconds since 1970
 	conversation, user string
 	version            int64
 }
 
-// endLevels ends the levels that have reached their end, in batches as a sweep does.
+// endLevels ends the levels whose end has passed. It appends events in batches, as a sweep does.
 func (x *Sweeper) endLevels(ctx context.Context, conn *pgx.Conn) error {
 	for _, p := range x.partitions() {
 		for after := (dueLevel{}); ; {

@@ -59,21 +59,22 @@ func (x *Sweeper) partitions() []int {
 	return x.cfg.Layouts.Layout().Living()
 }
 
-// settled returns an hour. All deliveries before this hour are in the tables, except
-// deliveries of transactions that are still open: the batch that folds these resets the
+// settled returns an hour; all deliveries before this hour are folded into the tables. Deliveries
+// of transactions that are still open are an exception: the batch that folds them resets the
 // progress of the sweep.
 func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	lags, err := lag.Measure(ctx, conn, []int{partition}, 1)
-	if err != nil || len(lags) == 0 { // another database holds the partition; before hour 0 nothing expires
+	if err != nil || len(lags) == 0 { // no lag: another database holds the partition; with hour 0 nothing expires
 		return 0, err
 	}
 	return badge.HourOf(now.Add(-lags[0].Age)), nil
 }
 
-// limits returns the time after which conversations of a partition expire, by category. It is
-// the value of the longest key in After that covers the category.
+// limits returns the time after which conversations of a partition expire, by category. The
+// longest key in After that covers a category sets the time. A category without such a key is
+// absent: its conversations never expire.
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -99,14 +100,14 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	return limits, nil
 }
 
-// sweepOverlap is how many hours before the stored progress a sweep begins, since the last
-// sweep may have missed late rows.
+// sweepOverlap is how many hours before the stored progress a sweep begins: the last sweep may
+// have missed deliveries that were folded late.
 const sweepOverlap = 2
 
 // sweepCategory continues the last sweep of a category. It expires conversations whose last
-// delivery was in an hour earlier than before, and returns their number. folds is false if a
-// batch was not folded in time. In this case, and after an error, the next sweep reads the
-// same rows again.
+// delivery was in an hour less than before, and returns the number of these conversations. folds
+// is false if a batch was not folded within foldTimeout. Then, and after an error, the next
+// sweep reads the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
 	swept, err := x.progress(ctx, conn, partition, category)
 	if err != nil {
@@ -125,7 +126,7 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
 }
 
-// progress returns the hour before which all conversations were swept.
+// progress returns the hour up to which (exclusive) earlier sweeps have expired all conversations.
 func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -135,8 +136,9 @@ func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, c
 	return swept, nil
 }
 
-// advance stores the progress unless the stored progress has changed. A transaction that reset
-// the progress wrote old conversations, which this sweep may not have seen.
+// advance stores the progress to, unless the stored progress is no longer from. A transaction that
+// writes conversations with an old last delivery resets the progress; this sweep may not have
+// read these conversations.
 func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -146,9 +148,10 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 	return nil
 }
 
-// expire expires, in batches, the conversations of a category that the statement find returns.
-// These have unread messages, and the hour of their last delivery is at least from and less
-// than before. expire returns their number. folds is false if a batch was not folded in time.
+// expire expires, in batches, the conversations of a category that the statement find returns:
+// unread conversations whose last delivery was in an hour from `from` on and less than before.
+// expire returns the number of these conversations. folds is false if a batch was not folded
+// within foldTimeout.
 func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
 	for after := (stale{hour: from}); ; {
 		found, err := x.stale(ctx, conn, partition, category, find, before, after)
@@ -194,9 +197,9 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 	return found, nil
 }
 
-// awaitFolded pauses, and then waits until the events appended for a user are folded. It
-// reports whether they are. It ensures that the log never has more than one unfolded batch of
-// a sweep.
+// awaitFolded pauses, and then waits until the events appended for a user are folded, so that the
+// log never has more than one unfolded batch of a sweep. It returns false if the events are not
+// folded within foldTimeout.
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
 	reader := badges.NewReader(conn, x.cfg.Layouts)
 	for start := time.Now(); ; {

@@ -22,11 +22,13 @@ import (
 
 // Filter selects the events of a View. The zero Filter selects all events.
 type Filter struct {
-	// Partitions are the partitions to read; nil means all, or the partition of User.
+	// Partitions are the partitions to read; nil means all. If User is set, Partitions is
+	// ignored, and only the partition of the user is read.
 	Partitions []int
 	// User, if not empty, selects events that name this user and messages to rooms in which
 	// the user is a member. Conversation, if not empty, selects the events of this
-	// conversation. If either is set, events that cannot be decoded are not selected.
+	// conversation. If User, Conversation or PublishedBy is set, events that cannot be decoded
+	// are not selected.
 	User, Conversation string
 	// PublishedBy, if not empty, selects the events published with this key.
 	PublishedBy string
@@ -48,7 +50,7 @@ func (v *View) wants(r *events.Record) bool {
 }
 
 // concerns reports whether an event names the user of the filter, or is a message to a room in
-// which the user is a member. It also updates the user's rooms by joins and leaves.
+// which the user is a member. If the event is a join or leave, it also updates v.rooms.
 func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
 	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {
@@ -81,7 +83,8 @@ func (v *View) concerns(e *events.Event) bool {
 	return true
 }
 
-// loadRooms reads all rooms, and the rooms in which the user is a member, from the baseline.
+// loadRooms reads from the baseline the last seq and the category of each room, and the rooms in
+// which the user is a member.
 func (v *View) loadRooms(ctx context.Context) error {
 	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
 	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
@@ -104,18 +107,19 @@ LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.co
 	return nil
 }
 
-// View reads the folded events, each once, in the order of folding. It omits events that are
-// not folded, since folding may still move them. It is not safe for concurrent use.
+// View reads each folded event once, in the order of folding. It omits events that are not folded
+// yet, since folding may still change their places. It is not safe for concurrent use.
 type View struct {
 	q      events.Querier
 	filter Filter
 	at     map[int]events.Position
-	// rooms are the rooms in which the filter's user is a member; nil before the first read.
-	// had has the keys of the user's joins and leaves, because a repeated event has no effect.
+	// rooms has the rooms in which the filter's user is a member; nil before the first read.
+	// had has the event keys of the user's joins and leaves that were read: a repetition of such
+	// an event must not change rooms.
 	rooms map[string]struct{}
 	had   map[uuid.UUID]struct{}
-	// categories has the category of each room, because user.left_all makes users leave rooms
-	// by category.
+	// categories has the category of each room, because a user.left_all makes users leave the
+	// rooms of a category.
 	categories map[string]posted
 }
 
@@ -143,7 +147,7 @@ const (
 )
 
 // Next calls visit with each selected event that was folded since the last call, one partition
-// after the other. visit must not retain the record.
+// after the other. The first call reads the log from its start. visit must not retain the record.
 func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Record) error) error {
 	if v.filter.User != "" && v.rooms == nil {
 		if err := v.loadRooms(ctx); err != nil {

@@ -26,8 +26,8 @@ import (
 // Source is the CloudEvents source of the events that a merge publishes.
 const Source = "badged/merge"
 
-// MaxMessages is the maximum number of messages that are moved in a conversation, since each
-// needs an event. The newest messages are moved.
+// MaxMessages is the maximum number of unread messages that are moved per conversation, since
+// each message needs an event. If there are more, only the newest messages are moved.
 const MaxMessages = 10_000
 
 // Config configures a merge. Pool, Log, Guest and Account are required.
@@ -47,8 +47,8 @@ type Config struct {
 type Merged struct {
 	Conversations int   `json:"conversations" doc:"Conversations that were moved."`
 	Messages      int64 `json:"messages" doc:"Unread messages among them, and those that the guest had marked."`
-	// Left counts unread messages that were not moved: messages beyond MaxMessages, and
-	// messages that badged stores only as a number.
+	// Left counts unread messages that were not moved: the oldest messages of a conversation
+	// with more than MaxMessages, and messages that badged stores only as a number.
 	Left   int64 `json:"left" doc:"Unread messages that were not moved: of a conversation only the newest 10,000 are, and none that badged only counts."`
 	Rooms  int   `json:"rooms" doc:"Rooms that the guest is a member of. They are not moved: join the account with up_to_seq."`
 	Events int   `json:"events" doc:"Events that were published."`
@@ -57,16 +57,16 @@ type Merged struct {
 // ErrSame is returned if a user is merged into itself.
 var ErrSame = errors.New("the guest and the account are the same user")
 
-// Merge publishes events that move the ordinary conversations of a guest to an account. In
-// each conversation, the account's read position becomes the higher of the two, and its unread
-// messages above this position the union of both. The guest leaves the conversation in the
-// same transaction. So only until the events are folded, a message may count for both users or
-// for neither. If the account is on another database, the guest leaves afterwards; if leaving
-// fails, messages count for both until the merge is repeated. The account keeps its level, which
-// says what a conversation adds to the total. In a conversation that the account did not have,
-// the account gets the guest's level.
+// Merge publishes events that move the conversations of a guest, except rooms, to an account. In
+// each conversation, the account's read position becomes the higher position of both users, and
+// the messages above this position that either user has not read become unread. The guest leaves
+// the conversation in the same transaction. A message may count for both users or for neither
+// until the events are folded. If the account is on another database, the guest leaves in a
+// second transaction; if that fails, messages count for both users until the merge is repeated.
+// The account's level (what a conversation adds to the total) does not change. In a conversation
+// that the account did not have, the account gets the guest's level.
 //
-// Merge reads only what is folded. If the guest gets messages later, another merge moves them.
+// Merge reads only folded events. If the guest gets messages later, another merge moves them.
 // Event ids are derived from the content of events, so a merge can be repeated, also after an
 // interruption.
 func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
@@ -184,7 +184,7 @@ type move struct {
 	result *Merged
 }
 
-// events returns the events that make the account's conversation the union of both.
+// events returns the events that add the guest's state of a conversation to the account's state.
 func (m *move) events(account string) (evs []events.Event) {
 	add := func(typ events.Type, d events.Data) {
 		d.ConversationID, d.UserIDs = m.from.ID, []string{account}
@@ -198,8 +198,8 @@ func (m *move) events(account string) (evs []events.Event) {
 	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
-	// If the guest left in an earlier merge, leaving has advanced the position without
-	// reading.
+	// Ignore a position of the guest up to LeftSeq: if the guest left in an earlier merge,
+	// leaving advanced the position, although the guest did not read the messages.
 	read := m.to.ReadPosition()
 	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
 		read = position
@@ -223,8 +223,9 @@ func (m *move) events(account string) (evs []events.Event) {
 		m.result.Messages++
 	}
 	if again := m.marked(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
-		// Only delivered messages can be marked. Messages that the account has not read count
-		// unread without a mark.
+		// Only delivered messages up to the read position can be marked. So deliver the last
+		// message if the account has no message with such a high seq, and deliver messages above
+		// the read position: they are unread without a mark.
 		for i, seq := range again {
 			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
 				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
@@ -239,8 +240,8 @@ func (m *move) events(account string) (evs []events.Event) {
 	return evs
 }
 
-// unread returns the messages to deliver to the account: unread ones beyond the account's read
-// position.
+// unread returns the messages to deliver to the account: messages that the guest has not read,
+// with a seq above the account's read position. It adds messages that are not moved to Left.
 func (m *move) unread() (seqs []int64) {
 	for _, r := range m.from.Unread.Ranges {
 		if r.Hi <= m.to.ReadSeq {
@@ -260,7 +261,8 @@ func (m *move) unread() (seqs []int64) {
 	return seqs[surplus:]
 }
 
-// marked returns the newest messages that the guest has marked, up to the maximum of an event.
+// marked returns the messages that the guest has marked: the newest events.MaxSeqs of them, since
+// one event must list all. It adds the older messages to Left.
 func (m *move) marked() (seqs []int64) {
 	for _, r := range m.from.Again.Ranges {
 		seqs = slices.AppendSeq(seqs, badge.Seqs(r.Lo, r.Hi))
@@ -271,7 +273,8 @@ func (m *move) marked() (seqs []int64) {
 }
 
 // id derives the id of an event from its content. A level or mark may be set to the same value
-// again, so these ids also depend on the versions of both conversations.
+// again later. So the id of an event that sets a level or mark also depends on the versions of
+// both conversations.
 func (m *move) id(e *events.Event) string {
 	d := &e.Data
 	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%d\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Until.UnixMicro(), d.Seqs)
