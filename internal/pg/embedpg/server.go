@@ -108,7 +108,7 @@ func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
 func (s *Server) Resume() { s.signalAll(syscall.SIGCONT) }
 
 // Restart stops the server if it runs, and starts it again with the same data and URL. ctx limits
-// the shutdown, and the start as in Start. If Restart fails, the server may be down, and Restart
+// the shutdown, and the start as in Start. If Restart fails, the server is down, and Restart
 // may be called again.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
