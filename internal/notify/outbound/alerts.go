@@ -43,8 +43,8 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	// Find the users with devices first: a notification may be for 10,000 users, few of whom have
-	// devices.
+	// Find the users with devices first: a notification may be for 10,000 users, and few of them
+	// have devices.
 	users := make([]string, len(rows))
 	for i := range rows {
 		users[i] = rows[i].user

@@ -58,9 +58,9 @@ func (w *worker) collect(s *said) changes {
 	return c
 }
 
-// notify adds the notification of a message to c, if the message has one. A message that names
-// its users notifies them at once. A message to a room notifies at once only the members whom it
-// mentions by name; the other members are notified in a round through the members.
+// notify adds the notification of a message to c, if the message has one. Users whose ids the
+// message contains are notified at once, and so are the mentioned members of a room. The other
+// members of the room are notified in a round through the members.
 func (w *worker) notify(c *changes, e *events.Event) {
 	d := &e.Data
 	if !d.Notifies() {

@@ -88,7 +88,7 @@ type Notifier struct {
 	heard   []heard         // by partition
 	lanes   lanes
 	readers readers
-	// tables reads the badges that webhooks get.
+	// tables reads the badges that are sent to webhooks.
 	tables  *badges.Reader
 	reports reports
 	clocks  struct {
@@ -243,9 +243,9 @@ type partitionState struct {
 	// is not complete: it was done only for the users up to after.
 	revision, marked int64
 	after            *string
-	devices, badges  bool // whether a round through the members of a room is due
-	rounds           bool // whether a round through a room's members is due
-	// said is what the projector has reported since the worker last collected it.
+	devices, badges  bool // whether there are devices, and webhooks that want badges
+	rounds           bool // whether a round through the members of a room is due
+	// said has what the projector of this process has reported since the last call of heard.take.
 	said said
 	// caughtUp is set when the devices of all folded events are due.
 	caughtUp bool
@@ -402,8 +402,7 @@ func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) er
 	})
 }
 
-// usersPage is the maximum number of users in one transaction that makes devices due without
-// events.
+// usersPage is the maximum number of users that one query returns when it pages through users.
 const usersPage = 1000
 
 // markAll makes the devices of the next usersPage users due. It is called after badges have

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers is the size up to which the rounds through a room's members need no pause
-// in between. The size is the number of the room's members in one partition.
+// MaxPromptMembers is the largest number of a room's members in one partition with which the
+// rounds through the members follow each other without a pause.
 const MaxPromptMembers = 1000
 
 // MaxToldMembers is the largest number of a room's members in one partition with which webhooks
