@@ -51,7 +51,8 @@ func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error)
 	}
 	r.db.Lock()
 	defer r.db.Unlock()
-	// Events that are folded after this line are visible to the query, or set behind again.
+	// Set behind to false before the query, which includes the events that were folded until then.
+	// Later events set behind again.
 	r.setBehind(false)
 	var s readerState
 	defer func() {

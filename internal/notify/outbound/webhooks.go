@@ -62,7 +62,7 @@ type Webhook struct {
 
 // Ladder is the state of a webhook's calls: how they succeed, and the waits between retries.
 type Ladder struct {
-	// Step is the number of waits since the last success. It is 0 while calls succeed.
+	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
 	Step int
 	// Due is when the next call may be made; nil means now.
 	Due *time.Time
