@@ -11,7 +11,6 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// AppendBestEffort appends one stage of [SplitAtJoins] to the databases that can store it. The
 // AppendBestEffort appends one stage of [SplitAtJoins] to the databases that can store it. For
 // each database that could not store its events, the caller must append them later, before newer
 // events. Until a database has stored the events by which users join a room, the caller must not

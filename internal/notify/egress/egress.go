@@ -162,7 +162,7 @@ func checkHost(host string, allowPrivate bool) string {
 	}
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, ".")) // as net/http does
 	if err != nil {
-		name = host // such as a name with an underscore, which DNS permits
+		name = host // for example a name with an underscore, which DNS permits
 	}
 	name = strings.ToLower(name)
 	last := name[strings.LastIndexByte(name, '.')+1:]

@@ -205,7 +205,7 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 // pageBytes is the maximum size of the events in one read of the log, in bytes.
 const pageBytes = 4 << 20
 
-// worker makes the devices of one partition due. It also tells the readers of webhooks when
+// worker makes the devices of one partition due. It also notifies the readers of webhooks when
 // events were folded.
 type worker struct {
 	*Notifier

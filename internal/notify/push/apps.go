@@ -246,8 +246,9 @@ var (
 	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
 )
 
-// followNone returns redirects as answers. Vendors do not redirect. A redirect comes from
-// something in between, and following it would send tokens to any address that it names.
+// followNone makes a client return redirects as answers. Vendors do not redirect: a redirect comes
+// from a system in between, and following it would send tokens to an address that this system
+// chooses.
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {

@@ -101,8 +101,8 @@ type Outcome struct {
 	Pause bool
 	// Unreachable is set if the vendor did not answer.
 	Unreachable bool
-	// Err says why there was no answer. It is only for operators. Users choose the endpoints
-	// of subscriptions, so they could use the text to explore the server's network.
+	// Err is the reason why there was no answer. Show it only to operators: users choose the
+	// endpoints of subscriptions, and could use its text to explore the server's network.
 	Err error
 	// Since is when the vendor found that the device was gone. It is zero if the vendor does not
 	// say when.
@@ -110,7 +110,7 @@ type Outcome struct {
 }
 
 // lifetime is how long vendors store a push for a device that is off. It is the longest time
-// that all vendors accept. A device that is off for longer shows an old number afterwards.
+// that all vendors accept. If a device is off for longer, it shows an old number afterwards.
 const lifetime = 28 * 24 * time.Hour
 
 // maxPayload is the maximum size of a payload that APNs and FCM accept, in bytes.

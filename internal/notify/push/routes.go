@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// slowInFlight is the most pushes in flight that all slow routes of an app share. A limit
-	// per route would limit nothing, since users choose the hosts of endpoints.
+	// slowInFlight is the maximum number of pushes in flight for all slow routes of an app
+	// together. A limit per route would not suffice, since users choose the hosts of endpoints.
 	slowInFlight = inFlight / 2
 	// slowAnswer is the longest time in which a route answers that counts as fast.
 	slowAnswer = time.Second
@@ -155,7 +155,7 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 		}
 	}
 	if r.inFlight == 0 && r.failures == 0 && !r.fast && now.After(r.until) {
-		delete(rs.byName, f.name) // the same state as an unknown route
+		delete(rs.byName, f.name) // an unknown route has the same state
 	}
 }
 

@@ -352,7 +352,7 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	before := f.webhook.Ladder
 	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
 	if before.LastError != "" || before.LastSuccessAt.IsZero() {
-		f.unrecorded = true // record now: there may be no later call that records the success
+		f.unrecorded = true // there may be no later call that records the success
 	}
 	f.mu.Unlock()
 	if before.Step > 0 {

@@ -65,8 +65,7 @@ func encrypt(text []byte, to *ecdh.PublicKey, auth []byte, ephemeral *ecdh.Priva
 	return aead.Seal(body, nonce, padded, nil), nil
 }
 
-// Decrypt decrypts a body with the private key and the auth secret of a subscription. Servers
-// only encrypt; clients and tests decrypt.
+// Decrypt decrypts a body with the private key and the auth secret of a subscription.
 func Decrypt(body []byte, key *ecdh.PrivateKey, auth []byte) ([]byte, error) {
 	if len(body) < Overhead || body[saltLength+4] != keyLength {
 		return nil, errors.New("the body is no encrypted push")
