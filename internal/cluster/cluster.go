@@ -34,8 +34,8 @@ type Candidate struct {
 	Name string
 	// Pool connects to the database, which need not be reachable.
 	Pool *pgxpool.Pool
-	// Err is the error if the caller has tried to connect and failed. Open then does not connect,
-	// and the database starts as away.
+	// Err is set if the caller has tried to connect to the database and failed. Open then does
+	// not connect, and the database starts as away.
 	Err error
 }
 

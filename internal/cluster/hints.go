@@ -98,8 +98,9 @@ func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int
 	return id, err
 }
 
-// ReplayHints runs until ctx is done and then returns nil. When a database can be reached again,
-// ReplayHints appends the events of its hints to it. Every process may run it.
+// ReplayHints runs until ctx is done and then returns nil. Once a database can be reached again,
+// ReplayHints appends to it the events of the hints that are stored for it. Every process may run
+// it.
 func (a *Appender) ReplayHints(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := a.cluster.Changed()

@@ -15,8 +15,8 @@ import (
 // database separately, even if some databases are away or the order of a log cannot be trusted.
 //
 // Identify queries all databases whose Err is nil in parallel. If a database cannot be read, it
-// sets the database's Err. If joining is set, a database may be new to the cluster or have no
-// schema, as before [Form].
+// sets the Err of this database. If joining is set, a database may have no schema or belong to no
+// cluster, because [Form] will add it.
 func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	views := readAll(ctx, databases, openPatience)
 	if err := ctx.Err(); err != nil {

@@ -219,9 +219,9 @@ type complaint struct {
 	logged bool
 }
 
-// complain logs an error of the maps once, after the error has lasted longer than timeouts and
-// the switch of a move can explain: the last view of a database that hangs may be from before the
-// switch.
+// complain logs an error of the maps once, after the error has lasted for several intervals and
+// timeouts. An error that ends earlier may be the switch of a move: the last view of a database
+// that hangs may be older than the switch.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:

@@ -147,9 +147,9 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 // DeviceName names a device of a user.
 type DeviceName struct{ UserID, DeviceID string }
 
-// HoldDevices prevents pushes to devices for the duration lease, because their apps are connected
-// to the gateway named by. With a lease of 0, it ends the lease of this gateway; leases of other
-// gateways continue. HoldDevices ignores devices that are not registered.
+// HoldDevices prevents pushes to devices until a lease ends, because their apps are connected to
+// a gateway. by is the name of the gateway. A lease of 0 ends the leases of this gateway at once;
+// leases of other gateways continue. HoldDevices ignores devices that are not registered.
 func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {

@@ -1,5 +1,5 @@
-// Package outbound determines which targets must be notified that a badge has changed while no
-// app of the user is open. Targets are devices, which get pushes, and endpoints of webhooks.
+// Package outbound determines which targets must be notified of a changed badge. Targets are
+// devices, which get pushes while their apps are closed, and endpoints of webhooks.
 //
 // A [Notifier] reads the events that the projector has folded, and makes targets due. Changes are
 // conflated: if a user changes a hundred times while an endpoint is down, one row is due. Senders

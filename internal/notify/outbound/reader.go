@@ -76,7 +76,8 @@ type subject struct {
 }
 
 const (
-	// A reader reads no further page while it has maxPages pages or maxOpen open subjects.
+	// maxPages and maxOpen limit the pages and the open subjects of a reader. At either limit, it
+	// reads no further page.
 	maxPages = 8
 	maxOpen  = 20_000
 )
@@ -143,7 +144,7 @@ func (r *reader) add(p *page, some []*subject) {
 	}
 }
 
-// giveBack returns a subject to its page. The next call about it may be made at the time again.
+// giveBack returns a subject to its page. The next call about it may be made at the given time.
 func (r *reader) giveBack(s *subject, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -120,14 +120,14 @@ func (p DevicePush) KeepRetract() DevicePush {
 
 // DeviceRetry reports that a push failed. told is the number of alerts that were sent before the
 // failure, oldest first; each of their pushes also had the number of the badge. The device is due
-// again after the duration after, or when it is registered with another token.
+// again after the given time, or when it is registered with another token.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
 }
 
 // DeviceHold reports that no push was tried, which is not a failure. The device is due again
-// after the duration after.
+// after the given time.
 func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 	n.reports.add(report{kind: reportHold, device: p, after: after})
 }
@@ -136,8 +136,8 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 // unless the device was registered again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook got an event or does not need it. If the event is a reminder,
-// it is due again after the duration again; 0 means at the next change of the user.
+// CallTold reports that a webhook got an event or does not need it. A reminder is due again after
+// the given time; 0 means at the next change of the user.
 func (n *Notifier) CallTold(c Call, again time.Duration) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
 		n.reports.add(report{kind: callTold, call: c, after: again})
@@ -155,7 +155,7 @@ func (n *Notifier) settle(c *Call) {
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after the duration after. If the
+// CallRetry reports that a call failed. Its subject is due again after the given time. If the
 // subject comes from the log, the position of the webhook cannot move past it until a call
 // succeeds. If refused is set, CallsAccepted may move the subject to the queue before that.
 func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
@@ -169,7 +169,7 @@ func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
 	n.giveBack(&c, after)
 }
 
-// CallHold reports that a call was not tried. Its subject is due again after the duration after.
+// CallHold reports that a call was not tried. Its subject is due again after the given time.
 func (n *Notifier) CallHold(c Call, after time.Duration) {
 	if c.subject != nil {
 		n.giveBack(&c, after)
@@ -179,7 +179,7 @@ func (n *Notifier) CallHold(c Call, after time.Duration) {
 	n.lanes.give(c.lane(), c.row())
 }
 
-// giveBack returns a subject to its page. The subject is due again after the duration after.
+// giveBack returns a subject to its page. The subject is due again after the given time.
 func (n *Notifier) giveBack(c *Call, after time.Duration) {
 	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
 	if !c.repeats() {

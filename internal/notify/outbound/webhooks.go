@@ -24,8 +24,8 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. While a webhook is paused, its changes are stored and sent once the webhook is
-// active again. Changes while a webhook is disabled are never sent.
+// The states. Changes that happen while a webhook is paused are sent once the webhook is active
+// again. Changes that happen while it is disabled are never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -60,7 +60,7 @@ type Webhook struct {
 	Ladder
 }
 
-// Ladder is the state of a webhook's calls: how they succeed, and the waits between retries.
+// Ladder is the state of a webhook's calls, and of the waits between retries.
 type Ladder struct {
 	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
 	Step int

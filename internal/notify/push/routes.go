@@ -79,9 +79,9 @@ func newRoutes(p Platform) *routes {
 	return rs
 }
 
-// enter counts a push of a user as in flight. It does not if the route pauses, or if too many
-// slow pushes or pushes of the user are in flight. Then it returns nil and how long to delay the
-// push.
+// enter counts a push of a user as in flight. If the route pauses, or if too many slow pushes or
+// pushes of the user are in flight, enter does not count the push: it returns nil and how long to
+// delay the push.
 func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -431,7 +431,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 }
 
 // record stores the state of the webhook if urgent is set, or if recordInterval has passed since
-// the last call. This limits the number of writes; a failure that is skipped here is stored at
+// the last write. This limits the number of writes; a failure that is skipped here is stored at
 // the next refresh.
 func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()

@@ -35,8 +35,8 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. While a webhook is paused, its changes are stored and sent once the webhook is
-// active again. Changes while a webhook is disabled are never sent.
+// The states. Changes that happen while a webhook is paused are sent once the webhook is active
+// again. Changes that happen while it is disabled are never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -137,7 +137,7 @@ type Queue interface {
 	// Told, Retry or Hold, which do not block. Until then Next does not return the change again.
 	Next(ctx context.Context, webhook string, limit int) ([]Change, error)
 	// Told reports that a change was sent, or need not be sent. The change is due again when the
-	// subject changes, and also after the time again unless this is 0.
+	// subject changes and, unless again is 0, after that time.
 	Told(c Change, again time.Duration)
 	// Retry reports that a call about a change failed. The change is due again after the given
 	// time. refused is set if the call may have failed because of this change alone.

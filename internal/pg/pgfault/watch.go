@@ -115,7 +115,7 @@ func (w *Watch) presentOf(faults ...Fault) Fault {
 }
 
 // LastFull returns how long ago Postgres last reported a full disk. ok is false if Postgres has
-// not reported a full disk since the last write. LastFull explains why Postgres is down: Postgres
+// not reported a full disk since the last write. Use it to explain why Postgres is down: Postgres
 // stops if it cannot write its WAL, so a full disk may be the last fault that it reported.
 func (w *Watch) LastFull() (ago time.Duration, ok bool) {
 	w.mu.Lock()

@@ -67,8 +67,9 @@ const (
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the last.
-// Wait returns a [*HeldError] once a transaction has held its locks on the tables for too long.
+// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the last,
+// up to lastLockPause. Wait returns a [*HeldError] once a transaction has held its locks on the
+// tables for too long.
 func (b *Blocking) Wait(ctx context.Context) error {
 	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {

@@ -126,18 +126,18 @@ type Needs struct {
 	Tables float64 `json:"table_bytes"`
 	Keys   float64 `json:"key_bytes"`
 	Log    float64 `json:"log_bytes"`
-	// RedisPerSecond is the most updates that Redis delivers for connected users, in the busiest
-	// second.
+	// RedisPerSecond is the maximum number of updates that Redis delivers for connected users in
+	// the busiest second.
 	RedisPerSecond float64 `json:"redis_messages_per_second"`
 	Connections    float64 `json:"connections"`
 	// GatewayBytes is the memory of all connections, all of them idle. Gateways is the number of
 	// gateway processes.
 	GatewayBytes float64 `json:"gateway_bytes"`
 	Gateways     int     `json:"gateways"`
-	// PushesPerSecond is the most pushes that are sent, in the busiest second.
+	// PushesPerSecond is the maximum number of pushes in the busiest second.
 	PushesPerSecond float64 `json:"pushes_per_second"`
-	// CallsPerSecond is the most webhook calls, in the busiest second: one for each pair of a
-	// changed user and a webhook.
+	// CallsPerSecond is the maximum number of webhook calls in the busiest second: one for each
+	// pair of a changed user and a webhook.
 	CallsPerSecond float64 `json:"webhook_calls_per_second"`
 	// Ingesting is the number of processes needed to read the events from a broker. It matters
 	// only if the chat uses a broker.
