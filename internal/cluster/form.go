@@ -169,7 +169,8 @@ func form(ctx context.Context, databases []Candidate) (Formed, error) {
 	if err != nil {
 		return Formed{}, err
 	}
-	// Start with the database that has data. If Form is interrupted, its map must be stored.
+	// Start with the database that has data: if Form is interrupted, the incomplete cluster must
+	// already contain this database.
 	slices.SortStableFunc(databases, func(a, b Candidate) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
 	block, err := lastBlock(ctx, databases)
 	if err != nil {
