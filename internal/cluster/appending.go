@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// moveWait bounds how long a call retries while a move switches a partition to another
-// database, and movePause is the pause between attempts. The switch takes less than a second.
+// moveWait limits how long a call retries while a move switches a partition to another database.
+// The switch takes less than a second. movePause is the pause between attempts.
 const (
 	moveWait  = 3 * time.Second
 	movePause = 20 * time.Millisecond
@@ -31,8 +31,8 @@ type Appender struct {
 	hinting bool
 }
 
-// NewAppender returns an appender. For each database, to returns the function that appends to
-// this database.
+// NewAppender returns an appender that stores hints. to returns, for each database, the function
+// that appends to this database.
 func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.databases {
@@ -41,9 +41,9 @@ func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	return a
 }
 
-// With returns an appender to the same databases that appends with the functions of to. These
-// functions may do more than append, and replaying a hint would only append. So the appender
-// stores no hints: while a database is away, appending to it fails.
+// With returns an appender to the same databases that appends with the functions that to returns.
+// These functions may do more than append, while replaying a hint would only append. So the new
+// appender stores no hints: while a database is away, appending to it fails.
 func (a *Appender) With(to func(*Database) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.databases {
@@ -52,11 +52,11 @@ func (a *Appender) With(to func(*Database) events.Append) *Appender {
 	return other
 }
 
-// Append appends events to every database of their users, in parallel, in one transaction for
-// each database. It returns nil once all databases have committed. After an error, some
-// databases may have committed: append all events again; repeated events count once. Each
-// database stores either all of its events or none. There is one exception: a message to a
-// room is appended only after all databases have committed the earlier joins: see
+// Append appends events to all databases that hold their users, in parallel, in one transaction
+// for each database. It returns nil once all databases have committed. After an error, some
+// databases may have committed: append all events again; a repeated event counts once. A database
+// commits all of its events or none, with one exception: if users join a room and a message to
+// this room follows, the message is appended after all databases have committed the joins: see
 // [SplitAtJoins].
 //
 // If a database is away and its events are all about rooms, another database stores the events
@@ -68,7 +68,7 @@ func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Rece
 	return r, a.cluster.partialAppend(err)
 }
 
-// append is Append for a call that may set target and origin.
+// append does the work of Append. call may set target and origin.
 func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -88,10 +88,10 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 	return call.stages(ctx, evs)
 }
 
-// AppendElsewhere appends one stage of [SplitAtJoins] to all databases except here. Then it
-// calls last with the events for here, even if there are none: last stores them in a
-// transaction of the caller. AppendElsewhere returns the receipt of last, and adds to it the
-// partitions of the other databases that have new events.
+// AppendElsewhere appends one stage of [SplitAtJoins] to all databases except here. Then it calls
+// last with the events for here, even if there are none, so that the caller can store them in its
+// own transaction. AppendElsewhere returns the receipt of last, and adds to it the partitions of
+// the other databases that have new events.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.several || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -120,27 +120,29 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []ev
 // appending is a call of Append.
 type appending struct {
 	*Appender
-	// target is the database that stores the hints; nil means any other database. If the
-	// events were already stored as a hint, origin names their first hint.
+	// target is the database that stores new hints; nil means any database. If the events come
+	// from an older hint, origin names the hint that stored them first.
 	target *Database
 	origin hintRef
 	parts  []part
-	// here is the part of the database to which the caller itself appends, after all other
-	// parts. Only AppendElsewhere sets it.
+	// here is the part of the database to which the caller appends in its own transaction, after
+	// all other parts were appended. Only AppendElsewhere sets it.
 	here part
-	// has maps the index of a database to the partitions that already have the messages to
-	// rooms.
+	// has maps the index of a database to the partitions that the database was expected to hold
+	// when it committed its part. While it is expected to hold the same partitions, messages to
+	// rooms are not appended to it again.
 	has   map[int]*eventlog.PlacementSnapshot
 	token token
-	// commits is set if the events are valid and belong to several databases. While one database
-	// refuses its part as invalid, others may commit theirs. So the database must store its part
-	// too; its projector makes dead letters of the invalid events.
+	// commits is set if the events are valid and belong to several databases. If one database
+	// refuses its part as invalid, other databases may have committed theirs. So the refusing
+	// database stores its part too, and its projector makes dead letters of the invalid events.
 	commits bool
-	// partitions are the partitions whose projectors are to be woken.
+	// partitions are the partitions with new events; their projectors are to be woken.
 	partitions []int
 }
 
-// split adds the parts of events. It omits messages to rooms that the database already has.
+// split splits events into parts and adds the parts to a. It omits messages to rooms that a
+// database already has.
 func (a *appending) split(evs []events.Event) {
 	for _, p := range a.cluster.split(evs) {
 		if has, ok := a.has[p.index()]; ok && (p.on == a.here.on || has.Equal(p.expected)) {
@@ -157,7 +159,7 @@ func (a *appending) split(evs []events.Event) {
 	}
 }
 
-// took records that a database has committed a part, or that the caller will commit it.
+// took records that a database has committed a part, or that the caller will commit the part.
 func (a *appending) took(p part) {
 	if a.has == nil {
 		a.has = map[int]*eventlog.PlacementSnapshot{}
@@ -165,8 +167,8 @@ func (a *appending) took(p part) {
 	a.has[p.index()] = p.expected
 }
 
-// run appends all parts. If a database refuses a part because a partition has moved, run
-// splits the events of this part by the new map and appends them.
+// run appends all parts. If a database refuses a part because a partition has moved, run splits
+// the events of this part again, by the new map, and appends them. It does so for up to moveWait.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {
@@ -195,7 +197,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	}
 }
 
-// notHeld returns the error after databases refused events for longer than a move takes.
+// notHeld returns the error of run if databases have refused events for longer than moveWait.
 func notHeld(refused []part) error {
 	var errs []error
 	for _, p := range refused {
@@ -204,7 +206,8 @@ func notHeld(refused []part) error {
 	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
 }
 
-// once appends all parts in parallel and returns the refused ones.
+// once appends all parts in parallel. It returns the parts that databases refused because a
+// partition has moved.
 func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
 	if len(a.parts) == 1 {
@@ -237,7 +240,8 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	return refused, errors.Join(failed...)
 }
 
-// one appends a part. It fails at once if the database is away, or as soon as it goes away.
+// one appends a part. It fails at once if the database is away, and as soon as the database goes
+// away.
 func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	if p.on == nil {
 		return events.Receipt{}, p.unknown
@@ -276,8 +280,8 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	}
 }
 
-// Wrap adds the name of the database to an error, unless the error is about events. A database
-// without the tables of badged counts as away: it has no data of its users.
+// Wrap wraps an error in a [*Fault] that names the database, unless the error is about events. A
+// database without the tables of badged counts as away, since it has no data of its users.
 func (s *Database) Wrap(err error) error {
 	var bad *events.BatchError
 	switch {

@@ -11,18 +11,19 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// AppendBestEffort appends one stage of [SplitAtJoins] to the databases that can store it. The
-// caller must append the events to the other databases later, before newer events. While a
-// database has not stored joins of a room, the caller must not append later events of the room
-// to any database.
+// AppendBestEffort appends one stage of [SplitAtJoins] to the databases that can store it. For
+// each database that could not store its events, the caller must append them later, before newer
+// events. Until a database has stored the events by which users join a room, the caller must not
+// append later events of this room to any database.
 //
-// without is nil or the Partitions of an earlier failure: databases with one of these
+// without is nil or the Partitions of an earlier failure: databases that have one of these
 // partitions are skipped. failure marks all partitions of the databases that failed or were
-// skipped, except the partitions of without. It is nil if it would mark none. Some events of
-// marked partitions may have been appended; repeated events count once.
+// skipped, except the partitions in without. It is nil if no partition is marked. Some events of
+// marked partitions may have been appended; a repeated event counts once.
 //
-// err is a [*events.BatchError], or says that Postgres refused the content of events. Even then,
-// some databases may have committed their events.
+// err is a [*events.BatchError] if events are invalid, and an error of Postgres if Postgres
+// refused the content of events. In the second case, some databases may have committed their
+// events.
 func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (failure *PartialFailure, err error) {
 	if err := events.Check(evs); err != nil { // before any database has stored events
 		return nil, err
@@ -52,12 +53,12 @@ type appendBestEffort struct {
 	appending
 	without []bool
 	failure *PartialFailure
-	// state is the state with which the events were last split.
+	// state is the state by which the events were last split into parts.
 	state *state
 }
 
-// missed marks the partitions of a database as partitions that may not have the events. If s is
-// nil, it marks the partitions of all databases that are not configured.
+// missed adds the partitions of a database to failure, since they may lack the events. If s is
+// nil, it adds the partitions of all databases that are not configured.
 func (c *appendBestEffort) missed(s *Database, why error) {
 	index := -1
 	if s != nil {
@@ -74,7 +75,8 @@ func (c *appendBestEffort) missed(s *Database, why error) {
 	}
 }
 
-// skips reports whether a database is skipped.
+// skips reports whether a database is skipped: one of its partitions is in without or in
+// failure.
 func (c *appendBestEffort) skips(s *Database) bool {
 	for _, p := range c.state.layout.Living() {
 		owner := c.state.owners[p]
@@ -86,8 +88,8 @@ func (c *appendBestEffort) skips(s *Database) bool {
 	return false
 }
 
-// append appends events. It returns the parts that databases refused because a partition has
-// moved.
+// append appends events to all databases that are not skipped. It returns the parts that
+// databases refused because a partition has moved.
 func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refused []part, err error) {
 	var parts []part
 	for before := c.cluster.state.Load(); ; before = c.state {

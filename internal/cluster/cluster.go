@@ -1,10 +1,11 @@
 // Package cluster stores which database holds each partition. Packages that use it need not
 // know whether there are one or several databases.
 //
-// The map assigns each partition to a database. Every database has a copy of the map, and for
-// each partition the entry with the greatest revision is valid. So moving a partition needs no
-// transaction over several databases. A single database, without a row in badged.shard, holds
-// all partitions and has no map. Users call each of several databases a shard.
+// The map assigns each partition to a database. Every database stores a copy of the map. If the
+// copies differ, the entry with the greatest revision is valid for each partition, so moving a
+// partition needs no transaction over several databases. A single database has no row in
+// badged.shard; it holds all partitions and has no map. Users call each of several databases a
+// shard.
 //
 // The package does not know HTTP, frames or the fold. ADR 82 explains the map, ADR 98 messages
 // to rooms.
@@ -33,8 +34,8 @@ type Candidate struct {
 	Name string
 	// Pool connects to the database, which need not be reachable.
 	Pool *pgxpool.Pool
-	// Err is the reason why the caller could not connect to the database, if it has tried.
-	// Open then does not connect again: the database starts as away.
+	// Err is set if the caller has tried to connect to the database and failed. Open then does
+	// not connect, and the database starts as away.
 	Err error
 }
 
@@ -45,8 +46,8 @@ type Config struct {
 	Databases []Candidate
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
-	// Check, if not nil, is called with the index among Databases when a database is first
-	// reached. If Check fails, the database is away.
+	// Check, if not nil, is called when one of several databases is first reached, with its
+	// index in Databases. If Check fails, Open fails; after Open, the database counts as away.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -88,27 +89,28 @@ type Database struct {
 
 	index   int
 	cluster *Cluster
-	// last is the newest view of the database that was read; only refresh changes it.
+	// last is the newest view of the database; only Open and refresh write it.
 	last view
 	// status is the published status; any goroutine may read it.
 	status atomic.Pointer[status]
-	// ready is closed once the database was reached and has passed check.
+	// ready is closed once the database was reached and check has succeeded.
 	ready     chan struct{}
 	openReady sync.Once
 }
 
 const openPatience = 10 * time.Second
 
-// Open reads the map from every database. It fails with an error of this package if they are not
-// one cluster, with [events.ErrNotMigrated] if a database has no schema, and with
-// [events.ErrRestored] if the order of a log cannot be trusted. A database that cannot be reached
-// counts as away if another one names it. If Open fails, it closes the pools.
+// Open reads the map from every database. It fails with an error of this package if the
+// databases are not one cluster, with [events.ErrNotMigrated] if a database has no schema, and
+// with [events.ErrRestored] if the order of a log cannot be trusted. A database that cannot be
+// reached counts as away if the map of another database names it. If Open fails, it closes the
+// pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval = time.Second / 2 // moved and split partitions are not folded for up to this time
+		cfg.Interval = time.Second / 2 // longer intervals delay the folding of moved and split partitions
 	}
 	patience := openPatience
 	if cfg.Patience <= 0 {
@@ -171,8 +173,8 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		views := readAll(ctx, c.cfg.Databases, patience)
 		var err error
 		merged, err = merge(views, true)
-		// A partition that moves between two reads can appear on two shards or on none: read
-		// again.
+		// A partition that moves between the reads of two databases can appear on both or on
+		// none: read again.
 		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
 			if err := wait.For(ctx, movePause); err != nil {
 				return err
@@ -262,7 +264,7 @@ func (c *Cluster) DatabaseOf(partition int) *Database {
 }
 
 // Place returns the index in Databases of the database of a user. It fails with an error that
-// wraps [ErrAway] if the database cannot be reached.
+// wraps [ErrAway] if the database cannot be reached or is not configured.
 func (c *Cluster) Place(userID string) (int, error) {
 	st := c.state.Load()
 	partition := st.layout.PartitionOf(userID)
@@ -273,17 +275,18 @@ func (c *Cluster) Place(userID string) (int, error) {
 	return i, c.databases[i].Err()
 }
 
-// Map returns the place of each partition, by its number. The caller must not change it.
+// Map returns the place of each partition, indexed by partition. The caller must not change it.
 func (c *Cluster) Map() []Place { return c.state.Load().places }
 
 // Away returns the partitions that no reachable database holds, in ascending order.
 func (c *Cluster) Away() []int { return c.state.Load().away }
 
-// Problem returns why the maps of the databases could not be merged when they were last read,
-// nil if they were merged. After a failed merge the last merged map stays in use.
+// Problem returns the error of the last merge of the databases' maps, nil if the merge
+// succeeded. While merges fail, the cluster uses the last merged map.
 func (c *Cluster) Problem() error { return c.state.Load().problem }
 
-// Changed returns a channel that is closed once the map or the set of reachable databases changes.
+// Changed returns a channel that is closed once the map, the set of reachable databases or the
+// partitions that a database holds change.
 func (c *Cluster) Changed() <-chan struct{} { return c.state.Load().changed }
 
 // Held returns the partitions that the database holds, in ascending order. While the database
@@ -298,9 +301,9 @@ func (s *Database) Holds(partition int) bool {
 }
 
 // Lost returns the partitions that the map assigns to the database but that the database does
-// not hold, although it can be reached. This is normal for less than a second while a move
-// switches databases. Otherwise the database was restored to a time before it received the
-// partitions.
+// not hold, although it can be reached. During a move this is normal for less than a second,
+// while the partition switches databases. If it lasts, the database was restored to a time
+// before it received the partitions.
 func (s *Database) Lost() (partitions []int) {
 	st := s.cluster.state.Load()
 	for p := range st.lost {
@@ -315,12 +318,12 @@ func (s *Database) Lost() (partitions []int) {
 // Err returns a [*Fault] if the database is away. It is always nil for a single database.
 func (s *Database) Err() error { return s.status.Load().err }
 
-// Ready returns a channel that is closed once the database was reached. Until then, the log of
-// the database must not be folded.
+// Ready returns a channel that is closed once the database was reached and has passed its
+// checks. Do not fold the log of the database before that.
 func (s *Database) Ready() <-chan struct{} { return s.ready }
 
-// HasAll reports whether the database always holds the log of all users. Then one transaction
-// can append events of several users.
+// HasAll reports whether the database holds the log of all users and always will. Then one
+// transaction can append events of several users.
 func (s *Database) HasAll() bool { return !s.cluster.several }
 
 // Label names the database in messages: "shard b", or "the database" for a single database.

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Present returns the databases that are not away. err has the faults of the databases that are
-// away, and of the databases that the map names but the settings do not.
+// Present returns the databases that are not away. err joins the faults of the databases that
+// are away, and of the databases that the map names but the settings do not.
 func (c *Cluster) Present() (present []*Database, err error) {
 	var errs []error
 	for _, s := range c.databases {
@@ -22,8 +22,8 @@ func (c *Cluster) Present() (present []*Database, err error) {
 	return present, errors.Join(append(errs, c.Unknown())...)
 }
 
-// Some is Present without the error: callers skip the databases that are away. It fails only
-// if all databases are away.
+// Some is like Present, but returns no error while at least one database is not away: callers
+// skip the other databases.
 func (c *Cluster) Some() ([]*Database, error) {
 	present, err := c.Present()
 	if len(present) > 0 {
@@ -32,8 +32,8 @@ func (c *Cluster) Some() ([]*Database, error) {
 	return present, err
 }
 
-// Incomplete returns a [*Fault] for each database that has lost partitions or is missing in
-// the settings: a call on all data does not reach the data of these partitions.
+// Incomplete returns a [*Fault] for each database that has lost partitions or is missing in the
+// settings. A call on all databases does not reach the data of these partitions.
 func (c *Cluster) Incomplete() error {
 	var errs []error
 	for _, s := range c.databases {
@@ -42,8 +42,7 @@ func (c *Cluster) Incomplete() error {
 	return errors.Join(append(errs, c.Unknown())...)
 }
 
-// Complete returns a [*Fault] for each database that is away, is missing in the settings, or has
-// lost partitions.
+// Complete is like Incomplete, and also returns a [*Fault] for each database that is away.
 func (c *Cluster) Complete() error {
 	_, err := c.Present()
 	for _, s := range c.databases {
@@ -52,9 +51,9 @@ func (c *Cluster) Complete() error {
 	return err
 }
 
-// Each calls do with one database after the other and continues after an error. The error
-// names the databases that failed, are away or are incomplete. It is a [*PartialFailure] if do
-// succeeded on a database.
+// Each calls do with one database after the other. It continues after an error, but stops once
+// ctx is done. The error names the databases that failed, are away or are incomplete. It is a
+// [*PartialFailure] if do succeeded on a database.
 func (c *Cluster) Each(ctx context.Context, do func(s *Database) error) error {
 	done, err := oneByOne(ctx, c.databases, do)
 	return partial(done, errors.Join(err, c.Incomplete()))
@@ -69,7 +68,8 @@ func (c *Cluster) EachOf(ctx context.Context, some []*Database, do func(s *Datab
 	return partial(oneByOne(ctx, some, do))
 }
 
-// oneByOne calls do with some databases in order. done reports whether do succeeded on any.
+// oneByOne calls do with the databases in some, in order. done reports whether do succeeded on
+// at least one of them.
 func oneByOne(ctx context.Context, some []*Database, do func(s *Database) error) (done bool, err error) {
 	var errs []error
 	for _, s := range some {
@@ -99,7 +99,7 @@ func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
 	return partial(slices.Contains(errs, nil), errors.Join(append(errs, c.Incomplete())...))
 }
 
-// partial wraps err in a [*PartialFailure] if the call succeeded on some databases.
+// partial wraps err in a [*PartialFailure] if done is set: the call succeeded on a database.
 func partial(done bool, err error) error {
 	if err == nil || !done {
 		return err
@@ -107,11 +107,11 @@ func partial(done bool, err error) error {
 	return &PartialFailure{Err: err}
 }
 
-// Of returns the database of a user. It fails with a [*Fault] if the database is away.
+// Of returns the database of a user. It fails like [Cluster.Holder].
 func (c *Cluster) Of(userID string) (*Database, error) { return c.Holder(c.PartitionOf(userID)) }
 
-// Holder returns the database of a partition. It fails with a [*Fault] if the database is away or
-// does not hold the partition.
+// Holder returns the database of a partition. It fails with a [*Fault] if the database is away
+// or does not hold the partition, and with another error if the database is not configured.
 func (c *Cluster) Holder(partition int) (*Database, error) {
 	s, err := c.Holding(partition)
 	if s != nil && s.Err() != nil {
@@ -120,7 +120,7 @@ func (c *Cluster) Holder(partition int) (*Database, error) {
 	return s, err
 }
 
-// Holding is like Holder, but also returns a database that is away.
+// Holding is like Holder, but does not fail if the database is away.
 func (c *Cluster) Holding(partition int) (*Database, error) {
 	s := c.DatabaseOf(partition)
 	if s == nil {

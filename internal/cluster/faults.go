@@ -31,8 +31,9 @@ const (
 type Fault struct {
 	Kind     FaultKind
 	Database string
-	// Partitions has the partitions that the map assigns to the database, or only the lost ones if
-	// the Kind is Lost.
+	// Partitions has the partitions that the map assigns to the database. If Kind is Lost, it has
+	// only the partitions that the database lost; if Kind is Failed or Bare, the partitions that
+	// it holds.
 	Partitions []int
 	Err        error
 }
@@ -50,8 +51,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s: %v", f.Which(), f.Err)
 }
 
-// Which names the database and its fault. It omits the cause, because the cause may name
-// hosts.
+// Which names the database and its kind of fault. It omits Err, whose text may contain host
+// names.
 func (f *Fault) Which() string {
 	having := fmt.Sprintf("shard %s, which has %s,", f.Database, Named(f.Partitions))
 	fault := pgfault.Of(f.Err)
@@ -79,9 +80,9 @@ func (f *Fault) Unwrap() []error {
 // PartialFailure is the error of a call that failed on some databases or partitions and
 // succeeded on others. [AwayIn] returns the faults of the databases.
 type PartialFailure struct {
-	// Partitions marks the partitions whose users were not written or read. Its indexes are
-	// the partition numbers before any split, as [Cluster.Route] returns them. It is nil if
-	// the call is not about users.
+	// Partitions marks the partitions whose users were not written or read. It is indexed by the
+	// partition numbers before any split, as [Cluster.Route] returns them. It is nil if the call
+	// is not about users.
 	Partitions []bool
 	// UserIDs names the users that were not read, in the order of the call.
 	UserIDs []string
@@ -111,7 +112,7 @@ func (e *PartialFailure) Numbers() []int {
 	return all
 }
 
-// Add returns the union of e and other. Either may be nil.
+// Add returns a failure with the partitions, users and errors of e and other. Either may be nil.
 func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
 	switch {
 	case e == nil:
@@ -126,7 +127,7 @@ func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
 	return sum
 }
 
-// Without returns userIDs without the users that were not read.
+// Without returns userIDs without the users in e.UserIDs, which were not read. e may be nil.
 func (e *PartialFailure) Without(userIDs []string) []string {
 	if e == nil {
 		return userIDs
@@ -149,8 +150,8 @@ func Named(partitions []int) string {
 	return "the partitions " + List(partitions)
 }
 
-// AwayIn returns the faults that an error wraps, the first fault of each database. It omits
-// faults of the kind Failed.
+// AwayIn returns the faults that an error wraps, without faults of the kind Failed. If an error
+// wraps several faults of a database, it returns only the first.
 func AwayIn(err error) (all []*Fault) {
 	each(err, func(one error) bool {
 		fault, ok := one.(*Fault) //nolint:errorlint // each unwraps it
@@ -165,7 +166,8 @@ func AwayIn(err error) (all []*Fault) {
 	return all
 }
 
-// OnlyAway reports whether databases that are away are the only cause of an error.
+// OnlyAway reports whether every cause of an error is a fault other than Failed, such as a
+// database that is away.
 func OnlyAway(err error) bool {
 	only := true
 	each(err, func(one error) bool {
@@ -198,9 +200,10 @@ func each(err error, f func(error) bool) {
 	}
 }
 
-// partialAppend converts the error of an append to a [*PartialFailure] if the error names the
-// databases that were away or could not store their events. [ErrHeldBack] marks all
-// partitions: the messages that were held back are on no database.
+// partialAppend converts the error of an append to a [*PartialFailure] if it knows which
+// partitions lack events: the error names databases that were away or could not store their
+// events. [ErrHeldBack] marks all partitions, since a message that was held back is on no
+// database.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil
@@ -216,8 +219,8 @@ func (c *Cluster) partialAppend(err error) error {
 		}
 		switch of := one.(type) { //nolint:errorlint // each unwraps it
 		case *Fault:
-			// A join of a room queries other databases about the room, so it also fails if one
-			// of these databases is away.
+			// A database that appends a join of a room queries other databases about the room. So
+			// the append also fails if one of the other databases is away.
 			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
 				known = false
 			}
@@ -237,8 +240,9 @@ func (c *Cluster) partialAppend(err error) error {
 	return s
 }
 
-// Unknown returns a [*Fault] for each database that the map names but the settings do not,
-// such as a database that joined after the process started. It returns nil if there is none.
+// Unknown returns a [*Fault] for each database that the map names but the settings do not, such
+// as a database that joined after the process started. It returns nil if there is no such
+// database.
 func (c *Cluster) Unknown() error { return c.state.Load().unknown }
 
 // AwayNames returns the names of the databases that cannot be reached, in the order of the

@@ -27,8 +27,8 @@ type Formed struct {
 	Cluster string
 	// Joined names the databases that were not in the cluster before.
 	Joined []string
-	// Adopted names the first database if it was a single database before, and is ""
-	// otherwise.
+	// Adopted names the database that already had data and therefore gets all partitions. It is
+	// "" if all databases were empty or a cluster already exists.
 	Adopted string
 	// Places is the map.
 	Places []Place
@@ -39,11 +39,11 @@ type Formed struct {
 // Form makes databases a cluster, or adds new databases to their cluster. All databases must
 // be reachable and migrated, and must have the same number of partitions.
 //
-// Empty databases get equal shares of the partitions, in their order. If one database has
-// data, it comes first and holds all partitions. A database that joins an existing cluster
-// gets no partitions: move partitions to it afterwards. If Form is interrupted, the next call
-// completes the cluster. Concurrent calls run one after the other. Form fails with an error of
-// [Open], [ErrUsed] or [ErrTwice].
+// If all databases are empty, each gets an equal share of the partitions, in the order of the
+// databases. If one database has data, that database gets all partitions. A database that joins
+// an existing cluster gets no partitions: move partitions to it afterwards. If Form is
+// interrupted, the next call completes the cluster. Concurrent calls run one after the other.
+// Form fails with an error of [Open], [ErrUsed] or [ErrTwice].
 func Form(ctx context.Context, databases []Candidate) (made Formed, err error) {
 	unlock, err := lockForming(ctx, databases)
 	if err != nil {
@@ -60,8 +60,8 @@ const formingLock = 0x62616466 // "badf"
 const formingInterval = 200 * time.Millisecond
 
 // lockForming acquires the advisory lock of Form in every database. Without the locks, two
-// calls could make two clusters, each of a part of the databases. The locks have their own
-// sessions, because a pool may have a single connection.
+// concurrent calls could make two clusters, each with some of the databases. Each lock uses a
+// new session, because a pool may be limited to one connection.
 func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err error) {
 	seen := map[string]string{} // names by database identity
 	encodings := make([]string, len(databases))
@@ -111,9 +111,9 @@ func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err
 	}
 }
 
-// CheckForm returns why [Form] would refuse databases, as far as this is known before they are
-// migrated. Call it before the migration, so that nothing is written to a wrong database. A
-// database without a schema counts as one that will join.
+// CheckForm returns the error with which [Form] would refuse databases, as far as it can be
+// detected before they are migrated. Call it before the migration, so that nothing is written to
+// a wrong database. A database without a schema counts as one that will join.
 func CheckForm(ctx context.Context, databases []Candidate) error {
 	unlock, err := lockForming(ctx, databases)
 	if err != nil {
@@ -124,12 +124,12 @@ func CheckForm(ctx context.Context, databases []Candidate) error {
 	return err
 }
 
-// survey reads the databases and plans the work of Form. Unless fresh is set, all databases
-// must have a schema.
+// survey reads the databases and plans the work of Form. If fresh is false, all databases must
+// have a schema.
 func survey(ctx context.Context, databases []Candidate, fresh bool) (Formed, error) {
 	views := readAll(ctx, databases, openPatience)
 	var errs []error
-	partitions := -1 // index of a database that has some
+	partitions := -1 // index of the first database that has a schema
 	for i, d := range databases {
 		switch {
 		case fresh && errors.Is(views[i].err, events.ErrNotMigrated):
@@ -169,14 +169,15 @@ func form(ctx context.Context, databases []Candidate) (Formed, error) {
 	if err != nil {
 		return Formed{}, err
 	}
-	// Start with the database that has data: a map that omits it would omit its data.
+	// Start with the database that has data: if Form is interrupted, the incomplete cluster must
+	// already contain this database.
 	slices.SortStableFunc(databases, func(a, b Candidate) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
 	block, err := lastBlock(ctx, databases)
 	if err != nil {
 		return Formed{}, err
 	}
 	if len(made.Joined) == len(databases) {
-		block = -1 // the first database does not change its ids
+		block = -1 // the first database then gets block 0, in which its ids already are
 	}
 	for _, d := range databases {
 		if slices.Contains(made.Joined, d.Name) {
@@ -207,7 +208,7 @@ func cmpBool(a, b bool) int {
 	return -1
 }
 
-// plan plans the work of Form. used names the databases that have data and are in no cluster.
+// plan plans the work of Form. used names the databases that have data and belong to no cluster.
 func plan(views []view, used []string) (Formed, error) {
 	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
 	made := Formed{first: views[0].partitions}
@@ -234,7 +235,7 @@ func plan(views []view, used []string) (Formed, error) {
 		return made, nil
 	}
 	merged, err := merge(members, true)
-	// The map may name a database that has not joined yet: merge reports it as missing.
+	// The map may name a database that has not joined yet; merge reports it with ErrMissing.
 	if err != nil && !only(err, ErrMissing) {
 		return Formed{}, err
 	}
@@ -253,8 +254,8 @@ func plan(views []view, used []string) (Formed, error) {
 	return made, nil
 }
 
-// adopt returns the map of a new cluster whose first database holds all partitions, some of
-// which may have been split.
+// adopt returns the map of a new cluster that assigns all partitions to the database of v, which
+// already had data. Some of its partitions may have been split.
 func adopt(v view) []Place {
 	m := placement{first: v.partitions}
 	for p := range v.partitions {
@@ -272,7 +273,8 @@ func adopt(v view) []Place {
 	return m.places
 }
 
-// join makes a database a member of the cluster, with its copy of the map.
+// join makes a database a member of the cluster and stores the map in it. block is the block of
+// ids from which the database draws the ids of dead letters, audit entries and jobs.
 func join(ctx context.Context, d Candidate, made Formed, block int64) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {
@@ -297,7 +299,7 @@ func join(ctx context.Context, d Candidate, made Formed, block int64) error {
 	})
 }
 
-// lastBlock returns the highest block of ids that a database uses.
+// lastBlock returns the highest block of ids that any of the databases uses.
 func lastBlock(ctx context.Context, databases []Candidate) (last int64, err error) {
 	for _, d := range databases {
 		var block int64

@@ -10,8 +10,8 @@ import (
 )
 
 // Guard refuses connections to a database that is not the configured one, for example after a
-// failover to a wrong server. It accepts every database until the cluster is opened. The zero
-// value is ready to use. It is safe for concurrent use.
+// failover to a wrong server. Until the cluster is opened, Guard accepts every database. The
+// zero value is ready to use. It is safe for concurrent use.
 type Guard struct{ cluster atomic.Pointer[string] }
 
 // Configure makes each new connection check the identity of its database, after the checks
@@ -34,7 +34,7 @@ func (g *Guard) Configure(config *pgx.ConnConfig, name string) {
 	}
 }
 
-// ask fails unless the database has the given name in the given cluster.
+// ask fails unless the database stores the given name and cluster as its own.
 func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
 	results, err := conn.Exec(ctx, statements.Get("which shard is it")).ReadAll()
 	switch {
@@ -50,8 +50,9 @@ func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
 // errNoShard is the error of a database that was a shard and is now empty.
 var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", ErrEmpty)
 
-// mistaken fails unless a database is the configured one. cluster and member are the names that
-// the database stores of its cluster and of itself; of and name are the configured names.
+// mistaken fails unless a database is the configured one. cluster and member are the names of
+// the cluster and of the shard that the database stores; of and name are the names that it
+// should store.
 func mistaken(cluster, member, of, name string) error {
 	switch {
 	case cluster != of:

@@ -15,23 +15,22 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Hinted handoff. Messages to rooms, and recalls of these messages, name no users. Only the
-// log of a database shows whether the room has members there, so every database gets these
-// events. While a database is away, another database stores its events as hints. Once the
-// database is back, the hints are replayed as if the publisher had repeated the call. The
-// order does not matter: messages commute with each other and with reads, and repeated
-// messages count once.
+// Hinted handoff. Messages to rooms, and recalls of these messages, name no users. Only the log
+// of a database shows whether the room has members there, so every database gets these events.
+// While a database is away, another database stores events for it as hints. Once the database is
+// back, the hints are replayed as if the publisher had repeated the call. The order does not
+// matter: messages commute with each other and with reads, and a repeated message counts once.
 
-// errHinted replaces the error of an append for which another database has stored a hint.
+// errHinted replaces the error of a part after another database has stored a hint for the part.
 var errHinted = errors.New("another shard has stored a hint")
 
 const (
-	// hintInterval is how often a process looks for hints; a killed process may have left
-	// some. The process also looks whenever a database comes back.
+	// hintInterval is how often a process looks for hints that a killed process has left. The
+	// process also looks whenever a database comes back.
 	hintInterval = 10 * time.Second
 	// hintPage is the number of hints that one transaction replays.
 	hintPage = 20
-	// hintTimeout bounds storing a hint, because the publisher waits for it.
+	// hintTimeout limits how long storing a hint may take, because the publisher waits for it.
 	hintTimeout = 5 * time.Second
 )
 
@@ -41,8 +40,8 @@ func aboutRooms(evs []events.Event) bool {
 	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
 }
 
-// storeHints stores the parts for databases that are away as hints on another database. It
-// replaces the errors of these parts by errHinted. errs has the error of each part.
+// storeHints stores the parts of databases that are away as hints on another database. errs has
+// the error of each part; storeHints replaces the error of each stored part by errHinted.
 func (a *appending) storeHints(ctx context.Context, errs []error) {
 	target := a.hintTarget(errs)
 	if target == nil || !a.hinting {
@@ -64,15 +63,15 @@ func (a *appending) storeHints(ctx context.Context, errs []error) {
 	}
 }
 
-// isGone reports whether an error shows that a database cannot be reached. The status of the
-// database may not show this yet.
+// isGone reports whether an error shows that a database cannot be reached, even if the status of
+// the database does not show it yet.
 func isGone(err error) bool {
 	f := pgfault.Of(err)
 	return f == pgfault.Unreachable || f == pgfault.Restarting || f.OfLogin()
 }
 
-// hintTarget returns a database that can store the hints: it can be reached and its part has
-// not failed. It returns nil if there is none.
+// hintTarget returns a database that can store the hints: one that can be reached and whose own
+// part has not failed. It returns nil if there is none.
 func (a *appending) hintTarget(errs []error) *Database {
 	failed := map[*Database]bool{}
 	for i, p := range a.parts {
@@ -86,8 +85,8 @@ func (a *appending) hintTarget(errs []error) *Database {
 	return nil
 }
 
-// storeHint stores events on s as a hint for recipient. If the events were already stored as a
-// hint, origin names their first hint.
+// storeHint stores events on s as a hint for recipient. If the events come from an older hint,
+// origin names the hint that stored them first.
 func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int64, origin hintRef, evs []events.Event) (id int64, err error) {
 	text, err := json.Marshal(evs)
 	if err != nil {
@@ -99,8 +98,9 @@ func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int
 	return id, err
 }
 
-// ReplayHints runs until ctx is done and then returns nil. When a database can be reached
-// again, it appends the events of the hints for this database. Every process may run it.
+// ReplayHints runs until ctx is done and then returns nil. Once a database can be reached again,
+// ReplayHints appends to it the events of the hints that are stored for it. Every process may run
+// it.
 func (a *Appender) ReplayHints(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := a.cluster.Changed()
@@ -139,10 +139,10 @@ func (a *Appender) replayFrom(ctx context.Context, from *Database) {
 	}
 }
 
-// replayBefore replays the hints for the database of a part if the part makes users members of
-// rooms. The read position of a new member is the last message of the room, and a hint may still
-// have this message. Hints on a database that is away are replayed later: their messages then
-// count as unread for the new members.
+// replayBefore replays the hints for the database of a part before the part makes users members
+// of rooms. The read position of a new member is the last message of the room, and this message
+// may still be in a hint. If the database that stores the hint is away, the hint is replayed
+// later: its messages then count as unread for the new members.
 func (a *Appender) replayBefore(ctx context.Context, p part) error {
 	if !a.cluster.several || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
 		return nil
@@ -159,7 +159,7 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 			if !has {
 				break
 			}
-			// n is 0 while another process replays the hints.
+			// n is 0 while another process replays the hints: wait for that process.
 			if n, _, err := a.replay(ctx, from, p.on.Name, p.on); err != nil {
 				return fmt.Errorf("replay hints before users join: %w", err)
 			} else if n > 0 {
@@ -173,7 +173,7 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 	return nil
 }
 
-// hint has the events of a stored hint. All of them are for one database.
+// hint has the events of one stored hint. All its events are for one database.
 type hint struct {
 	// origin names the hint that first stored the events. Positions refer to this hint.
 	origin hintRef
@@ -188,8 +188,8 @@ func eventsOf(hints []hint) (evs []events.Event) {
 }
 
 // byOrigin merges hints whose origins are for the same database. The origin of a merged hint is
-// the origin with the least id. So no position that refers to one of the origins counts as
-// replayed before all events of the merged hint are appended.
+// the origin with the least id. So a position that refers to any of these origins counts as
+// replayed only after all events of the merged hint are appended.
 func byOrigin(hints []hint) (merged []hint) {
 	for _, h := range hints {
 		i := slices.IndexFunc(merged, func(m hint) bool { return m.origin.database == h.origin.database })
@@ -203,9 +203,9 @@ func byOrigin(hints []hint) (merged []hint) {
 	return merged
 }
 
-// replay replays a page of the hints that from stores for the database called name. recipient
-// is this database, or nil if it was removed from the cluster. replay returns the number of
-// messages in the page and whether more hints may follow.
+// replay replays up to hintPage of the hints that from stores for the database called name.
+// recipient is this database, or nil if it was removed from the cluster. n is the number of
+// messages that were replayed; more reports whether more hints may follow.
 func (a *Appender) replay(ctx context.Context, from *Database, name string, recipient *Database) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, from.Pool, func(tx pgx.Tx) error {
 		st := a.cluster.state.Load()
@@ -223,7 +223,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 			ids, n = append(ids, id), n+len(evs)
 			if recipient != nil && moves == st.moves() {
 				there = append(there, hint{origin, evs})
-			} else { // the partitions without the events may have moved to other databases
+			} else { // partitions have moved: any database may now need the events
 				everywhere = append(everywhere, hint{origin, evs})
 			}
 			return nil
@@ -240,8 +240,8 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 			}
 		}
 		for _, h := range byOrigin(everywhere) {
-			// Store new hints on the same database: an erasure reads the databases one after
-			// the other, and could miss hints that were stored on another one meanwhile.
+			// Store new hints on the same database. An erasure reads the databases one after the
+			// other, and could miss a hint that is stored on another database meanwhile.
 			if _, err := a.append(ctx, appending{Appender: a, target: from, origin: h.origin}, h.events); err != nil {
 				return err
 			}
@@ -256,7 +256,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 	return n, more, nil
 }
 
-// decodeAll decodes the events of a hint strictly.
+// decodeAll decodes the events of a hint with [events.Decode].
 func decodeAll(text string) ([]events.Event, error) {
 	var all []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -272,7 +272,7 @@ func decodeAll(text string) ([]events.Event, error) {
 	return evs, nil
 }
 
-// replayed reports whether a database has the events of all hints of a position.
+// replayed reports whether the events of all hints of a position were appended to a database.
 func (c *Cluster) replayed(ctx context.Context, hints []hintRef, to *Database) (bool, error) {
 	for _, h := range hints {
 		on := c.Database(h.on)

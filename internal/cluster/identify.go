@@ -10,13 +10,13 @@ import (
 )
 
 // Identify checks that databases are the configured ones. It fails with [ErrMisnamed],
-// [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than configured
-// or is not in the cluster of the others. Use it for commands that work on each database
-// separately and tolerate both databases that are away and logs whose order cannot be trusted.
+// [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than configured or
+// is not in the same cluster as the other databases. Use it for commands that work on each
+// database separately, even if some databases are away or the order of a log cannot be trusted.
 //
-// Identify queries in parallel all databases whose Err is nil, and sets Err if a database
-// cannot be read. With joining, a database may be new to the cluster or have no schema, as
-// before [Form].
+// Identify queries all databases whose Err is nil in parallel. If a database cannot be read, it
+// sets the Err of this database. If joining is set, a database may have no schema or belong to no
+// cluster, because [Form] will add it.
 func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	views := readAll(ctx, databases, openPatience)
 	if err := ctx.Err(); err != nil {
@@ -50,7 +50,7 @@ func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	return err
 }
 
-// among returns the errors of a failed merge that match one of whys.
+// among returns those errors of a failed merge that match one of whys.
 func among(err error, whys ...error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -61,7 +61,7 @@ func among(err error, whys ...error) error {
 	})...)
 }
 
-// emptied returns [ErrEmpty] if a completed cluster's map assigns partitions to a database
+// emptied returns [ErrEmpty] if the map of a completed cluster assigns partitions to a database
 // that is not in the cluster.
 func (m *placement) emptied(views []view) error {
 	if !slices.ContainsFunc(views, func(v view) bool { return v.formed }) {

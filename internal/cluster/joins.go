@@ -8,16 +8,16 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// ErrHeldBack: a database has not stored joins of a room, so the later messages to this room
-// were appended to no database.
+// ErrHeldBack means that a database failed to store the events by which users join a room.
+// Therefore the later messages to this room were appended to no database.
 var ErrHeldBack = errors.New("messages to a room follow joins that a database lacks; none has them")
 
 // SplitAtJoins splits the events of a call into stages and returns the end index of each. A
-// stage ends before the first message to a room that was joined in the stage. Every database
-// must commit a stage before the next stage begins. Otherwise one database could get the
-// message before the join, for example when one database failed and the call is repeated: then
-// the new members on this database would never count the message, while new members on other
-// databases would. ADR 98 has the reasons.
+// stage ends before the first message to a room that users join in the same stage. Every
+// database must commit a stage before the next stage begins. Otherwise a database could fail,
+// miss the join, and get the join after the message when the call is repeated. On this database
+// the new members would then never count the message, while new members on other databases
+// would. ADR 98 has the reasons.
 func SplitAtJoins(evs []events.Event) (ends []int) {
 	var joined map[string]bool
 	for i := range evs {
@@ -35,8 +35,8 @@ func SplitAtJoins(evs []events.Event) (ends []int) {
 	return append(ends, len(evs))
 }
 
-// stages appends events stage by stage. If joins of a room fail on a database, the later
-// messages to this room are appended to no database.
+// stages appends events stage by stage. If a database fails to store joins of a room, stages
+// appends the later messages to this room to no database.
 func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
 	var failed []error
 	began, joined := 0, map[string]bool{}

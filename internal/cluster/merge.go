@@ -41,13 +41,13 @@ var (
 	ErrAway = errors.New("the shard is away")
 )
 
-// noPart is the error of an empty database to which the map assigns partitions.
+// noPart is the format of the error for an empty database to which the map assigns partitions.
 const noPart = "shard %s has no part of the cluster, but the map gives it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.
 type Place struct {
-	// Database names the database to which the map assigns the partition. "" if the partition
-	// was split.
+	// Database names the database to which the map assigns the partition. It is "" if the
+	// partition was split or does not exist.
 	Database string
 	// Revision starts at 1 and increases with each move of the partition and with its split.
 	// It is 0 if the partition does not exist.
@@ -60,13 +60,13 @@ type view struct {
 	name string
 	// began is when the read began.
 	began time.Time
-	// err is why the database cannot be read; the fields below are then empty.
+	// err is the reason why the database cannot be read; the fields below are then empty.
 	err        error
 	partitions int
-	// encoding is the encoding of text in the database.
+	// encoding is the database's encoding of text.
 	encoding string
-	// cluster and member are the names of the cluster and of the database in it, empty outside a
-	// cluster.
+	// cluster and member are the cluster's name and the database's own name, as the database
+	// stores them. Both are empty if it belongs to no cluster.
 	cluster, member string
 	// formed is set once Form has completed the cluster.
 	formed bool
@@ -81,8 +81,8 @@ type placement struct {
 	// first is the number of partitions before any was split.
 	first    int
 	encoding string
-	// places has the place of each partition. A partition that was split has a revision but no
-	// database.
+	// places has the place of each partition, indexed by partition. If a partition was split, its
+	// place has a revision but no database.
 	places []Place
 }
 
@@ -111,9 +111,9 @@ func (m *placement) layout() *events.Layout {
 	return events.NewLayout(m.first, living)
 }
 
-// merge merges the maps of views, or returns all reasons why the databases are not one
-// cluster. With starting, a database that cannot be reached must be in the map of another
-// database.
+// merge merges the maps of views. If the databases are not one cluster, it returns all reasons
+// why. If starting is set, it refuses a database that cannot be reached unless the map of another
+// database names it.
 func merge(views []view, starting bool) (placement, error) {
 	var errs []error
 	refuse := func(why error, format string, args ...any) {
@@ -137,7 +137,7 @@ func merge(views []view, starting bool) (placement, error) {
 		case v.err != nil:
 			continue
 		case v.cluster == "":
-			continue // below, when the map is known
+			continue // all.check refuses it, once the map is known
 		case v.cluster != all.cluster:
 			refuse(ErrForeign, "shard %s is of the cluster %s, and shard %s of the cluster %s: check the URLs", v.name, v.cluster, views[first].name, all.cluster)
 			continue
@@ -169,8 +169,8 @@ func merge(views []view, starting bool) (placement, error) {
 	return all, errors.Join(errs...)
 }
 
-// sameEncoding fails if two databases have different encodings: text of one database may be
-// invalid in the other, and its size may differ. Collations may differ, since all ids have the
+// sameEncoding fails if two databases have different encodings. Text of one database could then
+// be invalid or have another size in the other one. Collations may differ, since all ids have the
 // collation "C".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
@@ -179,13 +179,13 @@ func sameEncoding(name, encoding, other, others string) error {
 	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
-// begun reports whether a partition has been split: the map has a descendant of the partition.
+// begun reports whether a partition was split: the map has an entry for a descendant.
 func (m *placement) begun(partition int) bool {
 	a, b, ok := eventlog.Children(partition, m.first)
 	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
 }
 
-// check returns the errors of views that disagree with the map.
+// check calls refuse for each way in which a view disagrees with the map.
 func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
 	given := map[string]bool{}
 	for _, v := range views {
@@ -199,7 +199,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			refuse(ErrUnknown, "%s: %v", v.name, v.err)
 		case v.err != nil || v.cluster != "" && v.cluster != m.cluster:
 		case v.cluster != "" && (v.member != v.name || v.partitions != m.first):
-			// merge has refused it already.
+			// merge has refused this view already.
 		case v.cluster == "" && len(owned) > 0:
 			refuse(ErrEmpty, noPart, v.name, Named(owned))
 		case v.cluster == "":
@@ -208,7 +208,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 			for _, p := range v.held {
 				switch place := m.place(p); {
 				case starting && slices.Contains(m.staleClaims(views), claim{v.name, p, place}):
-					// A server resolves it: see stale.go.
+					// Servers make the database release the partition: see stale.go.
 				case place.Database == "" && place.Revision > 0:
 					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
 						v.name, p, place.Revision)
@@ -234,8 +234,8 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 	}
 }
 
-// lost returns an error for each partition that the map assigns to a readable database but
-// that the database does not hold.
+// lost returns an error for each partition that the map assigns to a database that could be read
+// but that this database does not hold.
 func (m *placement) lost(views []view) (errs []error) {
 	for _, v := range views {
 		if v.err != nil {

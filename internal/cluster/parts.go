@@ -14,8 +14,8 @@ type part struct {
 	on      *Database
 	unknown error
 	events  []events.Event
-	// expected has the partitions that the map assigned to the database when the call was
-	// split.
+	// expected has the partitions that the map assigned to the database when the events were
+	// split into parts.
 	expected *eventlog.PlacementSnapshot
 }
 
@@ -27,9 +27,9 @@ func (p *part) index() int {
 	return p.on.index
 }
 
-// expecting returns a context for appending the part; with it, the append fails if the
-// database holds other partitions than expected. Only messages to rooms need this check: other
-// events name users, and a database refuses them if the partition of a user has moved.
+// expecting returns a context for appending the part. With this context, the append fails if the
+// database holds other partitions than expected. Only messages to rooms need the check: other
+// events name users, and a database refuses an event if the partition of a user has moved.
 func (p *part) expecting(ctx context.Context) context.Context {
 	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
 		return ctx

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// ErrBadPosition: the text is not the position of an append.
+// ErrBadPosition means that a text is not the position of an append.
 var ErrBadPosition = errors.New("not a position of the log")
 
-// token is the position of an append over several databases: the number of moves in the map,
-// the position on each database with new events, and the hints for databases that were away.
-// Its text is "2.a.4711.b.12", ordered by name, or "2.a.4711.b.17@a" if a stores hint 17 for
-// b.
+// token is the position of an append over several databases: the number of moves in the map, the
+// position on each database with new events, and the hints for databases that were away. Its text
+// is, for example, "2.a.4711.b.12": after 2 moves, position 4711 on a and 12 on b, ordered by
+// name. In "2.a.4711.b.17@a", database a stores hint 17 for b.
 type token struct {
 	moves int64
 	// positions has an [eventlog.Token] for each database name.
@@ -22,8 +22,8 @@ type token struct {
 	hints     []hintRef
 }
 
-// hintRef names a hint by the database that gets its events, the database that stores it (on),
-// and its id on that database.
+// hintRef identifies a hint: the database that will get its events, the database that stores it
+// (on), and the hint's id on the storing database.
 type hintRef struct {
 	database, on string
 	id           int64
@@ -80,8 +80,8 @@ func (st *state) moves() (n int64) {
 	return max(n, 0)
 }
 
-// JoinPositions returns a position that is folded once a and b are folded. Either may be
-// empty; neither may be the position of a single database.
+// JoinPositions returns a position that is folded once a and b are folded. An empty position is
+// allowed; a position of a single database is an error.
 func JoinPositions(a, b string) (string, error) {
 	var joined token
 	for _, text := range []string{a, b} {
@@ -96,7 +96,7 @@ func JoinPositions(a, b string) (string, error) {
 			joined = t
 			continue
 		}
-		joined.moves = min(joined.moves, t.moves) // the least, since it is compared with the present map
+		joined.moves = min(joined.moves, t.moves) // the lower number: if it differs from the map's, partitions have moved since a or b
 		for name, id := range t.positions {
 			joined.positions[name] = max(joined.positions[name], id)
 		}
@@ -105,8 +105,8 @@ func JoinPositions(a, b string) (string, error) {
 	return joined.String(), nil
 }
 
-// joinHints returns the union of both. Of two hints with the same recipient and the same
-// storing database, it includes only the later.
+// joinHints returns the union of a and b. If two hints have the same recipient and the same
+// storing database, only the later hint is included.
 func joinHints(a, b []hintRef) []hintRef {
 	for _, h := range b {
 		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.on == h.on })

@@ -79,8 +79,8 @@ func read(ctx context.Context, q querier, name string) view {
 	return v
 }
 
-// readAll reads all databases in parallel. If a database has an Err or does not answer within
-// patience, its view has an error.
+// readAll reads the views of all databases in parallel. The view of a database has an error if
+// the database has an Err or does not answer within patience.
 func readAll(ctx context.Context, databases []Candidate, patience time.Duration) []view {
 	views := make([]view, len(databases))
 	var g sync.WaitGroup
@@ -102,8 +102,8 @@ func readAll(ctx context.Context, databases []Candidate, patience time.Duration)
 	return views
 }
 
-// lostConnection reports whether an established connection was closed, for example by an
-// operator or by a timeout.
+// lostConnection reports whether err means that an established connection was closed, for example
+// by an operator or by a timeout.
 func lostConnection(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	f := pgfault.Of(err)
@@ -140,9 +140,9 @@ func (c *Cluster) reloadOne(ctx context.Context) error {
 	return nil
 }
 
-// Reload reads the maps of the databases that are not away. Call it after a database has
-// refused events because it does not hold their partition. It returns the error of
-// [Cluster.Problem].
+// Reload reads the maps of the databases that are not away. Call it after a database has refused
+// events because it does not hold their partition. It returns the error of [Cluster.Problem], or
+// for a single database the error of the read.
 func (c *Cluster) Reload(ctx context.Context) error {
 	if !c.several {
 		return c.reloadOne(ctx)
@@ -157,7 +157,8 @@ func (c *Cluster) Reload(ctx context.Context) error {
 	return c.Problem()
 }
 
-// refresh reads some databases again and merges the newest views of all databases.
+// refresh reads the views of the databases in some, merges the newest views of all databases, and
+// publishes the result.
 func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	asked := make([]Candidate, len(some))
 	for i, s := range some {
@@ -192,10 +193,11 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 		c.publish(before.placement, err)
 		return
 	}
-	// If two databases seem to hold a partition, it may have moved between the two reads: the
-	// merged map decides. If an entry of the former map is newer than the merged entry, keep it:
-	// the only database with this entry may be away, or another database may have been restored
-	// and disagree. But if all databases answer and agree, the entry is obsolete.
+	// If two databases seem to hold a partition, the partition may have moved between the two
+	// reads: the merged map decides. If an entry of the former map is newer than the merged
+	// entry, keep the newer entry: the only database that stores it may be away, or a database
+	// may have been restored and disagree. But if all databases answer and agree, the newer entry
+	// is obsolete.
 	remember := err != nil || slices.ContainsFunc(all, func(v view) bool { return v.err != nil })
 	for p, place := range before.places {
 		if remember && place.Revision > merged.place(p).Revision {
@@ -210,16 +212,16 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	}
 }
 
-// complaint is an error of the maps.
+// complaint is the present error of the maps. since is when it was first seen.
 type complaint struct {
 	text   string
 	since  time.Time
 	logged bool
 }
 
-// complain logs an error of the maps only after the error has lasted longer than Patience and
-// longer than the switch of a move. Until then, the last view of a database that hangs may be
-// older than the switch.
+// complain logs an error of the maps once, after the error has lasted for several intervals and
+// timeouts. An error that ends earlier may be the switch of a move: the last view of a database
+// that hangs may be older than the switch.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:
@@ -235,8 +237,8 @@ func (c *Cluster) complain(ctx context.Context, err error) {
 	}
 }
 
-// storeView stores the view of a database. If the database is not the configured shard, it
-// counts as away: nothing may be written to it, and the other databases continue to be used.
+// storeView stores the view of a database. If the view shows that the database is not the
+// configured shard, the database counts as away: nothing may be written to it.
 func (c *Cluster) storeView(ctx context.Context, s *Database, v view) {
 	if err := c.mistaken(v); err != nil {
 		v = view{name: v.name, began: v.began, err: err}
@@ -254,7 +256,7 @@ func (c *Cluster) storeView(ctx context.Context, s *Database, v view) {
 	s.last = v
 }
 
-// mistaken returns why the database of a view cannot be used as this shard.
+// mistaken returns the reason why the database of a view cannot be used as this shard, or nil.
 func (c *Cluster) mistaken(v view) error {
 	switch {
 	case errors.Is(v.err, events.ErrNotMigrated) || v.err == nil && v.cluster == "":

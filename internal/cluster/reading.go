@@ -15,13 +15,13 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Reader reads badges from the databases of their users, with the methods of [badges.Reader].
-// If a partition moves during a read, the reader repeats the read on the new database. It is
-// safe for concurrent use.
+// Reader reads badges from the databases of their users, with the methods of [badges.Reader]. If
+// a partition moves during a read, the Reader repeats the read on the new database. It is safe
+// for concurrent use.
 type Reader struct {
 	cluster *Cluster
-	// of has a reader for each database, by its index. places has the limit for each database;
-	// only Limited sets it.
+	// of has a reader for each database, by its index. places limits the concurrent reads of each
+	// database, by its index; it is nil unless Limited set it.
 	of     []*badges.Reader
 	places []*limit.AtOnce[struct{}]
 	// limits bound the concurrent reads of each partition.
@@ -41,9 +41,8 @@ func NewReader(c *Cluster) *Reader {
 // ErrBusy means that too many reads of the same kind were running.
 var ErrBusy = errors.New("too many reads of this kind run at once")
 
-// Limited returns a reader that uses at most 1/oneIn of the connections to each database, and
-// at least one connection. A read that waits for a connection longer than wait fails with
-// ErrBusy.
+// Limited returns a reader that uses at most 1/oneIn of the connections to each database, and at
+// least one connection. If a read waits for a connection longer than wait, it fails with ErrBusy.
 func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
 	limited := &Reader{cluster: r.cluster, of: r.of, limits: r.limits}
 	for _, s := range r.cluster.databases {
@@ -71,8 +70,8 @@ func (r *Reader) reachable(ctx context.Context, s *Database, read func(context.C
 	})
 }
 
-// on reads from the database of a partition. If the partition was moved or split, it reads
-// again by the new map. With check, it verifies after the read that the database holds the
+// on reads from the database of a partition. If the partition was moved or split, it reads again
+// by the new map. If check is set, on verifies after the read that the database holds the
 // partition; set check for reads that do not verify this themselves.
 func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {
@@ -93,8 +92,8 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.databases[st.owner(partition)]
-	// Wait for the limit of the reader first: waiting readers must not use up the slots of the
-	// partition.
+	// Acquire the slot of the reader's own limit first: a read that waits for it must not occupy
+	// a slot of the partition.
 	return r.reachable(ctx, s, func(ctx context.Context) error {
 		return r.limits[s.index].read(ctx, partition, func(ctx context.Context) error {
 			err := read(ctx, r.of[s.index])
@@ -149,7 +148,7 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 // errSplit means that a partition was split and has no users.
 var errSplit = errors.New("the partition was split")
 
-// statesByUser reads the states of users in any partitions.
+// statesByUser reads the states of users whose partitions may differ.
 func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	users := make([]string, len(held))
 	for i, h := range held {
@@ -236,7 +235,8 @@ func (r *Reader) Now(ctx context.Context) (time.Time, error) {
 	return time.Time{}, r.cluster.databases[0].Err()
 }
 
-// Head returns a position for [Reader.Folded] that covers everything committed for a user so far.
+// Head returns a transaction id for [Reader.Folded]. Once Folded reports true for it, the badge
+// of the user includes everything that was committed before the call of Head.
 func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
 	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		transactionID, err = from.Head(ctx, userID)
@@ -254,14 +254,14 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 	return folded, err
 }
 
-// FoldedAt reports whether the badges of users include all events that were appended for them
-// up to a position, the text of [events.Receipt.Position]. It returns [ErrBadPosition] if the
-// text is not a position.
+// FoldedAt reports whether the badges of users include all events that were appended for them up
+// to a position. position is the text of [events.Receipt.Position]; FoldedAt returns
+// [ErrBadPosition] if the text is not a position.
 //
-// If a partition may have moved since the position, FoldedAt compares with all events
-// committed so far. It also checks that each database of the position still has the events of
-// the position: a database restored to a time before the move may have lost them. It fails
-// while one of these databases is away.
+// If a partition may have moved since the position, FoldedAt requires that all events committed
+// so far are folded. It also checks that each database named in the position still has the events
+// up to the position, since a database restored to an earlier time may have lost them. FoldedAt
+// fails while such a database is away.
 func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
 	t, err := parseToken(position)
 	if err != nil {
@@ -276,7 +276,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 			layout := r.cluster.Layout()
 			is, err := from.Folded(ctx, users, t.moves)
 			if err == nil {
-				if !is { // if the partition was split since, the next call reads its halves
+				if !is { // if the partition was split meanwhile, the next call reads its halves
 					behind.Store(true)
 				}
 				return nil
@@ -288,7 +288,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		})
 		return err == nil && !behind.Load(), err
 	}
-	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // a plain number comes from one database by itself
+	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // a plain number is the position of a single database, from before the cluster
 	if moved {
 		if kept, err := r.survived(ctx, t); err != nil || !kept {
 			return false, err
@@ -346,7 +346,8 @@ func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Ba
 	return r.gather(ctx, userIDs, (*badges.Reader).ShownBadges)
 }
 
-// Versions is [badges.Reader.Versions]. A badge has no epoch if the user's database is away.
+// Versions is [badges.Reader.Versions]. If the database of a user is away, the user's badge has
+// no epoch. It fails only if no badge could be read.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
 	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {
@@ -396,8 +397,8 @@ func (r *Reader) Analyze(ctx context.Context) error {
 	return nil
 }
 
-// gather reads badges from the databases of users and returns them in the order of userIDs.
-// Badges of a database that fails have no epoch.
+// gather reads badges from the databases of users and returns them in the order of userIDs. If a
+// database fails, the badges of its users have no epoch.
 func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {
 	all := make([]pubsub.Badge, len(userIDs))
 	for i, id := range userIDs {

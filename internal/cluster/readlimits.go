@@ -10,27 +10,27 @@ import (
 
 const (
 	// partitionShare limits the reads of one partition to 1/partitionShare of a pool's
-	// connections. So other partitions can be read while the tables of this partition are
-	// locked.
+	// connections. While locks on the tables of one partition block its reads, the other
+	// connections serve other partitions.
 	partitionShare = 4
-	// queueTimeout bounds how long a read waits for other reads of the partition.
+	// queueTimeout limits how long a read waits for earlier reads of the same partition.
 	queueTimeout = 2 * time.Second
-	// readTimeout bounds a read of a database that hangs. Waiting for a lock times out
-	// earlier.
+	// readTimeout ends a read of a database that hangs. A read that waits for a lock fails
+	// earlier, by lock_timeout.
 	readTimeout = 10 * time.Second
-	// slowAfter is the time without a finished read after which a partition is slow. While a
-	// partition is slow, a read of several partitions is divided into one read for each
+	// slowAfter: a partition is slow if reads are running and none has finished for this time.
+	// While a partition is slow, a read of several partitions is divided into one read for each
 	// partition.
 	slowAfter = 500 * time.Millisecond
-	// lockedFor is how long a partition counts as locked after a lock made a read fail.
-	// Meanwhile one read at a time is tried, and other reads fail at once.
+	// lockedFor is how long a partition counts as locked after a read failed because of a lock.
+	// Meanwhile one read at a time is tried, and all other reads fail at once.
 	lockedFor = 5 * time.Second
-	// manyPartitions stands for reads of several partitions.
+	// manyPartitions is the partition number of reads of several partitions.
 	manyPartitions = -1
 )
 
-// readLimits bounds the concurrent reads of each partition of a database. It is safe for concurrent
-// use.
+// readLimits limits the concurrent reads of each partition of a database to most. It is safe for
+// concurrent use.
 type readLimits struct {
 	most int
 	mu   sync.Mutex
@@ -42,9 +42,9 @@ type partitionReads struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// reading counts the running reads. moved is when the reads last made progress: when a read
-	// last ended, or last began while no other read was running. locked is when a lock last made
-	// a read fail.
+	// reading counts the running reads. moved is when a read last ended, or last began while no
+	// other read was running. locked is when a read last failed because of a lock; it is zero
+	// after a read has succeeded.
 	reading       int
 	moved, locked time.Time
 }
@@ -64,8 +64,9 @@ func (l *readLimits) partition(number int) *partitionReads {
 	return one
 }
 
-// read waits until fewer than l.most reads of the partition are running, and then calls do. If a
-// lock blocks do or the earlier reads for too long, the error is a [*pgfault.LockedError].
+// read waits until fewer than l.most reads of the partition are running, and then calls do. If it
+// waits longer than queueTimeout, or if do waits too long for a lock, the error is a
+// [*pgfault.LockedError].
 func (l *readLimits) read(ctx context.Context, partition int, do func(ctx context.Context) error) error {
 	one := l.partition(partition)
 	if err := one.acquire(ctx, partition); err != nil {
@@ -108,8 +109,8 @@ func (l *partitionReads) acquire(ctx context.Context, partition int) error {
 	return nil
 }
 
-// release ends a read. answered means that the read succeeded, locked that a lock made it
-// fail.
+// release ends a read. answered is set if the read succeeded, locked if it failed because of a
+// lock.
 func (l *partitionReads) release(answered, locked bool) {
 	l.mu.Lock()
 	l.reading--
@@ -132,7 +133,8 @@ func (l *partitionReads) isLocked(reads int) bool {
 	return l.reading >= reads && time.Since(l.locked) < lockedFor
 }
 
-// isSlow reports whether reads of the partition seem to be blocked.
+// isSlow reports whether reads of the partition seem to be blocked: none made progress for
+// slowAfter, or the partition counts as locked.
 func (l *partitionReads) isSlow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,14 +12,14 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// A database that is restored to a time before a partition moved away holds the partition
-// again. Servers follow the map, so only a publisher that uses the database directly can
-// append to this stale copy. When a server sees that another database holds the partition at a
-// later revision, it makes the stale database release the partition, and appends the events
-// published there to the other database.
+// After a partition has moved away from a database, the database may be restored to a time before
+// the move. It then holds the partition again. Servers follow the map, so only a publisher that
+// uses the database directly can append to this stale partition. When a server sees that another
+// database holds the partition at a later revision, it makes the restored database release the
+// partition, and appends the events published there to the other database.
 
-// claim is a partition that a database holds although another database holds it at a later
-// revision.
+// claim is a stale partition: the database shard holds it although another database holds it at a
+// later revision.
 type claim struct {
 	shard     string
 	partition int
@@ -27,8 +27,8 @@ type claim struct {
 	place Place
 }
 
-// staleClaims returns the claims of restored databases. It omits a partition if the database to
-// which the map assigns the partition does not hold it.
+// staleClaims returns the stale partitions of restored databases. It omits a partition unless the
+// database to which the map assigns the partition holds it.
 func (m *placement) staleClaims(views []view) (claims []claim) {
 	for _, v := range views {
 		if v.err != nil || v.cluster != m.cluster || v.member != v.name {
@@ -43,8 +43,8 @@ func (m *placement) staleClaims(views []view) (claims []claim) {
 	return claims
 }
 
-// holds reports whether a database holds a partition. It is false for a database that was not
-// read.
+// holds reports whether the view of a database shows that the database holds a partition. It is
+// false if the database could not be read.
 func (m *placement) holds(views []view, name string, partition int) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
 		return v.name == name && v.err == nil && v.cluster == m.cluster && v.member == name && slices.Contains(v.held, partition)
@@ -55,8 +55,8 @@ func (m *placement) holds(views []view, name string, partition int) bool {
 const staleInterval = 10 * time.Second
 
 // SettleRestored runs until ctx is done and then returns nil. It makes each restored database
-// release the partitions that have moved away since, and appends the events that were
-// published there to the databases that hold these partitions now. Every process may run it.
+// release the partitions that have moved away since. It appends the events that were published
+// there to the databases that hold these partitions now. Every process may run it.
 func (c *Cluster) SettleRestored(ctx context.Context) error {
 	var looked time.Time
 	told := ""
@@ -83,9 +83,9 @@ func (c *Cluster) SettleRestored(ctx context.Context) error {
 	})
 }
 
-// giveUp makes a database release a partition, but only if the other database of the claim
-// already holds the partition. So it does not interfere with a move, in which the source
-// releases the partition before the target holds it.
+// giveUp makes a restored database release a stale partition, but only if the other database of
+// the claim already holds the partition. So giveUp does not interfere with a move, in which the
+// source releases the partition before the target holds it.
 func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Patience)
 	defer cancel()
@@ -108,7 +108,8 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	return nil
 }
 
-// carryAll appends the events of all released partitions to the databases that hold them now.
+// carryAll appends the events of all released stale partitions to the databases that hold these
+// partitions now.
 func (c *Cluster) carryAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.databases {
@@ -125,8 +126,9 @@ func (c *Cluster) carryAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// carry appends the rows of a released partition to the database that holds it now. If it was
-// interrupted, the next call appends all rows again; repeated events count once.
+// carry appends the rows of a released stale partition to the database that holds the partition
+// now. If carry is interrupted, the next call appends all rows again; a repeated event counts
+// once.
 func (c *Cluster) carry(ctx context.Context, from *Database, partition int) error {
 	to := c.DatabaseOf(partition)
 	if to == nil || to == from {
@@ -163,7 +165,8 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 	return nil
 }
 
-// appendRows appends rows of one log to another and returns their number.
+// appendRows copies the rows of a partition's log that were appended since a time from one
+// database to another. It returns their number.
 func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
 	const most, mostBytes = 200, 4 << 20
 	var batch pgx.Batch

@@ -23,10 +23,10 @@ type state struct {
 	unknown error
 	// away are the living partitions that no reachable database holds.
 	away []int
-	// lost has the partitions that the map assigns to a reachable database but that the
-	// database does not hold, with the time when this was first seen.
+	// lost has the partitions that the map assigns to a reachable database but that this
+	// database does not hold. The value is the time when this was first seen.
 	lost map[int]time.Time
-	// problem is why the maps could not be merged when they were last read.
+	// problem is the error of the last merge of the maps, nil if the merge succeeded.
 	problem error
 	// changed is closed once a newer state is published.
 	changed chan struct{}
@@ -36,13 +36,13 @@ type state struct {
 type status struct {
 	// err is why the database is away, nil while it can be reached.
 	err error
-	// held has the partitions that the database holds and the map assigns to it, in ascending
-	// order. holds has the same set, indexed by partition. While the database is away, both
-	// stay as they were.
+	// held has the partitions that the map assigns to the database and that the database holds,
+	// in ascending order. holds is the same set, indexed by partition. While the database is
+	// away, held and holds do not change.
 	held  []int
 	holds []bool
-	// present is canceled with the cause err when the database goes away. It is nil while the
-	// database is away.
+	// present is a context that is canceled with the cause err when the database goes away;
+	// leave cancels it. Both are nil while the database is away, and for a single database.
 	present context.Context //nolint:containedctx // not the context of a call
 	leave   context.CancelCauseFunc
 }
@@ -78,7 +78,8 @@ func (c *Cluster) publishOne(layout *events.Layout) {
 	}
 }
 
-// publish publishes a state made of a placement and the last views of the databases.
+// publish publishes a state made of a merged map and the last views of the databases. problem is
+// the error of the last merge.
 func (c *Cluster) publish(m placement, problem error) {
 	next := &state{placement: m, layout: m.layout(), owners: make([]int, len(m.places)), problem: problem, lost: map[int]time.Time{}, changed: make(chan struct{})}
 	before := c.state.Load()
@@ -120,8 +121,9 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 }
 
-// update derives the status from the last view, and marks in held the partitions of the placement
-// that the database holds. It reports whether the status has changed.
+// update derives the status of the database from its last view. It sets held[p] for each
+// partition p that the map assigns to the database and that the database holds. It reports
+// whether the status has changed.
 func (s *Database) update(m placement, held []bool) (changed bool) {
 	was := s.status.Load()
 	if was == nil {
@@ -152,8 +154,8 @@ func (s *Database) update(m placement, held []bool) (changed bool) {
 	return !slices.Equal(was.held, now.held) || (was.err == nil) != (now.err == nil)
 }
 
-// reachable calls do. If the database goes away meanwhile, reachable cancels the context of do
-// and returns the error of [Database.Err]. It adds the name of the database to other errors.
+// reachable calls do. If the database goes away while do runs, reachable cancels the context of
+// do and returns the error of [Database.Err]. It adds the name of the database to other errors.
 func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) error) error {
 	st := s.status.Load()
 	if st.err != nil {
@@ -172,9 +174,8 @@ func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) e
 	return s.Wrap(err)
 }
 
-// holder fails if the users of a partition cannot be read: because the database of the
-// partition is not configured, is away, or has not held the partition for longer than a move
-// takes.
+// holder fails if the users of a partition cannot be read: if the database of the partition is
+// not configured, is away, or has lacked the partition for longer than moveWait.
 func (c *Cluster) holder(st *state, partition int) error {
 	owner := st.owner(partition)
 	if owner < 0 {

@@ -13,13 +13,14 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// failure is the error of a read of some users. places has the indexes of these users.
+// failure is the error of a read of some users. places has the indexes of these users in the
+// call.
 type failure struct {
 	places []int
 	err    error
 }
 
-// unread combines the failures of a call's reads into one error, nil if there are none.
+// unread combines the failures of a call into one error, nil if there are no failures.
 func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	if len(failed) == 0 {
 		return nil
@@ -41,8 +42,8 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	return e
 }
 
-// each reads users from their databases in parallel. It reads users again whose partition has
-// moved. If it fails for some users, the error is a [*PartialFailure].
+// each reads users from their databases in parallel. If the partition of a user has moved, it
+// reads this user again. If it fails for some users, the error is a [*PartialFailure].
 func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) error {
 	left := make([]int, len(userIDs))
 	for i := range left {
@@ -65,12 +66,12 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 	}
 }
 
-// readSome reads users from a database. places has the index of each user among all users of
-// the call.
+// readSome reads users from one database. places has the index of each of these users among all
+// users of the call.
 type readSome func(ctx context.Context, s *Database, from *badges.Reader, users []string, places []int) error
 
-// eachOnce reads the users with the given indexes. left has the indexes of users whose
-// partition has moved.
+// eachOnce reads the users with the indexes in some. left has the indexes of users whose
+// partition has moved; read these users again.
 func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()
 	places := make([][]int, len(r.of))
@@ -112,8 +113,9 @@ func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, rea
 	return left, failed
 }
 
-// onShard reads the users with the given indexes from a database. It uses one query, or one
-// query for each partition while a partition is locked. It returns the failures.
+// onShard reads the users with the given indexes from one database. It uses one query for all
+// users. If a partition of the database is locked, it uses one query for each partition instead.
+// It returns the failures.
 func (r *Reader) onShard(ctx context.Context, s *Database, userIDs []string, places []int, partitionOf func(string) int, read readSome) (failed []failure) {
 	by := map[int][]int{} // places by partition
 	for _, i := range places {

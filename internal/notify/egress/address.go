@@ -11,7 +11,7 @@ type block struct {
 	what   string
 }
 
-// Names of blocks, as errors use them.
+// Names of blocks as they appear in errors.
 const (
 	metadata  = "cloud metadata"
 	linkLocal = "a link-local network"
@@ -21,8 +21,8 @@ const (
 	loopback  = "this machine"
 )
 
-// never lists ranges that a client must never call. No receiver has such an address, and some
-// of these addresses belong to the metadata services of clouds, which hand out credentials.
+// never lists ranges that a client must never call. No receiver has an address in them. Some of
+// these addresses belong to the metadata services of clouds, which return credentials.
 var never = slices.Concat(
 	blocks(metadata, "169.254.169.254/32", "169.254.170.0/24", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::254/128"),
 	blocks(linkLocal, "169.254.0.0/16", "fe80::/10"),
@@ -31,7 +31,7 @@ var never = slices.Concat(
 		"::/128", "64:ff9b:1::/48", "2001::/23", "2001:db8::/32", "3fff::/20"),
 )
 
-// inside lists ranges that are reachable only from within an organisation or machine.
+// inside lists ranges that can be reached only from inside an organisation or a machine.
 var inside = slices.Concat(
 	blocks(loopback, "127.0.0.0/8", "::1/128"),
 	blocks(private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"),
@@ -59,10 +59,10 @@ func blocks(what string, prefixes ...string) []block {
 	return all
 }
 
-// refusal returns "" if a client may connect to an address, otherwise the name of the block
-// that contains the address.
+// refusal returns "" if a client may connect to an address. Otherwise it returns the name of the
+// block that contains the address.
 func refusal(addr netip.Addr, allowPrivate bool) string {
-	addr = addr.WithZone("").Unmap() // Prefix.Contains is false for an address with a zone.
+	addr = addr.WithZone("").Unmap() // Prefix.Contains is false for an address with a zone
 	for _, b := range never {
 		if b.prefix.Contains(addr) {
 			return b.what

@@ -1,8 +1,8 @@
 // Package egress calls URLs that users or operators have entered, such as webhooks and push
 // subscriptions. It prevents such calls from reaching the network in which badged runs.
 //
-// It does not know what is sent. ADR 139 says why addresses are checked when a connection is
-// made.
+// The package does not know what is sent. ADR 139 explains why it checks addresses at the time of
+// connecting.
 package egress
 
 import (
@@ -27,28 +27,29 @@ import (
 // Config configures a client. The zero value is usable.
 type Config struct {
 	// AllowPrivate permits plain http, and addresses of private networks and of this machine.
-	// Link-local addresses, which include the addresses of cloud metadata, stay refused.
+	// Link-local addresses are always refused, since they include the metadata services of
+	// clouds.
 	AllowPrivate bool
-	// Timeout limits a call, from dialing to the last byte of the answer. Default 15s.
+	// Timeout limits a whole call: from dialing to the last byte of the answer. Default 15s.
 	Timeout time.Duration
-	// MaxRedirects is how many redirects a call follows. Each new address is checked like the
-	// first. Default 0: a call returns the answer that redirects.
+	// MaxRedirects is the maximum number of redirects that a call follows. The address of each
+	// redirect is checked too. Default 0: a call returns a redirect as its answer.
 	MaxRedirects int
-	// MaxBody is the most bytes of an answer that can be read; reading further returns
-	// ErrTooLong. Default 64 KiB.
+	// MaxBody is the maximum number of bytes of an answer that can be read. Reading further
+	// returns ErrTooLong. Default 64 KiB.
 	MaxBody int64
 	// MaxConnsPerHost limits the connections to one host, including idle ones. Default 64.
 	MaxConnsPerHost int
-	// RootCAs verify certificates. Default: the system's.
+	// RootCAs verify the certificates of servers. Default: the certificates of the system.
 	RootCAs *x509.CertPool
 	// Resolver resolves names. Default net.DefaultResolver.
 	Resolver *net.Resolver
 }
 
-// ErrTooLong is returned by the body of an answer that exceeds Config.MaxBody.
+// ErrTooLong is the error of reading more than Config.MaxBody bytes of an answer.
 var ErrTooLong = errors.New("the answer is too long")
 
-// RefusedError is returned for a call to an address that badged does not call.
+// RefusedError means that a call was refused because of its address.
 type RefusedError struct {
 	Addr netip.Addr
 	// Why names the range of the address, such as "a private network".
@@ -66,9 +67,9 @@ const (
 	maxHeaderBytes   = 64 << 10
 )
 
-// NewClient returns a client that checks each address when it connects. So each check comes
-// after a name was resolved or a redirect was followed. The client uses no proxy, since a
-// proxy would resolve names after the check. A Config of zero values gives the defaults.
+// NewClient returns a client that checks each address when it connects, after the name was
+// resolved. So it also checks the addresses of redirects. The client uses no proxy, since a proxy
+// would resolve names after the check.
 func NewClient(cfg Config) *http.Client {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 15 * time.Second
@@ -111,8 +112,8 @@ func NewClient(cfg Config) *http.Client {
 	}
 }
 
-// checkAddress returns an error if a client must not connect to an address of the form
-// ip:port.
+// checkAddress returns an error if a client must not connect to an address. The address has the
+// form ip:port.
 func checkAddress(address string, allowPrivate bool) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -124,8 +125,8 @@ func checkAddress(address string, allowPrivate bool) error {
 	return nil
 }
 
-// CheckURL says what is wrong with a URL, or returns "". It resolves no names: the client
-// checks the addresses when it connects.
+// CheckURL returns what is wrong with a URL, or "". It does not resolve the host: the client
+// checks the address when it connects.
 func CheckURL(raw string, allowPrivate bool) string {
 	u, err := url.Parse(raw)
 	switch {
@@ -151,7 +152,7 @@ func CheckURL(raw string, allowPrivate bool) string {
 	return checkHost(u.Hostname(), allowPrivate)
 }
 
-// checkHost says what is wrong with a host, or returns "". It does not resolve the name.
+// checkHost returns what is wrong with a host, or "". It does not resolve names.
 func checkHost(host string, allowPrivate bool) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if why := refusal(addr, allowPrivate); why != "" {
@@ -161,13 +162,14 @@ func checkHost(host string, allowPrivate bool) string {
 	}
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(host, ".")) // as net/http does
 	if err != nil {
-		name = host // such as a name with an underscore, which DNS permits
+		name = host // for example a name with an underscore, which DNS permits
 	}
 	name = strings.ToLower(name)
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
 	case isNumber(last):
-		// Resolvers of operating systems accept 127.1, 2130706433 and 0x7f.0.0.1 as addresses.
+		// The resolvers of operating systems accept 127.1, 2130706433 and 0x7f.0.0.1 as
+		// addresses.
 		return "has an address that is not written as four decimal numbers"
 	case last == "localhost" && !allowPrivate: // RFC 6761
 		return "belongs to " + loopback
@@ -175,8 +177,8 @@ func checkHost(host string, allowPrivate bool) string {
 	return ""
 }
 
-// isNumber reports whether a label is a number in a form that resolvers accept in IPv4
-// addresses.
+// isNumber reports whether a label is a number in a form that resolvers accept as part of an IPv4
+// address.
 func isNumber(label string) bool {
 	digits, isHex := strings.CutPrefix(label, "0x")
 	if isHex {
@@ -185,7 +187,7 @@ func isNumber(label string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// bounded limits how many bytes of an answer can be read.
+// bounded limits the number of bytes of an answer that can be read to max.
 type bounded struct {
 	next http.RoundTripper
 	max  int64
@@ -200,22 +202,22 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// CloseIdleConnections implements the method that http.Client calls.
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
 func (b *bounded) CloseIdleConnections() {
 	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// boundedBody is a body of which left more bytes can be read.
+// boundedBody is a body of which at most left more bytes can be read.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	// Read one byte beyond the limit: this distinguishes a body that is too long from a body
-	// that ends at the limit.
+	// Read one byte more than the limit, to distinguish a body that is too long from a body that
+	// ends at the limit.
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	if int64(n) > b.left {
 		n, err = int(b.left), ErrTooLong

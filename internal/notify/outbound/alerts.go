@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// alertRow is the notification of a message for one user or, if user is the sender of a room's
-// message, for all other members of the room.
+// alertRow is the notification of a message for one user. In the posts of changes it is for all
+// members of a room except user, which is then the sender of the message.
 type alertRow struct {
 	user     string
 	mentions bool
@@ -21,8 +21,8 @@ type alertRow struct {
 	data     *events.Data
 }
 
-// alertArgs returns rows as arrays, followed by the time and the age that statements use to
-// skip old alerts.
+// alertArgs returns rows as one array for each column. It adds the time of this process and the
+// maximum age of an alert, by which the statements skip old alerts.
 func alertArgs(rows []alertRow) []any {
 	n := len(rows)
 	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -43,7 +43,8 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	// A notification may be for 10,000 users, and few users have devices.
+	// Find the users with devices first: a notification may be for 10,000 users, and few of them
+	// have devices.
 	users := make([]string, len(rows))
 	for i := range rows {
 		users[i] = rows[i].user
@@ -64,8 +65,8 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	return m.mark(ctx, new(int64), statements.Of(m.partition, "add alerts"), append([]any{m.partition}, alertArgs(rows)...)...)
 }
 
-// addAlerts adds the stored alerts to their devices. Alerts that are too old, or whose
-// messages do not count any more, go to dropped.
+// addAlerts adds the stored alerts to the devices in due. Alerts that are too old, or whose
+// messages do not count any more, are added to DevicePush.dropped instead of DevicePush.Alerts.
 func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {
@@ -102,8 +103,8 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	return nil
 }
 
-// addRetractions adds the alerts to retract to devices. The devices show these alerts, but the
-// messages were read or recalled since.
+// addRetractions adds to the devices in due the alerts that must be retracted: the device shows
+// the alert, but its message was read or recalled meanwhile.
 func (n *Notifier) addRetractions(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {

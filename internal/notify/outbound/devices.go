@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// MaxDevices is the most devices of a user.
+// MaxDevices is the maximum number of devices of a user.
 const MaxDevices = 100
 
 // ErrTooManyDevices is returned if a user has MaxDevices already.
@@ -25,12 +25,13 @@ type Registration struct {
 	UserID, DeviceID string
 	// App is the name of an entry in the configuration of pushes.
 	App, Platform, Environment string
-	// Shows is ShowsTotal, ShowsMentions or ShowsConversations, or else a category after the
-	// prefix ShowsCategory or ShowsConversationsOf.
+	// Shows is ShowsTotal, ShowsMentions or ShowsConversations, or a category with the prefix
+	// ShowsCategory or ShowsConversationsOf.
 	Shows string
-	// Token is the token or the subscription, sealed (encrypted) or not. It is a secret.
+	// Token is the device token or the Web Push subscription. It is a secret, and may be sealed
+	// (encrypted).
 	Token []byte
-	// Fingerprint is a SHA-256 that is the same for all spellings of the token.
+	// Fingerprint is a SHA-256 hash that is the same for all spellings of the token.
 	Fingerprint []byte
 }
 
@@ -40,18 +41,18 @@ type Device struct {
 	// Generation is a new number for each registration.
 	Generation   int64
 	RegisteredAt time.Time
-	// Due is when the device may need a push; nil if it needs none.
+	// Due is the time from which the device may need a push; nil if it needs no push.
 	Due *time.Time
-	// Told is the number in the last push. ToldVersion and ToldEpoch are the version of the
-	// badge that this push shows, and ToldAt is the time of the push. All are nil if the
-	// device got no push since it was registered. Told is also nil if the app was open since,
-	// because the app may have changed what the device shows.
+	// Told is the number in the last push. ToldVersion and ToldEpoch are the version and epoch of
+	// the badge in this push, and ToldAt is the time of the push. All are nil if the device got
+	// no push since it was registered. Told is also nil if the app was open since the push,
+	// because the app may have changed the number that the device shows.
 	Told, ToldVersion *int64
 	ToldEpoch         *string
 	ToldAt            *time.Time
-	// Until QuietUntil only alerts are pushed. Until HeldUntil nothing is pushed.
+	// Before QuietUntil only alerts are pushed. Before HeldUntil nothing is pushed.
 	QuietUntil, HeldUntil *time.Time
-	// Attempts counts the failed pushes since the last one that succeeded.
+	// Attempts is the number of pushes that failed since the last success.
 	Attempts    int
 	LastError   *string
 	LastErrorAt *time.Time
@@ -65,14 +66,14 @@ func (d *Device) targets() []any {
 	}
 }
 
-// PutDevice registers a device, or registers it again. The device is then due, unless its
-// token and settings are unchanged. A token belongs to one device: PutDevice deletes other
-// devices with the token. It returns [ErrTooManyDevices], or eventlog.ErrRevoked if the user
-// token in ctx is revoked.
+// PutDevice registers a device, or registers it again. Then the device is due, unless it was
+// registered with the same token and settings before. A token belongs to one device: PutDevice
+// deletes other devices with the token. It returns [ErrTooManyDevices], or eventlog.ErrRevoked if
+// the access token in ctx is revoked.
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
 	partition := t.layouts.Layout().PartitionOf(r.UserID)
 	var batch pgx.Batch
-	// Serialize registrations of one user, and of one token.
+	// Lock, so that registrations of one user, or of one device token, run one after the other.
 	batch.Queue(statements.Get("serialize registrations"), r.UserID, r.Fingerprint)
 	batch.Queue(statements.Of(partition, "take the token from other devices"), r.Fingerprint, r.UserID, r.DeviceID, MaxDevices)
 	tooMany := false
@@ -93,7 +94,7 @@ func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, 
 	return created, nil
 }
 
-// write sends a batch as one transaction. It fails if the token in ctx is revoked.
+// write sends a batch as one transaction. It fails if the access token in ctx is revoked.
 func (t *Targets) write(ctx context.Context, batch *pgx.Batch) error {
 	if err := eventlog.QueueRights(ctx, batch); err != nil {
 		return err
@@ -124,8 +125,8 @@ func (t *Targets) Devices(ctx context.Context, userID string) ([]Device, error) 
 	return devices, nil
 }
 
-// DeleteDevice deletes a device and its queued alerts. It returns [ErrNotFound] if there is
-// none.
+// DeleteDevice deletes a device and its queued alerts. It returns [ErrNotFound] if the device
+// does not exist.
 func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) error {
 	var batch pgx.Batch
 	found := false
@@ -146,10 +147,9 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 // DeviceName names a device of a user.
 type DeviceName struct{ UserID, DeviceID string }
 
-// HoldDevices prevents pushes to devices for the duration of a lease, since their apps are
-// connected to a gateway. by is the name of the gateway. A lease of 0 ends the hold of this
-// gateway; holds of other gateways continue. HoldDevices ignores devices that are not
-// registered.
+// HoldDevices prevents pushes to devices until a lease ends, because their apps are connected to
+// a gateway. by is the name of the gateway. A lease of 0 ends the leases of this gateway at once;
+// leases of other gateways continue. HoldDevices ignores devices that are not registered.
 func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {
@@ -157,7 +157,7 @@ func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName
 		byPartition[p] = append(byPartition[p], n)
 	}
 	for p, some := range byPartition {
-		// Sort in the order of the index, in which all transactions lock rows.
+		// Sort by the columns of the index: all transactions lock rows in this order.
 		slices.SortFunc(some, func(a, b DeviceName) int {
 			return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.DeviceID, b.DeviceID))
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DevicePush is a device that is due, with the number and the alerts for it.
+// DevicePush is a due device, with the number and the alerts to send to it.
 type DevicePush struct {
 	Partition        int
 	UserID, DeviceID string
@@ -19,28 +19,29 @@ type DevicePush struct {
 	Environment      string
 	Shows            string
 	Token            []byte
-	// Generation and Changes are the values of the device when NextDevices returned it.
+	// Generation and Changes are the values in the device's row when NextDevices read it.
 	Generation, Changes int64
-	// DueAt is when the number changed or, after a failure, when the next attempt is due.
+	// DueAt is when the number changed or, after a failed push, the time of the next attempt.
 	DueAt, RegisteredAt time.Time
-	// Attempts is how many pushes failed since the last one that succeeded.
+	// Attempts is the number of pushes that failed since the last success.
 	Attempts int
-	// Badge is at least as new as the change that made the device due. Number is the part of
-	// it that the device shows.
+	// Badge includes the change that made the device due, and may be newer. Number is the number
+	// of Badge that the device shows.
 	Badge  pubsub.Badge
 	Number int64
-	// Told is the number in the last push to the device; nil if the number that the device
-	// shows is unknown.
+	// Told is the number in the last push to the device. It is nil if the device may show another
+	// number.
 	Told *int64
-	// Alerts are notifications of messages that are unread and not muted, oldest first, at
-	// most MaxAlerts.
+	// Alerts are notifications of messages that are unread and not muted: the oldest MaxAlerts,
+	// oldest first.
 	Alerts []Alert
-	// Retract are alerts that were sent and whose messages were read or recalled since, at
+	// Retract are alerts that the device shows but whose messages were read or recalled since, at
 	// most MaxRetract.
 	Retract []AlertName
-	// dropped are alerts that will not be sent: read, muted or too old.
+	// dropped are alerts that are not sent: their messages are read or muted, or they are too
+	// old.
 	dropped []Alert
-	// moreToRetract is set if Retract does not contain all.
+	// moreToRetract is set if there are more alerts to retract than Retract has.
 	moreToRetract bool
 }
 
@@ -59,27 +60,28 @@ type AlertName struct {
 	Seq            int64
 }
 
-// MaxRetract is the most alerts that one push retracts: their names, of 128 characters each,
-// must fit into a push. MaxShown is how many of the last alerts of a device can be retracted.
+// MaxRetract is the maximum number of alerts that one push retracts: their names, of 128
+// characters each, must fit into the push. MaxShown is the number of a device's newest alerts
+// that can be retracted.
 const (
 	MaxRetract = 8
 	MaxShown   = 50
 )
 
-// MaxAlerts is the most alerts that NextDevices returns for a device at a time.
+// MaxAlerts is the maximum number of alerts that NextDevices returns for a device.
 const MaxAlerts = 20
 
 func (p *DevicePush) lane() lane { return lane{p.App, p.Platform} }
 func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID} }
 
-// NextDevices returns up to limit devices of an app and platform that are due and that need a
-// push: their number differs from the number in their last push, or they have alerts to show
-// or to retract. NextDevices blocks until there is such a device; its only error is the error
-// of ctx. Report each device by one call of DeviceTold, DeviceRetry, DeviceHold or DeviceGone.
-// Until then NextDevices does not return the device again.
+// NextDevices returns up to limit devices of an app and platform that are due and need a push:
+// the number to show differs from the number in the last push, or there are alerts to show or to
+// retract. It blocks until there is such a device; its only error is the error of ctx. Report
+// each device by one call of DeviceTold, DeviceRetry, DeviceHold or DeviceGone. Until then
+// NextDevices does not return the device again.
 //
-// A new epoch makes a device get its number again, since Postgres may have lost what was
-// stored about the last push.
+// If the epoch of the badge differs from the epoch of the last push, the device gets its number
+// again, since Postgres may have lost what was stored about the last push.
 func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit int) ([]DevicePush, error) {
 	l := lane{app, platform}
 	limit = min(limit, badges.MaxBadges)
@@ -97,7 +99,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 			rows[i] = due[i].row()
 		}
 		n.lanes.take(l, partition, rows, len(due) == limit)
-		// Devices that need no push are not given to senders, but are reported here.
+		// A device that needs no push is not given to a sender: store at once that it is not due.
 		var same []report
 		differ := due[:0]
 		for i := range due {
@@ -112,7 +114,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 	})
 }
 
-// differs reports whether the device shows another number than it should.
+// differs reports whether the device shows, or may show, another number than it should.
 func (p *DevicePush) differs() bool { return p.Told == nil || *p.Told != p.Number }
 
 // snapshot runs do in a read-only transaction with a single snapshot.
@@ -128,7 +130,8 @@ func columns(rows []row) (first, last []string) {
 	return first, last
 }
 
-// ownedSince returns when this process first read due devices of a partition that it owns.
+// ownedSince returns when this process first read due devices of a partition that it owns, by the
+// clock of Postgres.
 func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (since time.Time, err error) {
 	if since = n.lanes.ownedSince(partition); !since.IsZero() {
 		return since, nil
@@ -140,9 +143,9 @@ func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (si
 	return since, err
 }
 
-// dueDevices returns the due devices of a lane, each with the badge of its user. It omits taken
-// devices: those that NextDevices returned to a sender, which has not reported them yet.
-// Devices and badges are read in one snapshot, that of tx.
+// dueDevices returns the due devices of a lane, each with the badge of its user. It omits the
+// devices in taken, which NextDevices has returned to a sender that has not reported them yet. tx
+// has one snapshot, so the badges fit the devices.
 func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
 	since, err := n.ownedSince(ctx, tx, partition)
 	if err != nil {

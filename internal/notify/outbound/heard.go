@@ -11,17 +11,17 @@ type Batch struct {
 	Partition int
 	// From is the position before the batch, and To the position after it.
 	From, To events.Position
-	// Users and Rooms are the users and rooms that the batch changed. A change of a room
-	// changes all its members.
+	// Users and Rooms are the users and rooms that the batch changed. If a room changed, all its
+	// members count as changed.
 	Users, Rooms []string
 	// Notifying are the messages that have a notification.
 	Notifying []*events.Event
 }
 
 // Folded reports a batch that this process has folded, so that the notifier need not read its
-// events from the log. Do not change the batch afterwards. Report the batches of a partition
-// in order. Folded does not block and is safe for concurrent use. It does nothing if the
-// notifier does not own the partition.
+// events from the log. Do not change the batch after the call. Report the batches of a partition
+// in order. Folded does not block and is safe for concurrent use. It does nothing if the notifier
+// does not own the partition.
 func (n *Notifier) Folded(b Batch) {
 	n.heard[b.Partition].add(&b)
 	select {
@@ -30,8 +30,8 @@ func (n *Notifier) Folded(b Batch) {
 	}
 }
 
-// heard collects what the projector of this process reports of a partition. If reports are
-// missing here, the notifier reads the log from its position on.
+// heard collects the reports of the projector of this process about one partition. The reports
+// may be incomplete: then the notifier reads the log from its position on.
 type heard struct {
 	mu sync.Mutex
 	// listening is set while a worker collects reports.
@@ -39,15 +39,16 @@ type heard struct {
 	said      said
 }
 
-// said has the users and rooms that consecutive batches have changed, and their messages with
-// a notification.
+// said has the users and rooms that the batches between from and to changed, and the messages of
+// these batches that have a notification.
 type said struct {
 	from, to     events.Position
 	users, rooms set
 	notifying    []*events.Event
 }
 
-// set is a set of texts. It is small even if a busy user is in many batches.
+// set is a set of texts. Unlike a list, it has a user only once, even if many batches change the
+// user.
 type set map[string]struct{}
 
 func (s *set) add(texts []string) {
@@ -59,7 +60,7 @@ func (s *set) add(texts []string) {
 	}
 }
 
-// maxSaid is the most users, rooms and messages that are collected for a partition.
+// maxSaid is the maximum number of users, rooms and messages that are collected for a partition.
 const maxSaid = 50_000
 
 // listen sets whether a worker collects reports.
@@ -71,8 +72,8 @@ func (h *heard) listen(on bool) {
 	}
 }
 
-// add adds a batch. It drops the earlier batches if they have too many entries, or if another
-// process has folded events in between.
+// add adds a batch. It drops the earlier batches if they have too many entries, or if they do not
+// end where b begins, because another process has folded events between them.
 func (h *heard) add(b *Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +90,7 @@ func (h *heard) add(b *Batch) {
 	s.notifying = append(s.notifying, b.Notifying...)
 }
 
-// take returns what was reported since the last call.
+// take returns the reports since the last call of take.
 func (h *heard) take() said {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,8 +99,8 @@ func (h *heard) take() said {
 	return s
 }
 
-// covers reports whether s has every change from a position on, up to s.to, and the tables
-// have folded up to s.to as well. After a failover the tables may have lost reported batches.
+// covers reports whether s has all changes from position to s.to, and the tables include them:
+// they are folded up to s.to. After a failover the tables may have lost reported batches.
 func (s *said) covers(position, folded events.Position) bool {
 	return !position.Before(s.from) && position.Before(s.to) && !folded.Before(s.to)
 }

@@ -10,48 +10,50 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// lane is one of the queues from which senders read: the devices of one app and platform, or
-// one webhook. A slow lane does not delay the others.
+// lane is a queue from which senders read: the devices of one app and platform, or the subjects
+// of one webhook. Lanes are separate so that a slow lane does not delay the others.
 type lane struct {
-	// name is the name of an app or, if platform is empty, of a webhook.
+	// name is the name of an app. If platform is empty, it is the name of a webhook.
 	name, platform string
 }
 
-// row identifies a row of a lane: a device (user and id), or a subject (type and name).
+// row identifies a row of a lane: first and last are the user and id of a device, or the type and
+// name of a subject.
 type row struct {
 	partition   int
 	first, last string
 }
 
-// lanes record which partitions may have due rows, and which rows senders have.
+// lanes record, for each lane, which partitions may have due rows and which rows senders have.
 type lanes struct {
 	mu    sync.Mutex
 	owned []int
-	// since is when this process first read from a partition that it owns, by the clock of
-	// Postgres. Another process may have sent what was due before.
+	// since has, for each owned partition, the time when this process first read due devices from
+	// it, by the clock of Postgres. If a device was due before, another process may have sent its
+	// push.
 	since map[int]time.Time
 	all   map[lane]*laneState
 }
 
 type laneState struct {
-	// look has the partitions that may have due rows.
+	// look has the partitions that may have due rows; senders must read them.
 	look map[int]struct{}
 	wake chan struct{}
-	// taken has the rows that senders have and did not report yet.
+	// taken has the rows that were given to senders and that senders have not reported yet.
 	taken map[row]struct{}
 }
 
 func newLanes() lanes { return lanes{since: map[int]time.Time{}, all: map[lane]*laneState{}} }
 
-// ownedSince returns when this process first read from a partition, or the zero time.
+// ownedSince returns the value of since for a partition, or the zero time.
 func (ls *lanes) ownedSince(partition int) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.since[partition]
 }
 
-// setOwnedSince sets the result of ownedSince, unless it is set already or the partition is
-// not owned any more.
+// setOwnedSince sets the value of since for a partition. It does nothing if there is a value
+// already, or if this process does not own the partition any more.
 func (ls *lanes) setOwnedSince(partition int, at time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -60,7 +62,7 @@ func (ls *lanes) setOwnedSince(partition int, at time.Time) {
 	}
 }
 
-// of returns the state of a lane. A new lane starts with all owned partitions in look.
+// of returns the state of a lane. If the lane is new, its senders look at all owned partitions.
 func (ls *lanes) of(l lane) *laneState {
 	s, ok := ls.all[l]
 	if !ok {
@@ -125,21 +127,20 @@ func (ls *lanes) look(partition int, touched map[lane]struct{}) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for l := range touched {
-		// A lane without a sender needs no state.
+		// Skip a lane that has no state: it has no sender.
 		if s, ok := ls.all[l]; ok && slices.Contains(ls.owned, partition) {
 			s.lookAt([]int{partition})
 		}
 	}
 }
 
-// next returns a partition that may have due rows of a lane, and the rows of the partition
-// that senders have. ok is false if there is no such partition; call next again after a token
-// from wake.
+// next removes a partition from look and returns it, with the partition's rows that senders
+// already have. If look is empty, ok is false: wait for a value from wake and call next again.
 func (ls *lanes) next(l lane) (partition int, taken []row, wake <-chan struct{}, ok bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	s := ls.of(l)
-	for partition = range s.look { // in random order, so that no partition starves
+	for partition = range s.look { // maps iterate in random order, so no partition starves
 		ok = true
 		delete(s.look, partition)
 		break
@@ -152,8 +153,7 @@ func (ls *lanes) next(l lane) (partition int, taken []row, wake <-chan struct{},
 	return partition, taken, s.wake, ok
 }
 
-// take records that senders have rows. more says whether the partition may have further due
-// rows.
+// take records that senders have rows. more is set if the partition may have further due rows.
 func (ls *lanes) take(l lane, partition int, rows []row, more bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -166,7 +166,8 @@ func (ls *lanes) take(l lane, partition int, rows []row, more bool) {
 	}
 }
 
-// give records that reports about rows are stored. The rows may be due again.
+// give records that senders have reported rows and the reports are stored. The rows may be due
+// again.
 func (ls *lanes) give(l lane, rows ...row) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -179,8 +180,9 @@ func (ls *lanes) give(l lane, rows ...row) {
 	}
 }
 
-// claim finds due rows of a lane. It calls take for each partition that may have due rows, one
-// after the other, until a call returns rows. Its only error is the error of ctx.
+// claim returns due rows of a lane. It calls take for one partition after the other until a call
+// returns rows. It waits while no partition may have due rows. Its only error is the error of
+// ctx.
 func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition int, taken []row) ([]T, error)) ([]T, error) {
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	for {
@@ -195,7 +197,7 @@ func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition 
 		}
 		rows, err := take(partition, taken)
 		switch {
-		case len(rows) > 0: // also if ctx is done: they are the caller's now
+		case len(rows) > 0: // also if ctx is done: lanes already records them as given to the caller
 			return rows, nil
 		case err != nil:
 			n.lanes.look(partition, map[lane]struct{}{l: {}})

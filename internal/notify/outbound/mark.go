@@ -14,9 +14,9 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// changes are the users and rooms that events may have changed, and notifications for them.
+// changes are the users and rooms that events may have changed, and the events' notifications.
 type changes struct {
-	// users are the users that events name; rooms are rooms of which every member may have
+	// users are the users that events name. rooms are the rooms in which every member may have
 	// changed. Both are sorted and without repeats: all transactions lock rows in this order.
 	users, rooms []string
 	// alerts are notifications of messages for single users, and posts are notifications of
@@ -25,8 +25,8 @@ type changes struct {
 	posts  []alertRow
 }
 
-// gather returns the changes that events of a partition make. It skips events that cannot be
-// decoded, since they have changed nothing.
+// gather returns the changes by events of a partition. It skips an event that cannot be decoded,
+// since such an event changes nothing.
 func (w *worker) gather(records []events.Record) (c changes) {
 	for i := range records {
 		if records[i].Damage != nil {
@@ -49,7 +49,7 @@ func (w *worker) gather(records []events.Record) (c changes) {
 	return c
 }
 
-// collect returns the changes that the projector has reported.
+// collect returns the changes that the projector of this process has reported.
 func (w *worker) collect(s *said) changes {
 	c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}
 	for _, e := range s.notifying {
@@ -58,9 +58,9 @@ func (w *worker) collect(s *said) changes {
 	return c
 }
 
-// notify adds the notification of a message, if it has one. Members of a room who are
-// mentioned by name get it at once, like the users of other conversations. The other members
-// get it in a round through the members.
+// notify adds the notification of a message to c, if the message has one. Users whose ids the
+// message contains are notified at once, and so are the mentioned members of a room. The other
+// members of the room are notified in a round through the members.
 func (w *worker) notify(c *changes, e *events.Event) {
 	d := &e.Data
 	if !d.Notifies() {
@@ -89,8 +89,9 @@ func (n *Notifier) in(partition int, users []string) []string {
 	return all
 }
 
-// next returns the changes after the notifier's position, and the position up to which they
-// are complete. It uses the projector's reports, or else reads a page of the log.
+// next returns the changes after the notifier's position. to is the position up to which the
+// changes are complete. next uses the projector's reports if they cover the position; otherwise
+// it reads a page of the log.
 func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
 	if s.said.covers(s.position, s.folded.Position) {
 		return w.collect(&s.said), s.said.to, nil
@@ -107,8 +108,8 @@ func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to eve
 	return w.gather(records), to, nil
 }
 
-// mark handles the next events: it makes the devices due that the events concern, and moves
-// the position past the events.
+// mark makes the devices due that the next events concern, and moves the position past these
+// events.
 func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
@@ -136,13 +137,13 @@ func (w *worker) mark(ctx context.Context, s *partitionState) error {
 type marking struct {
 	*worker
 	tx pgx.Tx
-	// touched are the lanes of the devices that became due, and marked is their number.
+	// touched has the lanes of the devices that became due. marked is the number of the devices.
 	touched map[lane]struct{}
 	marked  int64
 }
 
-// marking runs a transaction that makes devices due. After the commit it makes senders look
-// for these devices.
+// marking runs a transaction that makes devices due. After the commit, it makes the senders of
+// their lanes look at the partition.
 func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	m := marking{worker: w, touched: map[lane]struct{}{}}
 	if err := w.transaction(ctx, func(tx pgx.Tx) error {
@@ -164,7 +165,8 @@ func (m *marking) users(ctx context.Context, users []string) error {
 	return m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users)
 }
 
-// mark runs a statement that makes devices due and returns their number by lane.
+// mark runs a statement that makes devices due and returns their number by lane. It adds the
+// numbers to total.
 func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
 	var l lane
 	var n int64

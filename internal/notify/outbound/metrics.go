@@ -21,7 +21,7 @@ type Metrics struct {
 	behind, behindSeconds *prometheus.GaugeVec
 }
 
-// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	opts := func(name, help string) prometheus.Opts {
@@ -58,8 +58,8 @@ func (m *Metrics) reported(kind reportKind, n int) {
 	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
 }
 
-// own sets the number of owned partitions, and removes the metrics of partitions that are no
-// longer owned.
+// own sets the number of owned partitions, and removes the metrics of all partitions. measure
+// sets the metrics of owned partitions again.
 func (m *Metrics) own(owned []int) {
 	m.owned.Set(float64(len(owned)))
 	m.due.Reset()

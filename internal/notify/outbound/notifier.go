@@ -23,7 +23,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// Classes (first keys) of advisory locks: of partitions, and of sessions.
+// First keys of the advisory locks on partitions (lockClass) and of the locks that count
+// sessions.
 const (
 	lockClass   = 0x6261646e // "badn"
 	memberClass = 0x6261646f // "bado"
@@ -35,11 +36,11 @@ type NotifierConfig struct {
 	Pool *pgxpool.Pool
 	// Layouts returns the partitions of users; usually it is the log.
 	Layouts events.Layouts
-	// Held returns the partitions that this database holds, if there are several databases.
-	// Default: all partitions of Layouts.
+	// Held returns the partitions that this database holds. Set it if there are several
+	// databases. Default: all partitions of Layouts.
 	Held func() []int
-	// Clock returns the time of the database. Its Check fails while the clocks of the process
-	// and of the database differ. Default: the clock of the process.
+	// Clock returns the time of the database. Its Check fails while the clock of the process and
+	// the clock of the database differ. Default: the clock of the process.
 	Clock interface {
 		Now() time.Time
 		Check() error
@@ -49,36 +50,36 @@ type NotifierConfig struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// LongestReminder is the longest time after which webhooks send a reminder, if any do.
+	// LongestReminder is the longest delay of a reminder by a webhook, 0 if no webhook sends
+	// reminders.
 	LongestReminder time.Duration
-	// RoomInterval is the least time between two rounds through the members of a room with
-	// more than MaxPromptMembers members in a partition. Default 1m.
+	// RoomInterval is the least time between the starts of two rounds through the members of a
+	// room, if the room has more than MaxPromptMembers members in a partition. Default 1m.
 	RoomInterval time.Duration
-	// PollInterval is how often the notifier checks for events that other processes have
-	// folded, while there are targets. It is also the longest pause after it has caught up.
-	// Default 100ms.
+	// PollInterval is how often the notifier checks for events that other processes have folded,
+	// while there are targets. It is also the longest pause after the notifier has caught up with
+	// the projector. Default 100ms.
 	PollInterval time.Duration
-	// CallInterval is the least time between two checks of a partition for webhooks. Changes
-	// in between are read together and sent together. Default 500ms.
+	// CallInterval is the least time between two checks of a partition for webhooks. The changes
+	// within this time are read and sent together. Default 500ms.
 	CallInterval time.Duration
 	// IdleInterval is how often the notifier checks a partition without targets, and how often
-	// senders look for rows whose due time has come. Default 1s.
+	// senders look for rows that have become due by time. Default 1s.
 	IdleInterval time.Duration
 	// OwnershipInterval is how often the notifier counts the other notifiers, and acquires or
-	// gives up partitions. Default 1s.
+	// releases partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// PageEvents is the most events in one read of the log. Default 1,000.
+	// PageEvents is the maximum number of events in one read of the log. Default 1,000.
 	PageEvents int
 
-	// silence is the time after which a silent owner is replaced. Default three times
-	// OwnershipInterval.
+	// silence is how long an owner may not respond before another process replaces it. Default
+	// three times OwnershipInterval.
 	silence time.Duration
 }
 
-// Notifier owns partitions, makes their devices due, reads the log for webhooks, and gives
-// what is due to the senders in the same process. Any number of notifiers may run on one
-// database. Each partition has one owner at a time. If a partition had two owners, targets
-// would be notified twice.
+// Notifier owns partitions, makes their devices due, reads the log for webhooks, and gives the
+// due targets to the senders in the same process. Any number of notifiers may run on one
+// database. Each partition has one owner at a time, since two owners would notify targets twice.
 type Notifier struct {
 	cfg     NotifierConfig
 	log     *slog.Logger
@@ -87,7 +88,7 @@ type Notifier struct {
 	heard   []heard         // by partition
 	lanes   lanes
 	readers readers
-	// tables reads the badges that webhooks get.
+	// tables reads the badges that are sent to webhooks.
 	tables  *badges.Reader
 	reports reports
 	clocks  struct {
@@ -137,12 +138,12 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	return n, nil
 }
 
-// Run works until ctx is done. Then it stores the last reports and returns nil. Stop the
-// senders first.
+// Run works until ctx is done. Then it stores the last reports and returns nil. Stop the senders
+// before, so that their reports are stored.
 func (n *Notifier) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { _ = wait.Every(ctx, measureInterval, n.measure) })
-	// Rows also become due as time passes, or in other processes.
+	// Rows also become due by time, or because of other processes.
 	g.Go(func() { _ = wait.Every(ctx, n.cfg.IdleInterval, func(context.Context) { n.lanes.lookEverywhere() }) })
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
@@ -166,8 +167,8 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// work makes the devices of a partition due until ctx is done. ctx ends when this process no
-// longer owns the partition.
+// work makes the devices of a partition due until ctx is done. ctx is canceled once this process
+// no longer owns the partition.
 func (n *Notifier) work(ctx context.Context, partition int) {
 	w := n.worker(partition)
 	defer w.heard.listen(false)
@@ -201,29 +202,29 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 	}
 }
 
-// pageBytes is the most bytes of events in one read of the log.
+// pageBytes is the maximum size of the events in one read of the log, in bytes.
 const pageBytes = 4 << 20
 
-// worker makes the devices of one partition due, and notifies the readers of webhooks that
+// worker makes the devices of one partition due. It also notifies the readers of webhooks when
 // events were folded.
 type worker struct {
 	*Notifier
 	partition int
 	heard     *heard
 	size      logread.Size
-	// devices says whether there were devices, and badges whether there were webhooks that
-	// want badges, when the partition state was last read. A target that is added later is due
-	// when it is added.
+	// devices is set if there were devices when the partition state was last read, badges if
+	// there were webhooks that want badges. Both may be stale, but a target that is added later
+	// is due when it is added.
 	devices, badges bool
-	// awaited is when the worker began to wait for the projector's reports of folded events,
-	// or zero.
+	// awaited is when the worker began to wait for the projector to report folded events. It is
+	// zero if the worker does not wait.
 	awaited time.Time
-	// settled is when old alerts were last deleted, settledWebhooks when the positions of
-	// webhooks were last checked, and followed when the position was last moved without
-	// devices.
+	// settled is when old alerts were last deleted. settledWebhooks is when the positions of
+	// webhooks were last checked. followed is when the position was last moved while there were
+	// no devices.
 	settled, settledWebhooks, followed time.Time
-	// When the readers of webhooks were last notified, at calledAt, the projector had folded
-	// up to shown, and the partition had this revision.
+	// calledAt is when the readers of webhooks were last notified. shown is the position up to
+	// which the projector had folded then, and revision the partition's revision then.
 	shown    events.Position
 	revision int64
 	calledAt time.Time
@@ -237,14 +238,14 @@ func (n *Notifier) worker(partition int) *worker {
 type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
-	// revision is the revision of the partition, which grows when badges change without
-	// events. marked is the last revision for which all devices were made due. If after is not
-	// nil, this has been done only for the devices of users up to after.
+	// revision is the revision of the partition, which grows when badges change without events.
+	// marked is the last revision for which all devices were made due. If after is not nil, this
+	// is not complete: it was done only for the users up to after.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
-	rounds           bool // whether a round through a room's members is due
-	// said is what the projector has reported since the worker last collected it.
+	rounds           bool // whether a round through the members of a room is due
+	// said has what the projector of this process has reported since the last call of heard.take.
 	said said
 	// caughtUp is set when the devices of all folded events are due.
 	caughtUp bool
@@ -254,7 +255,7 @@ func (s *partitionState) targets() []any {
 	return append(s.folded.Targets(), &s.position.TransactionID, &s.position.Offset, &s.revision, &s.marked, &s.after, &s.devices, &s.badges, &s.rounds)
 }
 
-// drain makes due what can be made due now. It returns the time until the next drain.
+// drain makes all devices due that can be made due now. It returns the time until the next drain.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	pause, err = w.drainHeld(ctx)
 	if err != nil && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
@@ -267,7 +268,7 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		s := partitionState{said: w.heard.take()} // before the tables are read, so that they include it
+		s := partitionState{said: w.heard.take()} // before the tables are read, so that the tables include the reports
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.cfg.RoomInterval, w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
@@ -294,7 +295,8 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
 }
 
-// showFolded makes the readers of webhooks continue if events were folded.
+// showFolded makes the readers of webhooks continue if events were folded or the revision has
+// changed, at most once in each CallInterval.
 func (w *worker) showFolded(s *partitionState) {
 	if !w.badges || w.shown == s.folded.Position && w.revision == s.revision || time.Since(w.calledAt) < w.cfg.CallInterval {
 		return
@@ -304,8 +306,8 @@ func (w *worker) showFolded(s *partitionState) {
 	w.lanes.lookForCalls(w.partition)
 }
 
-// withoutDevices is used while there are no devices. At intervals, it moves the notifier's
-// position to the projector's position, without reading the log.
+// withoutDevices does the work while there are no devices: at intervals, it moves the notifier's
+// position to the projector's position without reading the log.
 func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause time.Duration, err error) {
 	if w.idle() || time.Since(w.followed) >= w.cfg.IdleInterval {
 		w.followed = time.Now()
@@ -317,15 +319,16 @@ func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause t
 	return w.cfg.CallInterval, nil
 }
 
-// rest pauses ten times as long as catching up took, but at most PollInterval. So following
-// the projector uses a limited share of a processor.
+// rest pauses ten times as long as the last step took, but at most PollInterval. So following the
+// projector uses a limited part of a processor.
 func (w *worker) rest(ctx context.Context, took time.Duration) {
 	_ = wait.For(ctx, min(10*took, w.cfg.PollInterval))
 }
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes devices due for one reason. It reports whether there is more to do.
+// step makes devices due for one of these reasons: new events, a new revision, or a round through
+// the members of a room. It reports whether there is more to do.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -341,10 +344,10 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 	return false, nil
 }
 
-// awaits reports whether to wait for reports of the projector of this process, rather than
-// read the log. This is so if the projector has reported everything up to the notifier's
-// position, since it may be about to report the rest. If no report comes within PollInterval,
-// another process has folded these events.
+// awaits reports whether to wait for a report of the projector in this process instead of reading
+// the log. It waits if this projector has reported everything up to the notifier's position,
+// since then it is probably about to report the next events too. If no report comes within
+// PollInterval, another process has folded the events, and the log must be read.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
 	case s.said.to != s.position || s.said.to == (events.Position{}): // a position may be zero, too
@@ -357,12 +360,11 @@ func (w *worker) awaits(s *partitionState) bool {
 	return !w.awaited.IsZero()
 }
 
-// errFenced reports that another notifier has moved the position.
+// errFenced means that another notifier has moved the position.
 var errFenced = errors.New("another notifier has moved the position")
 
-// move moves the position of the notifier, in a transaction that makes targets due. This is
-// the fence against a second notifier: move fails with errFenced if the stored position is not
-// from.
+// move moves the position of the notifier, in the transaction that makes targets due. It fences a
+// second notifier: it fails with errFenced if the stored position is not from.
 func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) error {
 	tag, err := tx.Exec(ctx, statements.Of(w.partition, "move"), events.NotifierGroup, from.TransactionID, from.Offset, to.TransactionID, to.Offset)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -372,7 +374,7 @@ func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) 
 }
 
 // follow moves the notifier's position to the projector's position without reading the log. No
-// target misses a change, since a target that is added later is due at once.
+// target misses a change, since every target that is added later is due at once.
 func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	if s.position == s.folded.Position && s.revision == s.marked && s.after == nil {
 		return nil
@@ -389,8 +391,8 @@ func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// transaction runs a transaction that need not be durable at once: if it is lost, its work is
-// done again.
+// transaction runs a transaction without waiting for its commit to be durable. If Postgres loses
+// the commit in a crash, the work is done again.
 func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, n.cfg.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
@@ -400,11 +402,11 @@ func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) er
 	})
 }
 
-// usersPage is the most users of one transaction that makes devices due without events.
+// usersPage is the maximum number of users that one query returns when it pages through users.
 const usersPage = 1000
 
-// markAll makes the devices of the next page of users due. It is used for all users when
-// badges have changed without events.
+// markAll makes the devices of the next usersPage users due. It is called after badges have
+// changed without events, until the devices of all users are due.
 func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	after := ""
 	if s.revision == s.marked {
@@ -431,7 +433,7 @@ func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// deleteSettled deletes old alerts, at most alertsStep of them.
+// deleteSettled deletes old alerts, at most alertsStep in each call.
 func (w *worker) deleteSettled(ctx context.Context) error {
 	if time.Since(w.settled) < alertsInterval {
 		return nil
@@ -448,13 +450,13 @@ func (w *worker) deleteSettled(ctx context.Context) error {
 }
 
 const (
-	// maxAlertAge is the age at which an alert is no longer pushed, and is deleted.
+	// maxAlertAge is the age from which an alert is not pushed any more and is deleted.
 	maxAlertAge = 24 * time.Hour
-	// maxShownAge is how long an alert that was sent can be retracted.
+	// maxShownAge is how long an alert can be retracted after it was queued. Then it is deleted.
 	maxShownAge = 7 * 24 * time.Hour
 	// alertsInterval is how often old alerts are deleted.
 	alertsInterval = time.Minute
-	// alertsStep is the most alerts that one statement deletes.
+	// alertsStep is the maximum number of alerts that one statement deletes.
 	alertsStep = 1000
 )
 

@@ -1,9 +1,9 @@
-// Package outbound determines which targets must be notified of a changed badge without an
-// open app: devices that get pushes, and endpoints of webhooks.
+// Package outbound determines which targets must be notified of a changed badge. Targets are
+// devices, which get pushes while their apps are closed, and endpoints of webhooks.
 //
-// A [Notifier] reads the log behind the projector and makes targets due. Changes are
-// conflated: a user who changes a hundred times while an endpoint is down is one row. Senders
-// get from the Notifier what is due, and report the result. [Targets] stores the devices and
+// A [Notifier] reads the events that the projector has folded, and makes targets due. Changes are
+// conflated: if a user changes a hundred times while an endpoint is down, one row is due. Senders
+// get the due targets from the Notifier and report the result. [Targets] stores the devices and
 // webhooks.
 //
 // The package does not know HTTP or vendors. ADR 65 explains the queue of devices, ADR 139 the
@@ -44,19 +44,20 @@ func NewTargets(pool *pgxpool.Pool, layouts events.Layouts) *Targets {
 	return &Targets{pool: pool, layouts: layouts}
 }
 
-// What the icon of a device may show.
+// The values of Registration.Shows: the number that the icon of a device shows.
 const (
 	ShowsTotal    = "total"
 	ShowsMentions = "mentions"
-	// ShowsCategory is the prefix of a category: the device shows the total of the category.
+	// ShowsCategory is the prefix of a category. The device shows the total of this category.
 	ShowsCategory = "category:"
-	// ShowsConversations shows how many conversations add to the total. ShowsConversationsOf
-	// is the prefix of a category: the device shows this number for the category.
+	// ShowsConversations is the number of conversations that add to the total.
+	// ShowsConversationsOf is the prefix of a category: the device shows this number for the
+	// category.
 	ShowsConversations   = "conversations"
 	ShowsConversationsOf = "conversations:"
 )
 
-// Number returns the number of a badge that a device shows.
+// Number returns the number that a device shows for a badge. shows is the device's setting.
 func Number(b *pubsub.Badge, shows string) int64 {
 	if category, ok := strings.CutPrefix(shows, ShowsCategory); ok {
 		return b.Categories[category].Total

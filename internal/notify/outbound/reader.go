@@ -8,53 +8,51 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// reader reads a partition of the log for a webhook, page by page, from the stored position
-// on. A subject whose call failed stays in its page, so the position cannot move past the
-// page. Pages are only in memory: after a restart the next reader begins at the stored
-// position.
+// reader reads a partition of the log for a webhook, page by page, from the stored position on.
+// The position moves past a page only after all subjects of the page are sent or queued; a
+// subject whose call failed remains in its page. Pages are only in memory: after a restart the
+// next reader begins at the stored position.
 type reader struct {
 	webhook   string
 	partition int
 
-	// db is locked while the position is moved, and while the position and the log are read
-	// together.
+	// db serializes moves of the position with reads of the position and the log.
 	db sync.Mutex
 	// stored is the position in the database, as last read.
 	stored events.Position
-	// lookedAt is when the queue was last read. full says whether the queue may have more due
-	// rows.
+	// lookedAt is when the queue was last read. full is set if the queue may have more due rows.
 	lookedAt time.Time
 	full     bool
 
 	mu    sync.Mutex
 	pages []*page
-	// behind is whether there may be more to read in the log.
+	// behind is set if there may be more to read in the log.
 	behind bool
-	// refused is whether pages may have subjects that the endpoint refused.
+	// refused is set if pages may have subjects that the endpoint refused.
 	refused bool
-	// held are rows of the queue that must not be returned before a time.
+	// held has rows of the queue, each with the time before which the row must not be returned.
 	held map[row]time.Time
-	// roundAt is when calls about a large room are allowed again.
+	// roundAt has the time, for each large room, when a call about the room is allowed again.
 	roundAt map[string]time.Time
 }
 
-// page has the subjects of one read for a webhook: subjects that some events have changed, or
-// some users of a scan over all users.
+// page has the subjects of one read for a webhook: subjects that some events have changed, or a
+// page of users when all users are read because badges have changed without events.
 type page struct {
 	reader *reader
-	// to is the position after the events of the page. told is the number of the webhook's
-	// events up to this position. revision is the revision of the last scan over all users,
-	// and after the last user that the scan has reached; nil if the scan is complete.
+	// to is the position after the events of the page. told is the number of events up to this
+	// position. revision is the partition's revision for which all users were last read, and
+	// after is the last user of that read so far; after is nil if the read is complete.
 	to       events.Position
 	told     int64
 	revision int64
 	after    *string
-	// due are subjects that no sender has. open counts the subjects that are neither sent nor
-	// queued yet.
+	// due are the subjects that no sender has. open is the number of subjects that are neither
+	// sent nor queued yet.
 	due  []*subject
 	open int
-	// rooms are the rooms whose members must still be added to the subjects. users are the
-	// users who are among the subjects.
+	// rooms are the rooms whose members were not yet added to the subjects. users are the users
+	// whose subjects were added.
 	rooms []change
 	users set
 }
@@ -65,28 +63,29 @@ type change struct {
 	at   time.Time
 }
 
-// subject is an event of a page for the webhook: its type and its user or room.
+// subject is one event to send to the webhook. kind is its type, and name its user or room.
 type subject struct {
 	*page
 	kind, name string
 	at         time.Time
-	// attempts counts failed calls, and again is the time at which the next call may be made.
-	// refused is set if the last failure may be due to this subject alone.
+	// attempts is the number of failed calls. again is when the next call may be made. refused is
+	// set if the last call may have failed because of this subject alone.
 	attempts int
 	again    time.Time
 	refused  bool
 }
 
 const (
-	// maxPages is the most pages, and maxOpen the most open subjects, of a reader. At either
-	// limit it reads no further page.
+	// maxPages and maxOpen limit the pages and the open subjects of a reader. At either limit, it
+	// reads no further page.
 	maxPages = 8
 	maxOpen  = 20_000
 )
 
 func (s *subject) row(partition int) row { return row{partition, s.kind, s.name} }
 
-// take returns up to limit subjects that may be tried now and that no sender has.
+// take removes up to limit subjects from the pages and returns them. It skips subjects whose
+// retry is not due, and subjects in taken, which senders have.
 func (r *reader) take(limit int, taken map[row]struct{}, now time.Time) (all []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +101,7 @@ func (r *reader) take(limit int, taken map[row]struct{}, now time.Time) (all []*
 	return all
 }
 
-// isFull reports whether a limit is reached, so that no further page may be read.
+// isFull reports whether maxPages or maxOpen is reached, so that no further page may be read.
 func (r *reader) isFull() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +112,7 @@ func (r *reader) isFull() bool {
 	return len(r.pages) >= maxPages || open >= maxOpen
 }
 
-// last returns the last page, or nil.
+// last returns the newest page, or nil if there are no pages.
 func (r *reader) last() *page {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +134,7 @@ func (r *reader) setBehind(behind bool) {
 	r.behind = behind
 }
 
-// add adds subjects to a page, and appends the page if it is new.
+// add adds subjects to a page. If the page is new, it appends the page to the pages.
 func (r *reader) add(p *page, some []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +144,7 @@ func (r *reader) add(p *page, some []*subject) {
 	}
 }
 
-// giveBack returns a subject to its page, to be tried again at a time.
+// giveBack returns a subject to its page. The next call about it may be made at the given time.
 func (r *reader) giveBack(s *subject, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +153,8 @@ func (r *reader) giveBack(s *subject, again time.Time) {
 	r.refused = r.refused || s.refused
 }
 
-// done records that a subject was sent, or is in the queue. It reports whether the first page
-// is complete, so that the position can move.
+// done records that a subject was sent or queued. It reports whether the first page is complete,
+// so that the position can move.
 func (r *reader) done(s *subject) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,8 +164,8 @@ func (r *reader) done(s *subject) bool {
 
 func (p *page) isTold() bool { return p.open == 0 && len(p.rooms) == 0 }
 
-// toldPages returns the number of complete pages before the first incomplete one, and the last
-// of these complete pages.
+// toldPages returns the number of complete pages before the first incomplete page. last is the
+// last of these complete pages, nil if there is none.
 func (r *reader) toldPages() (n int, last *page) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +176,7 @@ func (r *reader) toldPages() (n int, last *page) {
 	return n, last
 }
 
-// drop removes the first n pages, and returns the position after them.
+// drop removes the first n pages and returns the position after the pages.
 func (r *reader) drop(n int) events.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -186,14 +185,14 @@ func (r *reader) drop(n int) events.Position {
 	return to
 }
 
-// forget makes the reader begin again at the position in the database.
+// forget drops all pages, so that the reader begins again at the position in the database.
 func (r *reader) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pages, r.stored, r.behind = nil, events.Position{}, true
 }
 
-// takeRefused removes the refused subjects from the pages, and returns them.
+// takeRefused removes the subjects that the endpoint refused from the pages and returns them.
 func (r *reader) takeRefused() (all []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +211,7 @@ func (r *reader) takeRefused() (all []*subject) {
 	return all
 }
 
-// renew makes everything that waits for a retry due now.
+// renew makes all subjects and rows due now that wait for a retry.
 func (r *reader) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +224,7 @@ func (r *reader) renew() {
 	}
 }
 
-// hold prevents that a row of the queue is returned before a time.
+// hold prevents a row of the queue from being returned before a time.
 func (r *reader) hold(what row, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,9 +245,9 @@ func (r *reader) heldRows(now time.Time) (all []row) {
 	return all
 }
 
-// round begins a round of calls about a large room. If the last round began less than interval
-// ago, round returns the wait until the next round instead, and whether the room is already
-// queued for the next round.
+// round begins a round of calls about a large room and returns 0. If the last round began less
+// than interval ago, no round begins: wait is the time until the next round, and queued reports
+// whether the room is already queued for this next round.
 func (r *reader) round(room string, interval time.Duration, now time.Time) (wait time.Duration, queued bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +274,7 @@ type readers struct {
 	all map[string]map[int]*reader // by webhook and partition
 }
 
-// of returns the reader of a webhook in a partition, which it creates if needed.
+// of returns the reader of a webhook in a partition. It creates the reader if it does not exist.
 func (rs *readers) of(webhook string, partition int) *reader {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -299,7 +298,7 @@ func (rs *readers) ofWebhook(webhook string) (all []*reader) {
 	return all
 }
 
-// readOn makes the readers of a partition continue to read.
+// readOn makes the readers of a partition read the log again.
 func (rs *readers) readOn(partition int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -18,12 +18,13 @@ import (
 // webhookGroup returns the consumer group in which the positions of a webhook are stored.
 func webhookGroup(name string) string { return "badged webhook " + name }
 
-// readerState is the state of a partition and of a webhook before the next read.
+// readerState is the state of a partition and of a webhook's position before a read.
 type readerState struct {
 	folded       logread.Cursor
 	foldedEvents int64
 	// revision is the revision of the partition. stored is the webhook's position in the
-	// database, with the number of its events and its revision.
+	// database, with the number of events before the position and the revision for which all
+	// users were read.
 	revision int64
 	stored   struct {
 		position       events.Position
@@ -38,19 +39,20 @@ func (s *readerState) targets() []any {
 		&s.stored.position.TransactionID, &s.stored.position.Offset, &s.stored.told, &s.stored.revision, &s.stored.after, &s.wants)
 }
 
-// isLast reports whether there is nothing more to read after a page.
+// isLast reports whether there is nothing more to read after page p.
 func (s *readerState) isLast(p *page) bool {
 	return p != nil && len(p.rooms) == 0 && !p.to.Before(s.folded.Position) && p.revision == s.revision && p.after == nil
 }
 
-// readOn reads the next page for a webhook, and reports whether it has read any.
+// readOn reads the next page for a webhook. It reports whether it has read one.
 func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error) {
 	if !r.mayRead() {
 		return false, nil
 	}
 	r.db.Lock()
 	defer r.db.Unlock()
-	// Events that are folded after this line are visible to the query, or set behind again.
+	// Set behind to false before the query, which includes the events that were folded until then.
+	// Later events set behind again.
 	r.setBehind(false)
 	var s readerState
 	defer func() {
@@ -126,8 +128,8 @@ func (n *Notifier) readEvents(ctx context.Context, r *reader, last *page, s *rea
 }
 
 // changedBy returns the users and rooms that events of a partition may have changed, each with
-// the time of its first change. It skips events that cannot be decoded: they have changed
-// nothing.
+// the time of the first such event. It skips an event that cannot be decoded, since such an event
+// changes nothing.
 func (n *Notifier) changedBy(partition int, records []events.Record) (users, rooms []change) {
 	byUser, byRoom := map[string]struct{}{}, map[string]struct{}{}
 	add := func(to *[]change, known map[string]struct{}, name string, at time.Time) {
@@ -156,8 +158,8 @@ func (n *Notifier) changedBy(partition int, records []events.Record) (users, roo
 	return users, rooms
 }
 
-// smallRooms adds small rooms to a page, so that the webhook gets an event for each member. It
-// returns the large rooms.
+// smallRooms adds the small rooms among rooms to a page, so that the webhook gets an event for
+// each member. It returns the large rooms, about which the webhook gets one event each.
 func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []change) (large []change, err error) {
 	if len(rooms) == 0 {
 		return nil, nil
@@ -190,7 +192,7 @@ func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []c
 // roomsPage is the number of rooms whose members one query reads.
 const roomsPage = 8
 
-// readMembers adds the members of the next rooms to a page.
+// readMembers adds the members of the page's next rooms to the subjects of the page.
 func (n *Notifier) readMembers(ctx context.Context, r *reader, p *page, wants []string) error {
 	some := p.rooms[:min(roomsPage, len(p.rooms))]
 	names := make([]string, len(some))
@@ -214,7 +216,8 @@ func (n *Notifier) readMembers(ctx context.Context, r *reader, p *page, wants []
 	return nil
 }
 
-// readUsers reads a page of all users, since badges have changed without events.
+// readUsers adds a page with the next usersPage of all users. It is used after badges have
+// changed without events.
 func (n *Notifier) readUsers(ctx context.Context, r *reader, last *page, s *readerState) error {
 	after := ""
 	if last.revision == s.revision {
@@ -238,8 +241,8 @@ func (n *Notifier) readUsers(ctx context.Context, r *reader, last *page, s *read
 	return nil
 }
 
-// about returns the subjects for users, of the types that the webhook wants. It skips users
-// that the page already has.
+// about returns the subjects for users, one for each type that the webhook wants. It skips users
+// whose subjects are in the page already.
 func (p *page) about(users []change, wants []string) (all []*subject) {
 	for _, u := range users {
 		if _, known := p.users[u.name]; known {
@@ -255,25 +258,25 @@ func (p *page) about(users []change, wants []string) (all []*subject) {
 	return all
 }
 
-// aboutUsers are the types of events that a change of a user may cause.
+// aboutUsers are the types of events that webhooks may get when a user has changed.
 var aboutUsers = []string{BadgeChanged, UnreadReminder}
 
-// subjectDone records that a subject was sent, or is in the queue.
+// subjectDone records that a subject was sent or queued.
 func (n *Notifier) subjectDone(s *subject) {
 	if s.reader.done(s) {
 		n.reports.move(s.reader)
 	}
 }
 
-// moveWhenTold schedules a move of the reader's position if its first page is complete.
+// moveWhenTold schedules a move of the reader's position if the reader's first page is complete.
 func (n *Notifier) moveWhenTold(r *reader) {
 	if pages, _ := r.toldPages(); pages > 0 {
 		n.reports.move(r)
 	}
 }
 
-// settleWebhooks adds positions of new webhooks, and deletes positions of deleted ones. It is
-// needed for a partition that another database held when the webhooks changed.
+// settleWebhooks adds the missing positions of new webhooks and deletes the positions of deleted
+// webhooks. This is needed if another database held the partition when the webhooks changed.
 func (w *worker) settleWebhooks(ctx context.Context) error {
 	if time.Since(w.settledWebhooks) < w.cfg.IdleInterval {
 		return nil
@@ -290,9 +293,9 @@ func (w *worker) settleWebhooks(ctx context.Context) error {
 	return nil
 }
 
-// movePositions moves the positions of readers past their complete pages. If another notifier
-// has moved the stored position of a reader, the reader begins again at the stored position.
-// movePositions locks readers by partition, then by webhook.
+// movePositions moves the positions of readers past their complete pages. If another notifier has
+// moved the stored position of a reader, this reader begins again at the stored position.
+// movePositions locks the readers in the order of partition and webhook.
 func (n *Notifier) movePositions(ctx context.Context, some []*reader) error {
 	slices.SortFunc(some, func(a, b *reader) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.webhook, b.webhook))

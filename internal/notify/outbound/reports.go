@@ -19,16 +19,16 @@ type reportKind int
 
 const (
 	reportTold  reportKind = iota
-	reportSame             // it needs no push
-	reportRetry            // its push failed
+	reportSame             // the device needs no push
+	reportRetry            // the push failed
 	reportHold             // no push was tried
-	reportGone             // the vendor does not know it any more
+	reportGone             // the vendor does not know the device any more
 	callTold
 	callRetry
-	callQueue // it moves from the log to the queue
+	callQueue // a subject of the log is added to the queue
 )
 
-// report is the result for one device or call.
+// report is the result of a push or of a call.
 type report struct {
 	kind   reportKind
 	device DevicePush
@@ -51,11 +51,11 @@ func (r *report) lane() lane {
 	return r.device.lane()
 }
 
-// reports are reports that must still be stored. Many are stored together.
+// reports collects reports, so that one transaction stores many.
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told are readers whose positions must be moved.
+	// told are the readers whose first page is complete: their positions must be moved.
 	told map[*reader]struct{}
 	wake chan struct{}
 }
@@ -80,7 +80,7 @@ func (r *reports) add(some ...report) {
 	r.again()
 }
 
-// again makes store run once more.
+// again wakes store.
 func (r *reports) again() {
 	select {
 	case r.wake <- struct{}{}:
@@ -103,41 +103,41 @@ func (r *reports) takeTold() []*reader {
 	return slices.Collect(maps.Keys(r.told))
 }
 
-// DeviceTold reports that a device got its number, p.Alerts, and the retractions p.Retract.
-// For the duration of quiet, only alerts are pushed to the device. DeviceTold does not block;
-// neither do the other reports.
+// DeviceTold reports that a device got its number, the alerts p.Alerts and the retractions
+// p.Retract. For the duration quiet, only alerts are pushed to the device. Like all methods that
+// report, DeviceTold does not block.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, after: quiet})
 }
 
-// KeepRetract returns p without Retract, for the report of a push that retracted no alerts.
-// The alerts to retract stay due.
+// KeepRetract returns p without Retract. Use it to report a push that retracted no alerts: the
+// alerts to retract stay due.
 func (p DevicePush) KeepRetract() DevicePush {
 	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
 	p.Retract = nil
 	return p
 }
 
-// DeviceRetry reports that a push failed. told is the number of alerts that were sent before
-// the failure, oldest first; each of these pushes also had the number of the badge. The device
-// is due again after the given time, or when it is registered with another token.
+// DeviceRetry reports that a push failed. told is the number of alerts that were sent before the
+// failure, oldest first; each of their pushes also had the number of the badge. The device is due
+// again after the given time, or when it is registered with another token.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
 }
 
-// DeviceHold reports that no push was tried. The device is due again after the given time.
-// This is not a failure.
+// DeviceHold reports that no push was tried, which is not a failure. The device is due again
+// after the given time.
 func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 	n.reports.add(report{kind: reportHold, device: p, after: after})
 }
 
-// DeviceGone deletes a device that its vendor does not know any more, unless it was registered
-// again.
+// DeviceGone reports that the vendor does not know a device any more. It deletes the device,
+// unless the device was registered again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook got an event, or does not need it. A reminder is due again
-// after the given time; 0 means at the next change of the user.
+// CallTold reports that a webhook got an event or does not need it. A reminder is due again after
+// the given time; 0 means at the next change of the user.
 func (n *Notifier) CallTold(c Call, again time.Duration) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
 		n.reports.add(report{kind: callTold, call: c, after: again})
@@ -147,7 +147,7 @@ func (n *Notifier) CallTold(c Call, again time.Duration) {
 	n.settle(&c)
 }
 
-// settle completes a call from the log about which nothing is stored.
+// settle completes a call about a subject of the log, if nothing is stored about the subject.
 func (n *Notifier) settle(c *Call) {
 	if !c.repeats() {
 		n.lanes.give(c.lane(), c.row())
@@ -155,9 +155,9 @@ func (n *Notifier) settle(c *Call) {
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after the given time. The
-// position of the webhook cannot move past the subject until a call succeeds or, if refused is
-// set, until CallsAccepted moves the subject to the queue.
+// CallRetry reports that a call failed. Its subject is due again after the given time. If the
+// subject comes from the log, the position of the webhook cannot move past it until a call
+// succeeds. If refused is set, CallsAccepted may move the subject to the queue before that.
 func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
 	s := c.subject
 	if s == nil {
@@ -179,7 +179,7 @@ func (n *Notifier) CallHold(c Call, after time.Duration) {
 	n.lanes.give(c.lane(), c.row())
 }
 
-// giveBack returns a subject to its page, to be tried again later.
+// giveBack returns a subject to its page. The subject is due again after the given time.
 func (n *Notifier) giveBack(c *Call, after time.Duration) {
 	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
 	if !c.repeats() {
@@ -189,8 +189,8 @@ func (n *Notifier) giveBack(c *Call, after time.Duration) {
 	}
 }
 
-// CallsAccepted reports that a webhook accepts calls. The subjects that it has refused move to
-// the queue, so that the position can move past them.
+// CallsAccepted reports that a webhook accepts calls. Subjects of the log that the webhook has
+// refused move to the queue, so that the position can move past them.
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		for _, s := range r.takeRefused() {
@@ -201,8 +201,8 @@ func (n *Notifier) CallsAccepted(webhook string) {
 	}
 }
 
-// CallsRenewed reports that a webhook has new settings: everything that waits for a retry is
-// due now, and its failures are forgotten.
+// CallsRenewed reports that a webhook has new settings. All subjects and rows that wait for a
+// retry are due now, and their failed attempts do not count any more.
 func (n *Notifier) CallsRenewed(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		r.renew()
@@ -210,10 +210,10 @@ func (n *Notifier) CallsRenewed(webhook string) {
 	}
 }
 
-// storeTimeout limits the storing of the last reports when the notifier stops.
+// storeTimeout limits how long storing the last reports may take when the notifier stops.
 const storeTimeout = 2 * time.Second
 
-// store stores reports until ctx is done, and then the remaining ones.
+// store stores reports until ctx is done, and then the reports that remain.
 func (n *Notifier) store(ctx context.Context) {
 	var left []report
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
@@ -244,7 +244,7 @@ func (n *Notifier) store(ctx context.Context) {
 	}
 }
 
-// storeNext stores the given reports and all new ones, and then moves the positions of
+// storeNext stores the reports in left and all new ones, and then moves the positions of
 // webhooks. It returns the reports that it could not store.
 func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, error) {
 	come := n.reports.takeAll()
@@ -265,15 +265,15 @@ func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, erro
 	return nil, nil
 }
 
-// batch identifies the reports that one transaction stores.
+// batch identifies reports that one transaction can store together.
 type batch struct {
 	partition int
 	kind      reportKind
 	lane      lane
 }
 
-// storeAll stores reports, one transaction per batch. It returns the reports that it could not
-// store.
+// storeAll stores reports, in one transaction for each batch. It returns the reports that it
+// could not store.
 func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, err error) {
 	batches := map[batch][]report{}
 	for _, r := range all {
@@ -285,7 +285,7 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 			left = append(left, some...)
 			continue
 		}
-		// Sort in the order of the index, in which all transactions lock rows.
+		// Sort by the columns of the index: all transactions lock rows in this order.
 		slices.SortFunc(some, func(x, y report) int {
 			return cmp.Or(cmp.Compare(x.row().first, y.row().first), cmp.Compare(x.row().last, y.row().last))
 		})
@@ -308,7 +308,7 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 	return left, err
 }
 
-// storeBatch stores reports of one kind.
+// storeBatch stores the reports of one batch.
 func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	if b.kind >= callTold {
 		return storeCalls(ctx, tx, b, some)
@@ -324,7 +324,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
-			changes[i]-- // so that it is due again
+			changes[i]-- // the numbers of changes then differ, so the device is due again
 		}
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {
@@ -338,7 +338,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 			alerts.retract(d)
 		}
 	}
-	// Store alerts before devices: a device with further alerts must stay due.
+	// Store alerts before devices: a device stays due if it has further alerts.
 	if err := alerts.store(ctx, tx, b.partition); err != nil {
 		return err
 	}
@@ -373,16 +373,16 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	return err
 }
 
-// settled are alerts that were sent, or will never be.
+// settled has alerts that were sent or will never be sent. sent says which of them were sent.
 type settled struct {
 	users, devices, conversations []string
 	seqs                          []int64
 	sent                          []bool
-	// retracted are alerts that devices were told to remove.
+	// retracted are alerts that a push told devices to remove.
 	retracted *settled
 }
 
-// retract adds the alerts that a push told a device to remove.
+// retract adds the alerts of d.Retract, which a push told the device to remove.
 func (s *settled) retract(d *DevicePush) {
 	if len(d.Retract) == 0 {
 		return

@@ -9,18 +9,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers is the size up to which the rounds through a room's members need no pause
-// in between. The size is the number of the room's members in one partition.
+// MaxPromptMembers is the largest number of a room's members in one partition with which the
+// rounds through the members follow each other without a pause.
 const MaxPromptMembers = 1000
 
-// MaxToldMembers is the size up to which webhooks get an event for each member of a room. The
-// size is the number of the room's members in one partition. For a larger room, webhooks get
-// one event with the room's name. To notify a webhook of forty members costs as much as to
-// publish the message.
+// MaxToldMembers is the largest number of a room's members in one partition with which webhooks
+// get an event for each member. For a larger room, webhooks get one event with the room's name,
+// since notifying a webhook about forty members costs as much as publishing the message.
 const MaxToldMembers = 50
 
-// rooms schedules a round through the members of each room, and stores the notifications for
-// the rooms.
+// rooms schedules a round through the members of each room in rooms. It stores the notifications
+// in posts, which the rounds deliver to the devices.
 func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) error {
 	if len(rooms) == 0 {
 		return nil
@@ -35,7 +34,9 @@ func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) e
 	return err
 }
 
-// room is a round through the members of a room that is due or in progress.
+// room is a round through the members of a room. changed is set if the room has changed since the
+// round began. began is when the round began; nil if it is scheduled. after is the last member
+// that was handled. members is the number of members in the partition.
 type room struct {
 	id      string
 	changed bool
@@ -45,11 +46,11 @@ type room struct {
 }
 
 // round does one step of the round that is due first: it begins the round, handles a page of
-// members, or ends the round.
+// members, ends the round, or deletes it if the room has not changed since the last round.
 func (w *worker) round(ctx context.Context) error {
 	err := w.marking(ctx, func(m *marking) error {
 		var r room
-		// If another notifier has locked the row, that notifier does the step.
+		// If no row is found, another notifier has locked it and does the step.
 		err := m.tx.QueryRow(ctx, statements.Of(m.partition, "take a round"), m.cfg.RoomInterval).Scan(&r.id, &r.changed, &r.began, &r.after, &r.members)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -69,7 +70,7 @@ func (w *worker) round(ctx context.Context) error {
 	return nil
 }
 
-// page makes the devices of the next members due, and stores how far the round is.
+// page makes the devices of the next members due, and stores the last member that it has handled.
 func (m *marking) page(ctx context.Context, r *room) error {
 	after := ""
 	if r.began == nil {

@@ -15,7 +15,7 @@ import (
 // The types of events that webhooks may want.
 const (
 	BadgeChanged     = "badge.changed"
-	RoomChanged      = "room.changed" // sent to webhooks that want BadgeChanged
+	RoomChanged      = "room.changed" // sent for large rooms to webhooks that want BadgeChanged
 	UnreadReminder   = "unread.reminder"
 	DeadletterBuried = "deadletter.buried"
 	DriftFound       = "drift.found"
@@ -24,8 +24,8 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. Changes while a webhook is paused are sent when it is active again. Changes
-// while a webhook is disabled are never sent.
+// The states. Changes that happen while a webhook is paused are sent once the webhook is active
+// again. Changes that happen while it is disabled are never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -35,41 +35,41 @@ const (
 // WebhookSettings are the settings of a webhook.
 type WebhookSettings struct {
 	Name, URL string
-	// Secrets are the keys of signatures, sealed (encrypted) or not.
+	// Secrets are the keys for signatures. They may be sealed (encrypted).
 	Secrets [][]byte
-	// Events are the types of events that the webhook wants. RoomChanged is never listed: it
-	// comes with BadgeChanged.
+	// Events are the types of events that the webhook wants. RoomChanged is never listed: a
+	// webhook that wants BadgeChanged gets it too.
 	Events []string
-	// Categories are the categories about which the webhook gets events; nil for all.
+	// Categories are the categories about which the webhook gets events; nil means all.
 	Categories []string
-	// Batch is the most events in one call, 1 to 100.
+	// Batch is the maximum number of events in one call, 1 to 100.
 	Batch int
-	// Rate is the most calls per minute that the endpoint permits; 0 means no limit.
+	// Rate is the maximum number of calls per minute; 0 means no limit.
 	Rate  int
 	State State
-	// Declared is set if the settings come from a file of the configuration.
+	// Declared is set if the settings come from a configuration file.
 	Declared bool
 }
 
 // Webhook is an endpoint with its settings and its state.
 type Webhook struct {
 	WebhookSettings
-	// Generation is a new number after each change of the settings.
+	// Generation changes with each change of the settings.
 	Generation           int64
 	CreatedAt, UpdatedAt time.Time
 	Ladder
 }
 
-// Ladder is the state of the calls and retries of a webhook.
+// Ladder is the state of a webhook's calls, and of the waits between retries.
 type Ladder struct {
-	// Step is 0 while calls succeed, and grows with each call that fails.
+	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
 	Step int
-	// Due is when the next call may be made; nil for now.
+	// Due is when the next call may be made; nil means now.
 	Due *time.Time
 	// FailingSince is the time of the first failed call since the last success.
 	FailingSince                 *time.Time
 	LastSuccessAt, LastFailureAt *time.Time
-	// LastStatus is the HTTP status of the last call; nil if there was no answer.
+	// LastStatus is the HTTP status of the last call; nil if the endpoint did not answer.
 	LastStatus *int
 	LastError  *string
 }
@@ -82,9 +82,9 @@ func (w *Webhook) targets() []any {
 	}
 }
 
-// PutWebhook replaces the webhook with this generation, or adds a webhook if generation is 0.
-// Retries start over: if the webhook is active, everything that is queued for it is due now.
-// PutWebhook returns [ErrChanged] if the stored webhook has another generation.
+// PutWebhook replaces the webhook that has this generation, or adds a webhook if generation is 0.
+// If the webhook is active, all rows in its queue that wait for a retry are due now. PutWebhook
+// returns [ErrChanged] if the stored webhook has another generation.
 func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		sql, arguments := statements.Get("add a webhook"), []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
@@ -130,12 +130,11 @@ func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 	return webhooks, nil
 }
 
-// MaxDue is the most rows of its queue that DueEvents counts for a webhook.
+// MaxDue is the maximum number of queue rows that DueEvents counts for a webhook.
 const MaxDue = 10_000
 
-// DueEvents returns how many events are due, by webhook. It counts the folded events after the
-// webhook's position in the log, and the due rows of the webhook's queue, at most [MaxDue] of
-// them.
+// DueEvents returns the number of due events by webhook. It counts the folded events after the
+// webhook's position in the log, and the due rows of the webhook's queue, at most [MaxDue] rows.
 func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
 	all := make(map[string]int64, len(names))
 	var name string
@@ -169,7 +168,8 @@ func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]in
 	return all, nil
 }
 
-// DeleteWebhook deletes a webhook with its queue. It returns [ErrNotFound] if there is none.
+// DeleteWebhook deletes a webhook and its queue. It returns [ErrNotFound] if the webhook does not
+// exist.
 func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 	tag, err := t.pool.Exec(ctx, statements.Get("delete a webhook"), name)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -181,9 +181,9 @@ func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 	return nil
 }
 
-// RecordCall stores the result of a call: the step of the webhook's retries, and its state,
-// unless the webhook is paused or disabled already. If the settings have changed since
-// generation, it stores only a success, and only if the URL is the same.
+// RecordCall stores the result of a call: the ladder l of the webhook, and its state, unless the
+// webhook is paused or disabled already. If the settings have changed since generation, it stores
+// only a success, and only if the URL is the same.
 func (t *Targets) RecordCall(ctx context.Context, name, url string, generation int64, state State, l Ladder) error {
 	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
 		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
@@ -196,8 +196,8 @@ func (t *Targets) RecordCall(ctx context.Context, name, url string, generation i
 	return nil
 }
 
-// Enqueue makes subjects of a type due for the webhooks that want it. All subjects belong to
-// the given partition: the user's, or the dead letter's.
+// Enqueue makes subjects of a type due for the webhooks that want this type. All subjects must
+// belong to the given partition, which is the partition of the user or of the dead letter.
 func (t *Targets) Enqueue(ctx context.Context, partition int, eventType string, subjects ...string) error {
 	_, err := t.pool.Exec(ctx, statements.Of(partition, "enqueue subjects"), partition, eventType, subjects)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	apnsSandbox    = "https://api.sandbox.push.apple.com"
 )
 
-// APNs refuses provider tokens older than an hour, and more than one new token in 20 minutes
-// from all processes together.
+// APNs refuses provider tokens that are older than an hour. It accepts only one new token in 20
+// minutes, from all processes with the same key together.
 const (
 	providerTokenPeriod   = 30 * time.Minute
 	providerTokenInterval = 20 * time.Minute
@@ -37,20 +37,21 @@ const (
 // https://developer.apple.com/documentation/usernotifications/sending-notification-requests-to-apns
 type apns struct {
 	client *http.Client
-	// servers are base URLs by environment.
+	// servers has the base URL of each environment.
 	servers map[string]string
 	topic   string
 	now     func() time.Time
-	// token is nil if a certificate authenticates the sender.
+	// token is nil if the sender authenticates with a certificate.
 	token *providerToken
-	// background sends silent pushes that wake the app, in place of pushes that set the icon.
-	// zeroInBackground does so only for the number 0.
+	// background replaces silent pushes that set the icon by silent pushes that wake the app.
+	// zeroInBackground does this only for the number 0.
 	background, zeroInBackground bool
 }
 
-// newAPNsTransport returns a transport that keeps one connection to each server, as Apple
-// asks. Apple grants one stream at first and then a thousand; pushes wait while all streams
-// are in use. The transport follows GOAWAY, and detects a dead connection by pings.
+// newAPNsTransport returns a transport with one connection to each server, as Apple asks. Apple
+// permits one HTTP/2 stream at first and later a thousand; while all streams are in use, pushes
+// wait. The transport opens a new connection after GOAWAY, and detects a dead connection by
+// pings.
 func newAPNsTransport(config *tls.Config) http.RoundTripper {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -71,7 +72,7 @@ func newAPNsTransport(config *tls.Config) http.RoundTripper {
 
 func (a *apns) route(p *Push) string { return p.Environment }
 
-// aps is the part of the payload that iOS itself reads.
+// aps is the part of the payload that iOS reads.
 type aps struct {
 	Alert            *apsAlert `json:"alert,omitempty"`
 	Badge            *int64    `json:"badge,omitempty"`
@@ -85,7 +86,7 @@ type apsAlert struct {
 	Body  string `json:"body,omitempty"`
 }
 
-// send sends a push. If the provider token has expired, it renews the token and tries once
+// send sends a push. If the provider token has expired, send renews the token and tries once
 // more.
 func (a *apns) send(ctx context.Context, p *Push) Outcome {
 	outcome, expired := a.try(ctx, p)
@@ -95,7 +96,7 @@ func (a *apns) send(ctx context.Context, p *Push) Outcome {
 	return outcome
 }
 
-// try sends a push once. expired reports that the provider token had expired and is renewed.
+// try sends a push once. expired is set if the provider token had expired and was renewed.
 func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 	kind, priority := "alert", "5"
 	payload := struct {
@@ -108,7 +109,7 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 		payload.APS.Alert = &apsAlert{p.Alert.Title, p.Alert.Body}
 		payload.APS.Sound, payload.APS.MutableContent = "default", 1
 	case a.background || a.zeroInBackground && p.Number == 0:
-		kind = "background" // Apple allows no other key in aps then
+		kind = "background" // for this kind Apple allows no other key in aps
 		payload.APS = aps{ContentAvailable: 1}
 	case len(p.Retract) > 0:
 		payload.APS.ContentAvailable = 1 // sets the icon, and wakes the app if iOS permits
@@ -150,16 +151,16 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 	return a.failure(res, signed)
 }
 
-// failure turns the answer to a push that APNs did not accept into an outcome.
+// failure returns the outcome of a push that APNs did not accept, from its answer.
 func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bool) {
 	var answer struct {
 		Reason string `json:"reason"`
-		// Timestamp is when APNs found that the device token is no longer valid, in
+		// Timestamp is when APNs found that the device token is not valid any more, in
 		// milliseconds since 1970.
 		Timestamp int64 `json:"timestamp"`
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxPayload))
-	_ = json.Unmarshal(text, &answer) // without a reason the status decides
+	_ = json.Unmarshal(text, &answer) // if the answer has no reason, the status decides
 	reason := reasonOf(res.StatusCode, answer.Reason)
 	switch {
 	case res.StatusCode == http.StatusGone:
@@ -190,10 +191,9 @@ func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bo
 	return Outcome{Verdict: Rejected, Reason: reason}, false
 }
 
-// providerToken is the token that authenticates the sender to APNs. All processes with the
-// same key have the same token, also after a restart: it is issued at the full and the half
-// hour, and its signature is deterministic. With a token for each process, APNs would refuse
-// some as too many.
+// providerToken is the token that authenticates the sender to APNs. All processes with the same
+// key must have the same token, even after a restart, since APNs refuses many new tokens. So a
+// token is issued at the full and the half hour, and its signature is deterministic.
 type providerToken struct {
 	key           *ecdsa.PrivateKey
 	keyID, teamID string
@@ -208,7 +208,7 @@ type providerToken struct {
 func (t *providerToken) get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A token that replaced an expired one stays in use after its half hour.
+	// A token that has replaced an expired token stays in use for a part of the next half hour.
 	if period := t.now().Add(-signedEarly).Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
 		return t.sign(period)
 	}
@@ -224,7 +224,7 @@ func (t *providerToken) sign(issued time.Time) (string, error) {
 		return "", err
 	}
 	digest := sha256.Sum256([]byte(text))
-	der, err := t.key.Sign(nil, digest[:], crypto.SHA256) // deterministic by RFC 6979, without randomness
+	der, err := t.key.Sign(nil, digest[:], crypto.SHA256) // without a source of randomness the signature is deterministic, by RFC 6979
 	if err != nil {
 		return "", err
 	}
@@ -239,13 +239,13 @@ func (t *providerToken) sign(issued time.Time) (string, error) {
 	return t.signed, nil
 }
 
-// renew replaces a token that APNs has called expired. If the next token may not be issued
-// yet, it returns the wait instead.
+// renew replaces a token that APNs has refused as expired. If APNs would refuse a new token yet,
+// renew returns how long to wait instead.
 func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.signed != signed {
-		return 0, nil // renewed meanwhile
+		return 0, nil // another push has renewed the token meanwhile
 	}
 	if wait := providerTokenInterval - t.now().Sub(t.issued); wait > 0 {
 		return wait, nil

@@ -24,24 +24,24 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// vendor sends pushes to the devices of one app: APNs, FCM or push services. It is safe for
-// concurrent use.
+// vendor sends pushes to the devices of one app, through APNs, FCM or push services. It is safe
+// for concurrent use.
 type vendor interface {
 	// send sends a push and waits for the answer.
 	send(ctx context.Context, p *Push) Outcome
-	// route names the vendor's server for a push. Pushes of a route pause together and share
-	// limits.
+	// route names the vendor's server for a push. Pushes with the same route pause together and
+	// share limits.
 	route(p *Push) string
 }
 
-// App is an entry of the configuration.
+// App is an entry of the configuration of pushes.
 type App struct {
 	Name     string
 	Platform Platform
 	// AllowPrivate permits subscriptions with an endpoint in a private network.
 	AllowPrivate bool
-	// silent permits pushes without a notification. interval is the least time between two
-	// such pushes to a device.
+	// silent permits pushes without a notification. interval is the least time between two silent
+	// pushes to a device.
 	silent   bool
 	interval time.Duration
 	vendor   vendor
@@ -58,13 +58,14 @@ func (a *App) Environments() []string {
 // Apps are the configured apps, by name.
 type Apps map[string]*App
 
-// appName is the pattern of names, which are used in metrics and requests.
+// appName is the pattern of the names of apps, which are used in metrics and requests.
 var appName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // LoadApps reads the configuration of apps from a JSON file: an object with an entry for each
-// app. Paths in it are relative to the folder of the file. It connects to no vendor. dial
-// returns the client for endpoints that devices register. now is the clock by which tokens for
-// vendors are signed. The returned error joins all mistakes, each with the app and the field.
+// app. Relative paths in it start at the folder of the file. LoadApps connects to no vendor. dial
+// returns the client for calls to endpoints that devices register. now returns the time at which
+// tokens for vendors are signed. The error joins all mistakes in the file, each with its app and
+// field.
 func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func() time.Time) (Apps, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
 	if err != nil {
@@ -105,7 +106,7 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// at adds the line to an error of decoding, and replaces errors that name Go types.
+// at adds the number of the line to an error of decoding. It rewrites errors that name Go types.
 func at(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
@@ -120,13 +121,13 @@ func at(text []byte, err error) error {
 	return err
 }
 
-// lineOf returns the line of a byte, from 1.
+// lineOf returns the number of the line that contains a byte. The first line is 1.
 func lineOf(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(int(offset), len(text))], []byte("\n"))
 }
 
-// checkNames returns an error if an app, or a field of an app, occurs twice. encoding/json
-// would silently use the last one.
+// checkNames returns an error if an app, or a field of an app, occurs twice. encoding/json would
+// use the last occurrence without an error.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	repeated, ok := errors.AsType[*jsontext.SyntacticError](err)
@@ -147,9 +148,9 @@ type common struct {
 	Interval string   `json:"silent_interval"`
 }
 
-// server are the settings of platforms with a single vendor.
+// server has the settings of platforms with a single vendor.
 type server struct {
-	// URL replaces the address of the vendor, for a proxy or a test.
+	// URL replaces the address of the vendor's server, for a proxy or a test.
 	URL    string `json:"url"`
 	CAFile string `json:"ca_file"`
 }
@@ -180,8 +181,8 @@ type webPushSettings struct {
 	AllowPrivate bool   `json:"allow_private"`
 }
 
-// backgroundInterval is the least time between background pushes to a device: Apple delivers
-// two or three per hour.
+// backgroundInterval is the default least time between background pushes to a device: Apple
+// delivers only two or three per hour.
 const backgroundInterval = 20 * time.Minute
 
 func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client, now func() time.Time) (*App, error) {
@@ -245,8 +246,9 @@ var (
 	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
 )
 
-// followNone returns redirects as answers. Vendors do not redirect. A redirect comes from
-// something in between, and following it would send tokens to any address that it names.
+// followNone makes a client return redirects as answers. Vendors do not redirect: a redirect comes
+// from a system in between, and following it would send tokens to an address that this system
+// chooses.
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
@@ -298,8 +300,8 @@ func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	return a, errors.Join(errs...)
 }
 
-// reach returns the TLS settings for the vendor. If the settings have a URL, it calls use with
-// the URL.
+// reach returns the TLS settings for connections to the vendor. If the settings have a URL, reach
+// calls use with it.
 func (s *server) reach(use func(base string), dir string) (*tls.Config, error) {
 	var errs []error
 	if s.URL != "" {
@@ -355,8 +357,8 @@ func newWebPush(s webPushSettings, dir string, client *http.Client, now func() t
 	return &webPush{client: &turns, vapid: signer}, errors.Join(errs...)
 }
 
-// checkContact returns an error unless a push service could reach the contact, a mailto: or
-// https: address that VAPID sends.
+// checkContact returns an error unless a push service could use the contact. The contact is the
+// mailto: or https: address that VAPID sends.
 func checkContact(subject string) error {
 	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {
@@ -379,8 +381,8 @@ func checkContact(subject string) error {
 	return nil
 }
 
-// localNames are top-level domains without public hosts: "internal" by a decision of ICANN,
-// the others by RFC 6761 and 6762.
+// localNames are top-level domains without public hosts: "internal" by a decision of ICANN, the
+// others by RFC 6761 and RFC 6762 or by convention.
 var localNames = []string{"internal", "invalid", "lan", "local", "localdomain", "localhost", "test"}
 
 // path returns the path of a file that the configuration names, relative to dir.

@@ -18,11 +18,11 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Tokens for vendors are dated signedEarly before now: a vendor whose clock is behind would
-// refuse a token from the future.
+// signedEarly is how far before the present time tokens for vendors are dated. A vendor whose
+// clock is behind would refuse a token that is dated in its future.
 const signedEarly = 10 * time.Second
 
-// tls returns the TLS settings for connections to the vendor.
+// tls returns the TLS settings for connections to the vendor's server.
 func (s *server) tls(dir string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.CAFile == "" {
@@ -39,7 +39,8 @@ func (s *server) tls(dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// loadKey returns the first private key in the text of a PEM file.
+// loadKey returns the first private key in the text of a PEM file. Its errors continue a sentence
+// that begins with the name of the file.
 func loadKey(text []byte) (any, error) {
 	for {
 		var block *pem.Block
@@ -79,7 +80,7 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 	if err != nil {
 		return account, nil, err
 	}
-	// Allow unknown fields: Google adds fields that sending does not need.
+	// Accept unknown fields: Google may add fields that sending does not need.
 	if err := json.Unmarshal(text, &account); err != nil {
 		return account, nil, fmt.Errorf("%s: want the JSON file that Google gives: %w", file, at(text, err))
 	}
@@ -114,15 +115,14 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 	return account, private, nil
 }
 
-// userID is the attribute of a certificate's subject in which Apple stores the bundle id of
-// the app.
+// userID is the attribute of a certificate's subject in which Apple stores the app's bundle id.
 var userID = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}
 
-// loadCertificate reads the certificate that authenticates the sender to APNs. It checks the
-// dates and the app.
+// loadCertificate reads the certificate that authenticates the sender to APNs. It fails if the
+// certificate is not valid now, or is for another app than topic.
 func loadCertificate(file, keyFile, topic string) (tls.Certificate, error) {
 	if keyFile == "" {
-		keyFile = file // one file may contain both
+		keyFile = file // one file may contain the certificate and the key
 	}
 	pair, err := tls.LoadX509KeyPair(file, keyFile)
 	if err != nil {

@@ -51,16 +51,16 @@ type fcmAndroid struct {
 type fcmNotification struct {
 	Title string `json:"title,omitempty"`
 	Body  string `json:"body,omitempty"`
-	// Tag makes a repeated push replace its notification, not add another.
+	// Tag makes a repeated push replace its notification instead of adding a second one.
 	Tag string `json:"tag"`
 	// Count is the number on the icon, if the launcher shows numbers.
 	Count int64 `json:"notification_count"`
 }
 
-// fcmCollapse is the collapse key of silent pushes. FCM keeps at most four keys per device.
+// fcmCollapse is the collapse key of silent pushes. FCM stores at most four keys per device.
 const fcmCollapse = "badged"
 
-// send sends a push. If FCM refuses the access token, it fetches a new one and tries once
+// send sends a push. If FCM refuses the access token, send fetches a new token and tries once
 // more.
 func (f *fcm) send(ctx context.Context, p *Push) Outcome {
 	body, err := fcmBody(p)
@@ -102,7 +102,7 @@ func fcmBody(p *Push) ([]byte, error) {
 	}{m})
 }
 
-// try sends a message once. expired reports that FCM refused the access token.
+// try sends a message once. expired is set if FCM refused the access token.
 func (f *fcm) try(ctx context.Context, body []byte) (_ Outcome, expired bool) {
 	token, err := f.token.get(ctx)
 	var refused *tokenError
@@ -124,13 +124,13 @@ func (f *fcm) try(ctx context.Context, body []byte) (_ Outcome, expired bool) {
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusOK {
-		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxPayload)) // lets the connection be reused
+		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxPayload)) // so that the connection can be reused
 		return Outcome{Verdict: Sent}, false
 	}
 	return f.failure(res, token)
 }
 
-// failure turns the answer to a message that FCM did not accept into an outcome.
+// failure returns the outcome of a message that FCM did not accept, from its answer.
 func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool) {
 	var answer struct {
 		Error struct {
@@ -142,7 +142,7 @@ func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool
 		} `json:"error"`
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 16<<10))
-	_ = json.Unmarshal(text, &answer) // without a code the status decides
+	_ = json.Unmarshal(text, &answer) // if the answer has no code, the status decides
 	word := answer.Error.Status
 	for _, d := range answer.Error.Details {
 		if strings.HasSuffix(d.Type, "FcmError") && d.Code != "" {
@@ -187,20 +187,20 @@ type accessToken struct {
 	key     *rsa.PrivateKey
 	now     func() time.Time
 
-	// fetching contains an element while a goroutine fetches a token, so that one request
-	// serves all goroutines that wait for a token.
+	// fetching contains a value while a goroutine fetches a token. The other goroutines wait, so
+	// that one request serves all of them.
 	fetching chan struct{}
 	mu       sync.Mutex
 	token    string
 	renew    time.Time
 }
 
-// tokenError is returned if Google grants no access token.
+// tokenError means that Google did not grant an access token.
 type tokenError struct{ outcome Outcome }
 
 func (e *tokenError) Error() string { return e.outcome.Reason }
 
-// renewEarly is how long before its expiry a token is renewed.
+// renewEarly is how long before its expiry a token is renewed, if its lifetime permits that.
 const renewEarly = 5 * time.Minute
 
 func (t *accessToken) cached() string {
@@ -212,7 +212,7 @@ func (t *accessToken) cached() string {
 	return ""
 }
 
-// drop removes a token that FCM has refused.
+// drop removes a token that FCM has refused from the cache.
 func (t *accessToken) drop(token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func (t *accessToken) drop(token string) {
 	}
 }
 
-// get returns the token. It fetches one if there is none or if it expires soon.
+// get returns the cached token. If there is none, or if it expires soon, get fetches a new one.
 func (t *accessToken) get(ctx context.Context) (string, error) {
 	if token := t.cached(); token != "" {
 		return token, nil
@@ -232,7 +232,7 @@ func (t *accessToken) get(ctx context.Context) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-	if token := t.cached(); token != "" { // another goroutine has fetched it
+	if token := t.cached(); token != "" { // another goroutine has fetched a token meanwhile
 		return token, nil
 	}
 	token, lasts, err := t.fetch(ctx)
@@ -241,7 +241,7 @@ func (t *accessToken) get(ctx context.Context) (string, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A token with a lifetime of about renewEarly or less is used for a fifth of it.
+	// If the lifetime of a token is about renewEarly or less, use the token for a fifth of it.
 	t.token, t.renew = token, t.now().Add(max(lasts-renewEarly, lasts/5))
 	return token, nil
 }

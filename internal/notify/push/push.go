@@ -1,5 +1,5 @@
-// Package push sends the numbers of badges, and notifications, to devices whose apps are
-// closed. It sends what its queue returns through APNs, FCM, Web Push and UnifiedPush.
+// Package push sends the numbers of badges, and notifications, to devices whose apps are closed.
+// It reads due devices from its queue and sends through APNs, FCM, Web Push and UnifiedPush.
 //
 // The package does not know the log or tables: it declares the interface of its queue. ADR 66
 // has the reasons.
@@ -34,23 +34,24 @@ const (
 	UnifiedPush Platform = "unifiedpush"
 )
 
-// Push is one message to one device: its number, with or without a notification.
+// Push is one message to one device: the number to show, with or without a notification.
 type Push struct {
 	UserID, DeviceID string
 	// App names an entry of the configuration.
 	App string
-	// Environment is "sandbox" or "production"; only APNs has both.
+	// Environment is "production" or, for APNs only, "sandbox".
 	Environment string
-	// Token is the token of APNs or FCM, or a subscription as JSON. It is a secret.
+	// Token is the device token of APNs or FCM, or a subscription as JSON. It is a secret.
 	Token []byte
-	// Epoch and Version order the numbers of a user: see pubsub.Badge.
+	// Epoch and Version are the epoch and version of the badge: see pubsub.Badge. By them an app
+	// ignores older numbers.
 	Epoch   string
 	Version int64
 	// Number is the number on the icon.
 	Number int64
-	// Alert is the notification; nil for a silent push.
+	// Alert is the notification. It is nil for a silent push.
 	Alert *Alert
-	// Retract are alerts that the device must remove, since their messages were read or
+	// Retract are alerts that the device must remove because their messages were read or
 	// recalled. Only silent pushes have them.
 	Retract []AlertName
 }
@@ -66,7 +67,7 @@ type Alert struct {
 	ConversationID string
 	Seq            int64
 	Title, Body    string
-	// Data is passed to the app; it may be empty.
+	// Data is passed to the app. It may be empty.
 	Data map[string]string
 }
 
@@ -84,36 +85,38 @@ const (
 	// Rejected: the vendor refuses pushes to this device, until the device is registered again
 	// or the configuration changes.
 	Rejected Verdict = "rejected"
-	// TooLarge: the notification is too large to send; the number alone is not.
+	// TooLarge: the push is too large to send because of its notification. A push of the number
+	// alone is small enough.
 	TooLarge Verdict = "too_large"
 )
 
-// Outcome is the answer of a vendor.
+// Outcome is the result of a push.
 type Outcome struct {
 	Verdict Verdict
-	// Reason is the vendor's code for the failure. It contains no secrets.
+	// Reason is the vendor's code for a failure. It contains no secrets.
 	Reason string
-	// After is how long to wait, if the vendor says so.
+	// After is the wait before the next push, 0 if the vendor requires none.
 	After time.Duration
-	// Pause says that After applies to all pushes of the route.
+	// Pause is set if After applies to all pushes of the route.
 	Pause bool
-	// Unreachable says that there was no answer.
+	// Unreachable is set if the vendor did not answer.
 	Unreachable bool
-	// Err says why there was no answer. It is only for operators. Users choose the endpoints
-	// of subscriptions, so they could use the text to explore the server's network.
+	// Err is the reason why there was no answer. Show it only to operators: users choose the
+	// endpoints of subscriptions, and could use its text to explore the server's network.
 	Err error
-	// Since is when the vendor found that the device was gone, if the vendor says so.
+	// Since is when the vendor found that the device was gone. It is zero if the vendor does not
+	// say when.
 	Since time.Time
 }
 
 // lifetime is how long vendors store a push for a device that is off. It is the longest time
-// that all vendors accept. A device that is off for longer shows an old number afterwards.
+// that all vendors accept. If a device is off for longer, it shows an old number afterwards.
 const lifetime = 28 * 24 * time.Hour
 
-// maxPayload is the most bytes of a payload that APNs and FCM accept.
+// maxPayload is the maximum size of a payload that APNs and FCM accept, in bytes.
 const maxPayload = 4096
 
-// content is the part of a push for the app, under the name "badged".
+// content is the part of a push that is for the app. Its key in the payload is "badged".
 type content struct {
 	Epoch          string            `json:"epoch"`
 	Version        int64             `json:"version"`
@@ -145,10 +148,11 @@ func (p *Push) content() content {
 	return c
 }
 
-// collapse returns the key under which vendors replace a stored push. Silent pushes of a user
-// share one key, since only the newest number matters. Each alert has its own key, so that a
-// repeated push does not show twice. A push that retracts alerts has its own key too, since a
-// newer number must not replace it. Keys have 32 characters, the most that all vendors accept.
+// collapse returns the key by which a push replaces a stored push with the same key at the
+// vendor. Silent pushes of a user share one key, since only the newest number matters. Each alert
+// has its own key, so that a repeated push does not show twice. A push that retracts alerts has
+// its own key too, since a newer number must not replace it. Keys have 32 characters, the maximum
+// that all vendors accept.
 func (p *Push) collapse() string {
 	name := p.UserID
 	if p.Alert != nil {
@@ -161,7 +165,7 @@ func (p *Push) collapse() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// encode returns JSON without the escapes for HTML, which use six bytes for one.
+// encode returns v as JSON. It does not escape characters for HTML: an escape takes six bytes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -172,8 +176,8 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// failed returns the outcome of a push without an answer. It removes the URL from a
-// *url.Error, since the URL contains a token.
+// failed returns the outcome of a push that got no answer. It removes the URL from a *url.Error,
+// since the URL contains a token.
 func failed(err error) Outcome {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -191,25 +195,25 @@ func fault(reason string) Outcome {
 	return Outcome{Verdict: Failed, Reason: reason, After: faultPause, Pause: true}
 }
 
-// isRedirect reports whether a status is a redirect. Vendors do not redirect, so something
-// between this server and the vendor has answered.
+// isRedirect reports whether a status is a redirect. Vendors do not redirect: the answer comes
+// from a system between this server and the vendor.
 func isRedirect(status int) bool { return status >= 300 && status < 400 }
 
-// busy returns the outcome of a push that the vendor may accept later. If the vendor says
-// when, all pushes of the route wait until then.
+// busy returns the outcome of a push that the vendor may accept later. If the vendor says when,
+// all pushes of the route pause until then.
 func busy(res *http.Response, reason string) Outcome {
 	after := retryAfter(res)
 	return Outcome{Verdict: Failed, Reason: reason, After: after, Pause: after > 0}
 }
 
-// maxRetryAfter limits the wait that a vendor can ask for.
+// maxRetryAfter limits the wait that a vendor can require.
 const maxRetryAfter = time.Hour
 
-// retryAfter returns the wait in a Retry-After header, or 0.
+// retryAfter returns the wait in a Retry-After header, or 0 if there is none.
 func retryAfter(res *http.Response) time.Duration {
 	text := res.Header.Get("Retry-After")
 	var after time.Duration
-	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) { // out of range gives the greatest number
+	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) { // for a number out of range, Atoi returns the greatest number
 		after = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
 	} else if at, err := http.ParseTime(text); err == nil {
 		after = time.Until(at)
@@ -219,8 +223,8 @@ func retryAfter(res *http.Response) time.Duration {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
-// reasonOf returns a vendor's code for a failure. If the code is missing or has another form,
-// it returns the status, since other text may repeat a token.
+// reasonOf returns a vendor's code for a failure. If word does not have the form of a code, it
+// returns the status instead, since other text may repeat a token.
 func reasonOf(status int, word string) string {
 	if reasonPattern.MatchString(word) {
 		return word
@@ -228,7 +232,7 @@ func reasonOf(status int, word string) string {
 	return fmt.Sprintf("HTTP %d", status)
 }
 
-// CheckToken says what is wrong with the token of a device, or returns "". For Web Push and
+// CheckToken returns what is wrong with the token of a device, or "". For Web Push and
 // UnifiedPush the token is a subscription as JSON.
 func (p Platform) CheckToken(token []byte) string {
 	switch p {
@@ -255,8 +259,8 @@ func (p Platform) CheckToken(token []byte) string {
 	return ""
 }
 
-// AddressOf returns the address to which a token leads, in a form that is the same for all
-// spellings of the token. CheckToken must have accepted the token.
+// AddressOf returns the address of the device that a token contains. The address is the same for
+// all spellings of the token. Call it only with tokens that CheckToken accepts.
 func (p Platform) AddressOf(token []byte) string {
 	switch p {
 	case APNs:
@@ -276,13 +280,13 @@ var (
 	fcmToken  = regexp.MustCompile(`^[A-Za-z0-9:_-]+$`)
 )
 
-// strict decodes a JSON object. It rejects unknown and repeated fields; names are
-// case-sensitive. Its errors name fields as in the object.
+// strict decodes a JSON object. It rejects unknown and repeated fields. Names of fields are
+// case-sensitive. Its errors use the names in the object.
 func strict(text []byte, v any) error {
 	return decode(text, v, jsonv2.RejectUnknownMembers(true))
 }
 
-// decode decodes JSON with options, and words errors for operators and apps.
+// decode decodes JSON with options. Its errors are written for operators and the authors of apps.
 func decode(text []byte, v any, options ...jsonv2.Options) error {
 	err := jsonv2.Unmarshal(text, v, options...)
 	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)

@@ -10,35 +10,36 @@ import (
 )
 
 const (
-	// slowInFlight is the most pushes in flight that all slow routes of an app share. A limit
-	// per route would limit nothing, since users choose the hosts of endpoints.
+	// slowInFlight is the maximum number of pushes in flight for all slow routes of an app
+	// together. A limit per route would not suffice, since users choose the hosts of endpoints.
 	slowInFlight = inFlight / 2
-	// slowAnswer is the longest time in which a fast route answers.
+	// slowAnswer is the longest time in which a route answers that counts as fast.
 	slowAnswer = time.Second
-	// userInFlight is the most pushes in flight of one user, who may have outbound.MaxDevices
-	// devices on different routes.
+	// userInFlight is the maximum number of pushes in flight of one user, who may have
+	// outbound.MaxDevices devices on different routes.
 	userInFlight = 16
-	// busyHold is how long a push is put off if too many others are in flight.
+	// busyHold is how long a push is delayed if too many other pushes are in flight.
 	busyHold = time.Second
-	// unreachable is a number of consecutive pushes without an answer. After that many a route
-	// pauses: first for unreachableRest, and up to unreachableLast after further failures.
+	// unreachable is the number of consecutive pushes without an answer after which a route
+	// pauses. The first pause is unreachableRest. Pauses grow with further failures, up to
+	// unreachableLast.
 	unreachable     = 10
 	unreachableRest = 5 * time.Second
 	unreachableLast = 5 * time.Minute
-	// If there are idleRoutes routes, idle routes are removed from memory. Users choose the
-	// hosts of endpoints, so the number of routes has no other limit.
+	// idleRoutes is the number of routes from which idle routes are removed from memory. Users
+	// choose the hosts of endpoints, so the number of routes has no other limit.
 	idleRoutes = 10_000
 )
 
-// routes records the pushes in flight of an app by route and user, and the state of routes. It
-// is safe for concurrent use.
+// routes counts the pushes in flight of an app by route and user, and has the state of each
+// route. A route is a vendor's server. It is safe for concurrent use.
 type routes struct {
-	// slowLimit is the most slow pushes in flight.
+	// slowLimit is the maximum number of slow pushes in flight.
 	slowLimit int
 
 	mu     sync.Mutex
 	byName map[string]*route
-	// users has the number of pushes in flight, by user.
+	// users has the number of pushes in flight of each user.
 	users map[string]int
 	// young are the pushes in flight that are not slow, oldest first.
 	young *list.List
@@ -54,12 +55,12 @@ type route struct {
 	// slow is the number of slow pushes among inFlight.
 	slow     int
 	failures int
-	// fast is whether the last answer was fast; false before the first answer.
+	// fast is set if the last answer was fast. It is false before the first answer.
 	fast bool
 }
 
-// flight is a push in flight. A push is slow if its route was slow when the push began, or
-// once the push takes longer than slowAnswer. A slow push is not in routes.young.
+// flight is a push in flight. A push is slow if its route was slow when the push began, or once
+// the push has taken longer than slowAnswer. All other pushes in flight are in routes.young.
 type flight struct {
 	route *route
 	name  string
@@ -68,7 +69,7 @@ type flight struct {
 	young *list.Element // nil if the push is slow
 }
 
-// newRoutes returns the routes of an app. Apps of APNs and FCM have a single vendor, so slow
+// newRoutes returns the routes of an app. An app of APNs or FCM has a single vendor, so its slow
 // pushes may use all of inFlight.
 func newRoutes(p Platform) *routes {
 	rs := &routes{slowLimit: inFlight, byName: map[string]*route{}, users: map[string]int{}, young: list.New()}
@@ -78,8 +79,9 @@ func newRoutes(p Platform) *routes {
 	return rs
 }
 
-// enter counts a push of a user as in flight. If the route pauses, or too many slow pushes or
-// pushes of the user are in flight, enter returns instead how long to put the push off.
+// enter counts a push of a user as in flight. If the route pauses, or if too many slow pushes or
+// pushes of the user are in flight, enter does not count the push: it returns nil and how long to
+// delay the push.
 func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -107,7 +109,7 @@ func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	return f, 0
 }
 
-// age marks pushes that have taken longer than slowAnswer as slow.
+// age marks pushes in flight as slow once they have taken longer than slowAnswer.
 func (rs *routes) age(now time.Time) {
 	for e := rs.young.Front(); e != nil; e = rs.young.Front() {
 		f, _ := e.Value.(*flight)
@@ -120,13 +122,13 @@ func (rs *routes) age(now time.Time) {
 	}
 }
 
-// markSlow adds n slow pushes to the counts.
+// markSlow adds n to the numbers of slow pushes of the app and of the push's route.
 func (rs *routes) markSlow(f *flight, n int) {
 	rs.slow += n
 	f.route.slow += n
 }
 
-// leave ends a push, and records its outcome for its route.
+// leave records that a push has ended, and its outcome for its route.
 func (rs *routes) leave(f *flight, outcome Outcome) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -153,12 +155,12 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 		}
 	}
 	if r.inFlight == 0 && r.failures == 0 && !r.fast && now.After(r.until) {
-		delete(rs.byName, f.name) // the same state as an unknown route
+		delete(rs.byName, f.name) // an unknown route has the same state
 	}
 }
 
-// pause makes a route pause and, if all is set, all routes. It reports whether the route was
-// not pausing already.
+// pause makes a route pause for d. If all is set, all routes of the app pause. It reports whether
+// the route did not pause before.
 func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -173,7 +175,7 @@ func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	return first
 }
 
-// waitForAll waits until the pause of all routes is over. It returns false if ctx is done.
+// waitForAll waits until the pause of all routes has ended. It returns false if ctx is done.
 func (rs *routes) waitForAll(ctx context.Context) bool {
 	rs.mu.Lock()
 	pause := time.Until(rs.all)

@@ -15,48 +15,48 @@ import (
 
 // Due is a device that must get a push.
 type Due struct {
-	// Push is the push of the number, without an alert.
+	// Push is the push with the number, without an alert.
 	Push
 	// Alerts are the notifications to send, oldest first.
 	Alerts []Alert
-	// DueAt is when the number changed, or when the next attempt was due.
+	// DueAt is when the number changed or, after a failed push, the time of the next attempt.
 	DueAt, RegisteredAt time.Time
-	// Attempts is how many pushes failed since the last one that succeeded.
+	// Attempts is the number of pushes that failed since the last success.
 	Attempts int
-	// Row belongs to the queue.
+	// Row is data of the queue. The sender does not use it.
 	Row any
 }
 
-// Queue returns devices that are due, and gets reports. Its methods are safe for concurrent
-// use.
+// Queue returns due devices and receives reports about them. It is safe for concurrent use.
 type Queue interface {
-	// Next returns up to limit devices of an app that are due. It blocks until a device is
-	// due; its only error is the error of ctx. The sender reports each device by one of the
-	// other methods, which do not block. Until then Next does not return the device again.
+	// Next returns up to limit devices of an app that are due. It blocks until a device is due;
+	// its only error is the error of ctx. The sender reports each device by one call of another
+	// method, which does not block. Until then Next does not return the device again.
 	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
-	// Told reports that a device got its number, d.Alerts and d.Retract. Before the report,
-	// the sender removes the alerts that are still due from both lists. For the duration of
-	// quiet, only alerts are due.
+	// Told reports that a device got its number, d.Alerts and d.Retract. Before the call, the
+	// sender removes from both lists the alerts that are still due. For the duration quiet, the
+	// device is due only if it has alerts.
 	Told(d Due, quiet time.Duration)
 	// Retry reports that a push failed. sent is the number of alerts that were sent before the
-	// failure, oldest first; their pushes also had the number of the badge. The device is due
-	// again after the given time.
+	// failure, oldest first; their pushes also had the number. The device is due again after the
+	// given time.
 	Retry(d Due, sent int, after time.Duration, reason string)
 	// Hold reports that no push was tried. The device is due again after the given time.
 	Hold(d Due, after time.Duration)
-	// Gone deletes a device, unless it was registered again meanwhile.
+	// Gone deletes a device that the vendor does not know any more, unless it was registered
+	// again meanwhile.
 	Gone(d Due, reason string)
 }
 
 const (
-	// inFlight is the most pushes of an app that wait for an answer. A vendor that answers in
-	// 100 ms gets about 5,000 per second.
+	// inFlight is the maximum number of pushes of an app that wait for an answer. With a vendor
+	// that answers in 100 ms, this permits about 5,000 pushes per second.
 	inFlight = 512
-	// batch is the most devices that one call of Next returns.
+	// batch is the maximum number of devices that one call of Next returns.
 	batch = 128
 	// pushTimeout limits one push.
 	pushTimeout = 15 * time.Second
-	// grace is how long pushes in flight may go on when the sender stops.
+	// grace is how long pushes in flight may continue when the sender stops.
 	grace = 3 * time.Second
 
 	firstBackoff   = 5 * time.Second
@@ -80,7 +80,7 @@ type Sender struct {
 	routes map[string]*routes // by app
 }
 
-// NewSender returns a Sender, which does nothing until Run, or an error if cfg has no Queue.
+// NewSender returns a Sender, which does nothing until Run. It fails if cfg has no Queue.
 func NewSender(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil {
 		return nil, errors.New("push: Queue is required")
@@ -98,8 +98,8 @@ func NewSender(cfg Config) (*Sender, error) {
 	return s, nil
 }
 
-// Run sends until ctx is done. Then it waits for the pushes in flight, a few seconds at most,
-// and returns nil.
+// Run sends until ctx is done. Then it waits for the pushes in flight, at most for grace, and
+// returns nil.
 func (s *Sender) Run(ctx context.Context) error {
 	if len(s.cfg.Apps) == 0 {
 		<-ctx.Done()
@@ -115,7 +115,7 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // deliver sends pushes to the devices of an app that are due, until ctx is done.
 func (s *Sender) deliver(ctx context.Context, app *App) {
-	// Pushes in flight may go on for the duration of grace after ctx is done.
+	// Pushes in flight may continue for grace after ctx is done.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
@@ -123,7 +123,7 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 	defer inProgress.Wait()
 	slots := make(chan struct{}, inFlight)
 	for {
-		// Acquire slots for a whole batch: with a call of Next per slot, reading the queue
+		// Acquire slots for a whole batch. With one call of Next for each slot, reading the queue
 		// would cost too much.
 		for range batch {
 			select {
@@ -155,11 +155,11 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 	}
 }
 
-// held is the verdict of a push that was not tried, because its route pauses or too many
-// others are in flight.
+// held is the verdict of a push that was not tried because its route pauses or too many other
+// pushes are in flight.
 const held Verdict = "held"
 
-// handle sends what is due to one device, and reports the result.
+// handle sends the due pushes to one device, and reports the result.
 func (s *Sender) handle(ctx context.Context, app *App, due Due) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -171,9 +171,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due Due) {
 	s.report(ctx, app, due, sent, outcome)
 }
 
-// tell sends the alerts of a device or, if the device has none, the number alone. It stops at
-// the first failure and returns the outcome. sent counts the alerts up to the last alert that
-// was sent.
+// tell sends the alerts of a device or, if it has none, the number alone. It stops at the first
+// failure and returns the outcome. sent is the number of alerts up to and including the last
+// alert that was sent.
 func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outcome) {
 	route := app.vendor.route(&due.Push)
 	for i := range due.Alerts {
@@ -182,22 +182,22 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 		switch outcome := s.send(ctx, app, route, &p, due.DueAt); outcome.Verdict {
 		case Sent:
 			sent = i + 1
-		case TooLarge: // the number is sent alone
+		case TooLarge: // if no alert is sent, the number is sent alone
 		default:
 			return sent, outcome
 		}
 	}
 	switch {
-	case !app.silent: // without silent pushes the device cannot be told what to retract
+	case !app.silent: // without silent pushes, no push can retract alerts
 		return sent, Outcome{Verdict: Sent}
-	case sent > 0: // a silent push follows when the interval permits it
+	case sent > 0: // the retractions remain due: a silent push follows after app.interval
 		due.Retract = nil
 		return sent, Outcome{Verdict: Sent}
 	}
 	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
 }
 
-// send sends a push, unless its route pauses or too many others are in flight.
+// send sends a push, unless its route pauses or too many other pushes are in flight.
 func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due time.Time) Outcome {
 	routes := s.routes[app.Name]
 	flight, wait := routes.enter(route, p.UserID)
@@ -211,7 +211,7 @@ func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due 
 	sending, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	s.cfg.Metrics.inFlight.Inc()
-	outcome := Outcome{Verdict: Failed} // stays if the vendor's code panics
+	outcome := Outcome{Verdict: Failed} // the outcome if the vendor's code panics
 	defer func() {
 		s.cfg.Metrics.inFlight.Dec()
 		routes.leave(flight, outcome)
@@ -250,7 +250,7 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 			return
 		}
 		due.Retract = nil
-		due.Alerts = due.Alerts[:sent] // The other alerts are due at once, and are then held.
+		due.Alerts = due.Alerts[:sent] // the other alerts are still due; the next attempt holds the device
 		queue.Told(due, app.interval)
 	case Gone:
 		queue.Gone(due, outcome.Reason)
@@ -261,8 +261,8 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 	}
 }
 
-// pause makes a route pause. For FCM it makes all routes of the app pause, since an app has
-// only one; then no devices are read from the queue until the pause ends.
+// pause makes a route pause. An app of FCM has only one route, so pause makes all routes of the
+// app pause; then no devices are read from the queue until the pause has ended.
 func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outcome) {
 	if !s.routes[app.Name].pause(route, outcome.After, app.Platform == FCM) {
 		return
@@ -272,12 +272,12 @@ func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outc
 		"app", app.Name, "route", route, "reason", outcome.Reason, "pause", outcome.After)
 }
 
-// backoff returns the wait after a number of failures.
+// backoff returns the wait after a number of consecutive failures.
 func backoff(failures int, first, last time.Duration) time.Duration {
 	return spread(min(first<<min(failures, 20), last))
 }
 
-// spread adds up to a fifth, so that pushes that failed together are not retried together.
+// spread adds up to a fifth to d, so that pushes that failed together are not retried together.
 func spread(d time.Duration) time.Duration {
 	return d + rand.N(d/5+1) //nolint:gosec // G404: spreads load, guards nothing
 }
@@ -290,7 +290,7 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	f := promauto.With(r)
 	m := &Metrics{

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// singleDialTransport makes requests to a server get their connections one after the other. If
-// there is a connection, requests share it without a delay. If there is no connection, the
-// first request dials and the other requests wait for the connection. net/http would dial for
-// each request, and dial again for each request that is repeated after a GOAWAY.
+// singleDialTransport serializes how the requests to a server get their connection. If a
+// connection exists, requests share it without a delay. If none exists, the first request dials
+// and the other requests wait for the new connection. Without singleDialTransport, net/http would
+// dial for each request, and again for each request that it repeats after a GOAWAY.
 type singleDialTransport struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
-	// turns has a lock for each server to which requests connect.
+	// turns has the lock of each server to which requests are getting connections.
 	turns map[string]*turn
 }
 
-// turn is the lock of a server. taken contains a token while a request gets its connection.
+// turn is the lock of a server. taken contains a value while a request holds the lock.
 type turn struct {
 	taken chan struct{}
-	// waiting is the number of requests that have the token or wait for it.
+	// waiting is the number of requests that hold the lock or wait for it.
 	waiting int
 }
 
@@ -30,7 +30,7 @@ func newInTurn(next http.RoundTripper) *singleDialTransport {
 	return &singleDialTransport{next: next, turns: map[string]*turn{}}
 }
 
-// maxTries is how often a request is tried if servers do not process it.
+// maxTries is the maximum number of tries of a request that servers do not process.
 const maxTries = 5
 
 // RoundTrip implements http.RoundTripper.
@@ -49,12 +49,13 @@ func (t *singleDialTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	}
 }
 
-// isUnprocessed reports whether the server has not processed a request, so that the request
-// can be repeated. net/http has no error type for this case. If req.GetBody were set, net/http
-// would repeat the request itself, without waiting for its turn.
+// isUnprocessed reports whether the server has not processed a request, so that the request can
+// be repeated safely. net/http has no error type for this case. roundTrip clears req.GetBody,
+// since net/http would otherwise repeat the request itself, without acquiring the lock.
 func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "cannot retry err [") }
 
-// roundTrip tries a request once, after it has waited for its turn.
+// roundTrip tries a request once. It holds the lock of the server until the request has a
+// connection.
 func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, error) {
 	host := req.URL.Host
 	turn := t.wait(host)
@@ -69,15 +70,15 @@ func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, erro
 		<-turn.taken
 		t.leave(host, turn)
 	})
-	defer end() // if the request got no connection
-	// Keep the token until the headers are written. Before that, the connection may turn out
-	// to be closing, and net/http then chooses another connection.
+	defer end() // releases the lock if the request got no connection
+	// Hold the lock until the headers are written. Until then, the connection may turn out to be
+	// closing, and net/http then chooses another connection.
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: end}))
 	req.GetBody = nil
 	return t.next.RoundTrip(req)
 }
 
-// wait returns the turn of a server. Call leave once for each call of wait.
+// wait returns the lock of a server and counts the caller. Call leave once for each call of wait.
 func (t *singleDialTransport) wait(server string) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,8 +91,8 @@ func (t *singleDialTransport) wait(server string) *turn {
 	return of
 }
 
-// leave removes the turn of a server without further requests. Otherwise memory would grow
-// without limit, since users choose the servers.
+// leave deletes the lock of a server once no request uses it. Otherwise memory would grow without
+// limit, since users choose the servers.
 func (t *singleDialTransport) leave(server string, of *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,15 +12,16 @@ import (
 const (
 	// vapidLifetime is how long a token is valid. RFC 8292 allows at most 24 hours.
 	vapidLifetime = 12 * time.Hour
-	// vapidReuse is how long a token is reused, since signing costs as much as encrypting a
+	// vapidReuse is how long a token is reused. Signing a new token costs as much as encrypting a
 	// push.
 	vapidReuse = time.Hour
-	// vapidOrigins is the most origins whose tokens are cached. Users choose the origins, so
-	// the cache needs a limit.
+	// vapidOrigins is the maximum number of origins whose tokens are cached. The cache needs a
+	// limit because users choose the origins.
 	vapidOrigins = 10_000
 )
 
-// vapid authenticates the sender to push services, by RFC 8292. It is safe for concurrent use.
+// vapid makes the headers that authenticate the sender to push services, by RFC 8292. It is safe
+// for concurrent use.
 type vapid struct {
 	key     *ecdsa.PrivateKey
 	public  string
@@ -47,7 +48,8 @@ func newVAPID(key *ecdsa.PrivateKey, subject string, now func() time.Time) (*vap
 	}, nil
 }
 
-// header returns the Authorization header for the push service with an origin.
+// header returns the Authorization header for requests to a push service. origin is the origin of
+// the service's URL.
 func (v *vapid) header(origin string) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

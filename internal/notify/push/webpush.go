@@ -17,17 +17,18 @@ import (
 	"github.com/badged/badged/internal/notify/push/webpush"
 )
 
-// webPush sends pushes to browsers, and to the distributors of UnifiedPush, which use the same
-// protocol: RFC 8030, 8291 and 8292.
+// webPush sends pushes to browsers and to the distributors of UnifiedPush. Both use the same
+// protocol: RFC 8030, RFC 8291 and RFC 8292.
 type webPush struct {
 	client *http.Client
 	vapid  *vapid
 }
 
-// subscription is a PushSubscription in the form of a browser's toJSON.
+// subscription is a PushSubscription as a browser's toJSON returns it.
 type subscription struct {
 	Endpoint string `json:"endpoint"`
-	// ExpirationTime is ignored: it is null in all browsers, and push services report expiry.
+	// ExpirationTime is ignored: it is null in all browsers, and push services report an expired
+	// subscription.
 	ExpirationTime json.RawMessage  `json:"expirationTime,omitempty"`
 	Keys           subscriptionKeys `json:"keys"`
 }
@@ -39,11 +40,11 @@ type subscriptionKeys struct {
 
 const (
 	maxEndpoint = 2048
-	// maxSubscription leaves room for the keys, and for escapes in the endpoint.
+	// maxSubscription includes room for the keys and for JSON escapes in the endpoint.
 	maxSubscription = 2 * maxEndpoint
 )
 
-// check says what is wrong with a subscription, or returns "".
+// check returns what is wrong with a subscription, or "".
 func (s *subscription) check() string {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || len(s.Endpoint) > maxEndpoint || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -62,7 +63,8 @@ func (s *subscription) check() string {
 	return ""
 }
 
-// address returns the endpoint in a form that is the same for all spellings of its host.
+// address returns the endpoint in a form that is the same for all spellings of the endpoint's
+// host.
 func (s *subscription) address() string {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Host == "" {
@@ -75,11 +77,11 @@ func (s *subscription) address() string {
 	return originOf(u)
 }
 
-// originOf returns the origin of a URL by RFC 6454, as VAPID requires: the host in lower case,
-// and no port if it is the default of the scheme.
+// originOf returns the origin of a URL by RFC 6454, as VAPID requires: the host is in lower case,
+// and the default port of the scheme is omitted.
 func originOf(u *url.URL) string { return u.Scheme + "://" + hostOf(u) }
 
-// hostOf returns the host and port of a URL as in its origin.
+// hostOf returns the host and port of a URL in the form of originOf.
 func hostOf(u *url.URL) string {
 	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
 	if strings.Contains(host, ":") {
@@ -91,7 +93,7 @@ func hostOf(u *url.URL) string {
 	return host + ":" + port
 }
 
-// decodeKey decodes base64 in either of the two alphabets, with or without padding.
+// decodeKey decodes base64 in the standard or the URL alphabet, with or without padding.
 func decodeKey(text string) ([]byte, error) {
 	text = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(text, "="))
 	return base64.RawURLEncoding.DecodeString(text)
@@ -110,8 +112,8 @@ func (w *webPush) route(p *Push) string {
 	return hostOf(u)
 }
 
-// recordSizes are the lengths of encrypted pushes. Padding to few lengths hides the length of
-// the text. All services accept 4096 bytes; the smaller lengths save traffic for silent
+// recordSizes are the possible lengths of encrypted pushes. Padding to one of them hides the
+// length of the text. All services accept 4096 bytes; the smaller lengths save traffic for silent
 // pushes.
 var recordSizes = []int{512, 1024, 2048, 3072, 4096}
 
@@ -148,7 +150,7 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 		return failed(err)
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxPayload)) // lets the connection be reused
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxPayload)) // so that the connection can be reused
 	reason := reasonOf(res.StatusCode, "")
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
@@ -163,7 +165,7 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 	return Outcome{Verdict: Rejected, Reason: reason}
 }
 
-// request returns a request with an encrypted text.
+// request returns a request that sends a text, encrypted, to a subscription.
 func (w *webPush) request(ctx context.Context, to *subscription, text []byte) (*http.Request, error) {
 	point, err := decodeKey(to.Keys.P256DH)
 	if err != nil {

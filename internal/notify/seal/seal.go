@@ -1,7 +1,7 @@
-// Package seal encrypts secrets that are stored in tables: tokens of devices and secrets of
+// Package seal encrypts secrets that are stored in tables: device tokens and the secrets of
 // webhooks.
 //
-// It does not know what the secrets are for.
+// The package does not know what the secrets are for.
 package seal
 
 import (
@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// keyBytes is the length of a key of AES-256.
+// keyBytes is the length of an AES-256 key.
 const keyBytes = 32
 
-// Formats of a stored secret, in its first byte. An encrypted secret continues with the length
-// of the key's id, the id, the nonce and the ciphertext.
+// Formats of a stored secret. The first byte is the format. In an encrypted secret, the length of
+// the key's id, the id, the nonce and the ciphertext follow.
 const (
 	plain     = 0
 	encrypted = 1
@@ -27,16 +27,16 @@ const (
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
 
-// Box encrypts secrets with its first key, and decrypts what any of its keys has encrypted.
-// The zero value encrypts nothing: it stores secrets in plain. A Box is safe for concurrent
-// use.
+// Box encrypts secrets with its first key, and decrypts secrets that were encrypted with any of
+// its keys. The zero value has no key and does not encrypt: it stores secrets in plain. A Box is
+// safe for concurrent use.
 type Box struct {
 	first string
 	keys  map[string]cipher.AEAD
 }
 
-// ParseKeys returns a Box for keys of the form ID=BASE64, each of 32 bytes. Its errors contain
-// no key.
+// ParseKeys returns a Box for keys of the form ID=BASE64, each of 32 bytes. The first key
+// encrypts. The text of its errors contains no key.
 func ParseKeys(specs []string) (*Box, error) {
 	b := &Box{keys: map[string]cipher.AEAD{}}
 	for i, spec := range specs {
@@ -65,8 +65,9 @@ func ParseKeys(specs []string) (*Box, error) {
 	return b, nil
 }
 
-// Seal returns the stored form of a secret. context names the place where it is stored, such
-// as the user and the device: Open fails if a secret was moved to another row.
+// Seal returns the stored form of a secret. context names the row in which the secret is stored,
+// for example the user and the device. Open fails if an encrypted secret was moved to another
+// row.
 func (b *Box) Seal(secret []byte, context string) []byte {
 	if b.first == "" {
 		return append([]byte{plain}, secret...)
@@ -85,8 +86,8 @@ var (
 	ErrDamaged = errors.New("the sealed secret is damaged, or belongs to another row")
 )
 
-// Open returns the secret that Seal got, with the same context. It returns [ErrNoKey] or
-// [ErrDamaged].
+// Open returns the secret that was passed to Seal with the same context. It fails with [ErrNoKey]
+// or [ErrDamaged].
 func (b *Box) Open(sealed []byte, context string) ([]byte, error) {
 	switch {
 	case len(sealed) > 0 && sealed[0] == plain:

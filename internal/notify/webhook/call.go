@@ -22,8 +22,8 @@ type Caller struct {
 	// Client makes the calls. It must follow no redirects, have a timeout, and refuse
 	// addresses of private networks.
 	Client *http.Client
-	// Origin names this installation, as a DNS name. It is the source of events, and the
-	// origin in handshakes.
+	// Origin is the DNS name of this installation. It is the source of events and the origin in
+	// handshakes.
 	Origin string
 	// Now returns the time that is signed with each call. Default time.Now.
 	Now func() time.Time
@@ -38,13 +38,13 @@ func (c *Caller) now() time.Time {
 
 // Answer is the result of a call.
 type Answer struct {
-	// Status is 0 if there was no answer.
+	// Status is the HTTP status, 0 if the endpoint did not answer.
 	Status   int
 	Duration time.Duration
-	// Err is nil if the call succeeded. Its text can be shown to anyone: it contains neither
+	// Err is nil if the call succeeded. Its text may be shown to any user: it contains neither
 	// the URL nor a secret.
 	Err error
-	// retryAfter is the wait that the endpoint asks for.
+	// retryAfter is the wait that the endpoint asks for, 0 if it asks for none.
 	retryAfter time.Duration
 }
 
@@ -80,20 +80,20 @@ func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, bo
 	return answer
 }
 
-// introduce sets the headers that name the caller.
+// introduce sets the headers that identify the caller.
 func (c *Caller) introduce(h http.Header) {
 	h.Set("User-Agent", "badged")
 	h.Set("WebHook-Request-Origin", c.Origin)
 }
 
 // discard reads the rest of an answer, so that the connection can be reused. The client limits
-// its length.
+// the length of answers.
 func discard(res *http.Response) {
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
 }
 
-// statusError returns the error for a status that is no success.
+// statusError returns the error for a status that does not mean success.
 func statusError(status int) error {
 	switch {
 	case status >= 300 && status < 400:
@@ -104,9 +104,9 @@ func statusError(status int) error {
 	return fmt.Errorf("the endpoint answered %d %s", status, http.StatusText(status))
 }
 
-// withoutURL removes the URL from an error of a call, since the query of the URL may contain a
-// token. The error may quote the endpoint's answer, so withoutURL also cuts the text, and
-// removes characters that cannot be stored or displayed.
+// withoutURL removes the URL from the error of a call, since the query of the URL may contain a
+// token. The error may quote the endpoint's answer: withoutURL also truncates the text, and
+// replaces characters that cannot be stored or displayed.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		if failed.Timeout() {
@@ -130,7 +130,7 @@ func withoutURL(err error) error {
 	return errors.New(text)
 }
 
-// Test sends an event of the type webhook.test to an endpoint. It does not use the queue.
+// Test sends an event of the type webhook.test to an endpoint directly, without the queue.
 func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
 	id, err := uuid.NewV7()
 	if err != nil {

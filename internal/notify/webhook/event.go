@@ -26,8 +26,8 @@ type event struct {
 	Data            json.RawMessage `json:"data"`
 }
 
-// eventOf returns the event for a change. Its id is derived from its content, so a repeated
-// call with the same content has the same id, also after a restart.
+// eventOf returns the event for a change. The id of the event is a hash of its content, so a
+// repeated call with the same content has the same id, even after a restart.
 func eventOf(origin, webhook string, c Change, data json.RawMessage) event {
 	return event{
 		SpecVersion: "1.0", ID: digest(webhook, c.Type, c.Subject, string(data)), Source: origin, Type: c.Type, Subject: c.Subject,
@@ -35,7 +35,8 @@ func eventOf(origin, webhook string, c Change, data json.RawMessage) event {
 	}
 }
 
-// digest returns an id for parts. The id has no dots, which Standard Webhooks requires.
+// digest returns an id that is a hash of parts. The id has no dots, as Standard Webhooks
+// requires.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -44,8 +45,8 @@ func digest(parts ...string) string {
 	return "msg_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// encode returns the body of a call, its content type and its id. A call with a single event
-// has the id of the event.
+// encode returns the body of a call, its content type and its id. If the call has a single event,
+// the id is the id of this event.
 func encode(events []event, batch bool) (body []byte, contentType, id string, err error) {
 	id = events[0].ID
 	if len(events) > 1 {

@@ -17,68 +17,67 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// After tripAfter consecutive failed calls, no event of a webhook is sent for a while. After
-// fewer failures only the failed events wait, so that an event which the endpoint cannot
-// accept delays no other event.
+// After tripAfter consecutive failed calls, no event of the webhook is sent until a wait of the
+// ladder is over. After fewer failures only the failed events wait, so that an event which the
+// endpoint cannot accept does not delay other events.
 const tripAfter = 5
 
-// recovery is how long the circuit breaker stays open. It is shorter than the first wait of
-// the ladder (ladder.go), because the ladder decides when the endpoint is tried again.
+// recovery is how long the circuit breaker stays open. It is shorter than the first wait of the
+// ladder, so that the ladder decides when the endpoint is tried again.
 const recovery = time.Second
 
-// ahead is how many changes are read from the queue in advance, in multiples of Config.Calls.
-// If they were read one by one as calls end, reading the queue would cost more than the calls.
+// ahead limits how many changes are read from the queue before they can be sent: ahead times
+// Config.Calls. Reading one change at a time, when a call ends, would cost more than the calls.
 const ahead = 2
 
-// probes is how many changes are read from the queue while an endpoint fails. One of these
-// changes, if possible one without failed calls, is then sent to try the endpoint.
+// probes is the number of changes that are read from the queue while an endpoint fails. One of
+// these changes is sent to try the endpoint, preferably one without failed calls.
 const probes = 16
 
-// recordInterval is how often successes are recorded that do not change the step of the
-// ladder.
+// recordInterval is how often successes are stored while the webhook is on step 0.
 const recordInterval = 5 * time.Second
 
-// recordTimeout is much longer than recording takes in a healthy database.
+// recordTimeout is much longer than Store.Record takes in a healthy database.
 const recordTimeout = 5 * time.Second
 
 // feed makes the calls of one webhook.
 type feed struct {
 	*Sender
-	// breaker refuses calls after tripAfter failures in a row. Then it permits one call at a
-	// time until a call succeeds.
+	// breaker refuses calls after tripAfter consecutive failures. After recovery it permits one
+	// call at a time, until a call succeeds.
 	breaker *gobreaker.CircuitBreaker
 	limit   *rate.Limiter
 	// slots limits the calls in progress.
 	slots chan struct{}
-	// changed gets a token when a call has ended or the webhook has changed.
+	// changed gets a value when a call has ended or the webhook has changed.
 	changed chan struct{}
 	told    memory
 
 	mu      sync.Mutex
 	webhook Webhook
-	// calling is the number of calls that were begun and not reported yet.
+	// calling is the number of calls that have begun and were not reported yet.
 	calling int
-	// rounds is the step of the ladder at which the webhook starts when the breaker opens.
-	// Each failure adds a step. roundEnds is the end of the wait of this step: failures of
-	// calls that began earlier add no step.
+	// rounds is the step of the ladder at which the webhook starts when the breaker opens. Each
+	// failure increments it, except failures of calls that began before roundEnds, which is the
+	// end of the wait of the step rounds.
 	rounds    int
 	roundEnds time.Time
-	// recordedAt is when the webhook was last recorded. recordings counts the recordings in
-	// progress.
+	// recordedAt is when the webhook was last stored. recordings is the number of calls of record
+	// in progress.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is set while a failure, or the first success after one, must still be
-	// recorded.
+	// unrecorded is set while the last failure, or the first success after a failure, is not
+	// stored yet.
 	unrecorded bool
-	// recording serializes recordings, so that the newest state is stored last.
+	// recording serializes the writes to the store, so that the newest state is stored last.
 	recording sync.Mutex
 }
 
-// call is a call of a webhook with one or more changes.
+// call is one call of a webhook, about one or more changes.
 type call struct {
 	*feed
-	// webhook has the settings with which the body was made, and the ladder at the start of
-	// the call.
+	// webhook has the settings by which the body was made, and the ladder at the start of the
+	// call.
 	webhook Webhook
 	began   time.Time
 	changes []Change
@@ -86,7 +85,7 @@ type call struct {
 	kind    string // Content-Type
 	body    []byte
 	answer  Answer
-	// err is why the call failed. If the call panicked, there is an err without an answer.
+	// err is the reason why the call failed. If the call panicked, answer has only this error.
 	err error
 }
 
@@ -103,11 +102,12 @@ func newFeed(s *Sender, w Webhook) *feed {
 	return f
 }
 
-// update sets the webhook as it was read from the store at readAt or later. It reports whether
-// the webhook must be recorded.
+// update sets the webhook that was read from the store; the read began at readAt. It reports
+// whether the webhook must be recorded.
 func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
-	// What this process has recorded since, or is about to record, is newer.
+	// If this process has recorded a state since readAt, or has one to record, the state in
+	// memory is newer than w.
 	switch {
 	case w.Generation != f.webhook.Generation:
 		f.told.forget()
@@ -136,8 +136,8 @@ func (f *feed) signal() {
 	}
 }
 
-// run makes calls until ctx is done. Then it waits for the calls in progress, which use the
-// context calling.
+// run makes calls until ctx is done. Then it waits for the calls in progress. These calls use the
+// context calling, which ends later than ctx.
 func (f *feed) run(ctx, calling context.Context) {
 	var running sync.WaitGroup
 	defer func() {
@@ -163,10 +163,10 @@ func (f *feed) run(ctx, calling context.Context) {
 		if err != nil {
 			return // ctx is done
 		}
-		// Try events without failures first: an event that the endpoint cannot accept would
-		// not show whether the endpoint works again.
+		// First try changes without failures: if the endpoint cannot accept an event, a call with
+		// this event does not show whether the endpoint works again.
 		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Attempts, b.Attempts) })
-		// The webhook may have failed while Next was waiting.
+		// A call may have failed while Next was blocked, so get the limit again.
 		if w, limit, pause = f.turn(); pause > 0 {
 			limit = 0
 		}
@@ -192,15 +192,15 @@ func (f *feed) began(n int) {
 	}
 }
 
-// turn returns the webhook, how many changes may be read from the queue, and how long to wait
-// before reading.
+// turn returns the webhook, the maximum number of changes to read from the queue now, and how
+// long to wait before reading.
 func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.webhook.State != Active: // the next refresh stops this feed
 	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
-		limit = max(1-f.calling, 0) // a single call shows whether the endpoint works again
+		limit = max(1-f.calling, 0) // one call is enough to show whether the endpoint works again
 	default:
 		waiting := ahead * f.cfg.Calls / f.webhook.Batch
 		if free := f.cfg.Calls + waiting - f.calling; free > waiting/2 {
@@ -210,9 +210,9 @@ func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 	return f.webhook, limit, f.webhook.wait(f.cfg.Now())
 }
 
-// calls groups changes into calls. If the endpoint knows a change already, calls reports the
-// change as told instead. An event that has failed before gets a call of its own, since the
-// endpoint may be unable to accept it.
+// calls groups changes into calls. If the endpoint already knows the numbers of a change, calls
+// reports the change as told instead. A change whose call has failed before gets a separate call,
+// since the endpoint may be unable to accept it.
 func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	var all []*call
 	var together []Change
@@ -248,7 +248,7 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	return all
 }
 
-// cannotTell schedules a retry of changes for which no event can be made.
+// cannotTell schedules a retry of changes whose event could not be made.
 func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
 	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
 	f.notTold(changes)
@@ -271,7 +271,7 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 		f.hold(c, 0)
 		return
 	}
-	// The webhook may have failed while the call was waiting.
+	// Another call may have failed while this call waited.
 	w, _, wait := f.turn()
 	if wait > 0 || w.State != Active {
 		f.hold(c, max(wait, recovery))
@@ -282,7 +282,7 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 	switch {
 	case c.err == nil:
 		f.succeeded(calling, c)
-	case calling.Err() != nil: // This process ends; the next one repeats the call.
+	case calling.Err() != nil: // this process stops; the next process repeats the call
 		f.hold(c, 0)
 	case isRefused(c.err):
 		f.hold(c, recovery)
@@ -291,12 +291,12 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 	}
 }
 
-// isRefused reports whether the circuit breaker refused a call.
+// isRefused reports whether the circuit breaker, and not the endpoint, has refused a call.
 func isRefused(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
 
-// post makes a call, unless the circuit breaker refuses it. It sets the call's answer and err.
+// post makes a call, unless the circuit breaker refuses it. It sets c.answer and c.err.
 func (f *feed) post(ctx context.Context, c *call) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -314,7 +314,7 @@ func (f *feed) post(ctx context.Context, c *call) {
 	})
 }
 
-// notTold removes changes from the memory of what the endpoint was told.
+// notTold removes the users of changes from f.told, so that their numbers are sent again.
 func (f *feed) notTold(changes []Change) {
 	for _, c := range changes {
 		if c.Type == BadgeChanged {
@@ -323,7 +323,7 @@ func (f *feed) notTold(changes []Change) {
 	}
 }
 
-// hold returns the unsent changes of a call to the queue.
+// hold returns the changes of a call that was not made to the queue.
 func (f *feed) hold(c *call, after time.Duration) {
 	f.notTold(c.changes)
 	for _, change := range c.changes {
@@ -331,7 +331,7 @@ func (f *feed) hold(c *call, after time.Duration) {
 	}
 }
 
-// succeeded reports a call that the endpoint accepted.
+// succeeded reports and records that the endpoint has accepted a call.
 func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.cfg.Queue.Accepted(c.webhook.Name)
 	for _, change := range c.changes {
@@ -352,7 +352,7 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	before := f.webhook.Ladder
 	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
 	if before.LastError != "" || before.LastSuccessAt.IsZero() {
-		f.unrecorded = true // there may be no later call that records it
+		f.unrecorded = true // there may be no later call that records the success
 	}
 	f.mu.Unlock()
 	if before.Step > 0 {
@@ -361,7 +361,8 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
 }
 
-// failed reports a call that failed, and moves the webhook on its ladder.
+// failed reports and records that a call failed. It increments the step of the webhook if the
+// endpoint seems to fail for all events.
 func (f *feed) failed(ctx context.Context, c *call) {
 	attempts := 1
 	for _, change := range c.changes {
@@ -385,7 +386,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 			f.roundEnds = time.Now().Add(shortestWait(f.rounds))
 		}
 		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
-		// Of calls that were in progress together, only the first failure moves the webhook.
+		// If several calls in progress fail, only the first failure increments the step.
 		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
 		switch {
 		case c.answer.Status == http.StatusGone:
@@ -429,9 +430,9 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	f.record(ctx, moved)
 }
 
-// record stores the state of the webhook, if urgent is set or the last recording is longer ago
-// than recordInterval. Failures that it skips are recorded at the next refresh, which limits
-// the number of recordings.
+// record stores the state of the webhook if urgent is set, or if recordInterval has passed since
+// the last write. This limits the number of writes; a failure that is skipped here is stored at
+// the next refresh.
 func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()
 	if !urgent && time.Since(f.recordedAt) < recordInterval {

@@ -8,16 +8,16 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// runningFeed is a feed with the function that stops it.
+// runningFeed is a feed that runs, with the function that stops it.
 type runningFeed struct {
 	*feed
 	stop context.CancelFunc
 }
 
-// feedAll runs a feed for each active webhook, so that a slow endpoint delays no other. It
-// returns when ctx is done and all calls in progress have ended.
+// feedAll runs a feed for each active webhook, so that a slow endpoint delays only its own calls.
+// It returns once ctx is done and all calls in progress have ended.
 func (s *Sender) feedAll(ctx context.Context) {
-	// Calls in progress may go on for StopTimeout after ctx is done.
+	// Calls in progress may continue for StopTimeout after ctx is done.
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var running sync.WaitGroup
@@ -75,7 +75,7 @@ func (s *Sender) feedAll(ctx context.Context) {
 	}
 }
 
-// storeFailed logs and counts a failure of the store.
+// storeFailed logs and counts an error of the store.
 func (s *Sender) storeFailed(ctx context.Context, text string, err error) {
 	s.cfg.Metrics.failed.Inc()
 	s.log.WarnContext(ctx, text, "error", err)

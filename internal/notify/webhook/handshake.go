@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// RefusedError is returned if an endpoint answers that it wants no calls.
+// RefusedError means that the endpoint has answered that it does not want to be called.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the endpoint refuses webhooks: " + e.Reason }
 
-// Handshake asks an endpoint for permission to call it, by the CloudEvents specification of
-// webhooks. It returns how many calls per minute the endpoint permits; 0 means no limit. Only
-// operators register webhooks, so an endpoint that does not know the handshake is accepted.
-// Handshake returns an error if the endpoint refuses or does not answer.
+// Handshake asks an endpoint for permission to call it, as the CloudEvents specification of
+// webhooks describes. It returns the number of calls per minute that the endpoint permits; 0
+// means no limit. Handshake fails if the endpoint refuses or does not answer. An endpoint that
+// does not support the handshake is accepted, since only operators register webhooks.
 func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodOptions, endpoint, nil)
 	if err != nil {
@@ -41,15 +41,15 @@ func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err 
 		return 0, nil
 	default:
 		n, err := strconv.ParseInt(text, 10, 32)
-		if n < 1 || err != nil && !errors.Is(err, strconv.ErrRange) { // out of range it is the greatest
+		if n < 1 || err != nil && !errors.Is(err, strconv.ErrRange) { // ParseInt returns the greatest number if the value is out of range
 			return 0, &RefusedError{"its WebHook-Allowed-Rate is neither * nor a number of calls a minute"}
 		}
 		return int(n), nil
 	}
 }
 
-// saysNo reports whether an answer without the headers of the handshake is a refusal. Other
-// statuses, such as 404 or 405, only mean that the endpoint does not support OPTIONS.
+// saysNo reports whether the status of an answer without the handshake's headers is a refusal.
+// Other statuses, such as 404 or 405, mean only that the endpoint does not support OPTIONS.
 func saysNo(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusGone
 }

@@ -26,7 +26,7 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// NewMetrics returns metrics that are registered with r, or unregistered ones if r is nil.
+// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	return &Metrics{

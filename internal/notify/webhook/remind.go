@@ -11,13 +11,13 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// OtherCategories, as a key of Config.RemindAfter, stands for every top-level category that is
-// not a key itself.
+// OtherCategories is a key of Config.RemindAfter. Its value applies to every top-level category
+// that is not a key itself.
 const OtherCategories = "*"
 
-// remindAfter returns how long a category may have unread messages before a reminder: the
-// value for the category or, for a top-level category, for OtherCategories. ok is false if
-// there are no reminders.
+// remindAfter returns how long a category may have unread messages before a reminder. This is the
+// value of the category. A top-level category without a value has the value of OtherCategories.
+// ok is false if the category gets no reminders.
 func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 	if after, ok = s.cfg.RemindAfter[name]; ok {
 		return after, true
@@ -28,16 +28,17 @@ func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 	return after, ok
 }
 
-// stretch is a period during which a category of a user had unread messages.
+// stretch is a period during which a category of a user has had unread messages. Since is its
+// start.
 type stretch struct {
 	Since time.Time `json:"since"`
-	// Told is set when the endpoint was reminded. The next reminder comes only after
-	// everything was read.
+	// Told is set once a reminder was sent. The next reminder is sent only after all messages
+	// were read and new messages are unread.
 	Told bool `json:"told,omitempty"`
 }
 
-// reminder is the data of unread.reminder: the badge, and since when each category that is due
-// has had unread messages.
+// reminder is the data of an event unread.reminder: the badge, and for each category that is due
+// the time since which it has had unread messages.
 type reminder struct {
 	pubsub.Badge
 	UnreadSince map[string]time.Time `json:"unread_since"`
@@ -50,9 +51,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// remind decides whether a webhook gets a reminder of a user's unread messages. It sets c.Tell
-// to the stretches of the user's categories, c.Same to whether the stretches are unchanged,
-// and c.Again to the time until the next category is due.
+// remind reports in tell whether a webhook gets a reminder of a user's unread messages. It sets
+// c.Tell to the stretches of the user's categories. It sets c.Same if the stretches have not
+// changed since the last call, and c.Again to the time until the next category is due.
 func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
 	if c.Told != nil {
@@ -73,8 +74,8 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 		case ok && u.Since.After(now): // stored while a clock was wrong
 			u.Since = now
 		case !ok:
-			// QueuedAt is when the first change happened. Later changes are handled at once,
-			// so their time is now.
+			// For the first call, QueuedAt is when the messages became unread. Later changes are
+			// handled at once, so now is close to their time.
 			u.Since = now
 			if c.Told == nil {
 				u.Since = earlier(c.QueuedAt, now)

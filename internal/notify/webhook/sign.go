@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// signatures returns the value of the header webhook-signature: one signature per secret.
+// signatures returns the value of the header webhook-signature: one signature for each secret.
 func signatures(secrets [][]byte, id string, at time.Time, body []byte) string {
 	all := make([]string, len(secrets))
 	for i, secret := range secrets {

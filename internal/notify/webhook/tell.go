@@ -10,19 +10,19 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// memory stores a digest of what an endpoint was told last about each user, for the users who
-// changed most recently. It is safe for concurrent use.
+// memory stores, for the users who changed most recently, a digest of the numbers in the last
+// event that was sent to an endpoint. It is safe for concurrent use.
 type memory struct {
 	mu            sync.Mutex
 	recent, older map[string][sha256.Size]byte
 }
 
-// maxRemembered is the size of each of the two maps of memory. A full map recent replaces the
-// map older.
+// maxRemembered is the maximum size of each of the two maps of memory. When recent is full, it
+// becomes older, and the former older is dropped.
 const maxRemembered = 20_000
 
-// tell stores what an event says about a user, and reports whether this differs from the last
-// event about the user. If the call with the event fails, call forget.
+// tell stores the numbers that an event sends about a user. It reports whether they differ from
+// the numbers in the last event about the user. If the call with the event fails, call forget.
 func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -58,18 +58,18 @@ func (m *memory) forget(users ...string) {
 	}
 }
 
-// knowledge is the numbers of a user that an endpoint knows. A change is sent only if it
-// changes these numbers.
+// knowledge has the numbers of a user that an endpoint knows from the last event. A change is
+// sent only if these numbers change.
 type knowledge struct {
-	// Epoch is the epoch of the numbers. After a new epoch the numbers are sent again, since
-	// Postgres may have lost the state behind earlier calls.
+	// Epoch is the epoch of the numbers. If the epoch changes, the numbers are sent again, since
+	// Postgres may have lost the state that earlier calls sent.
 	Epoch      string                    `json:"epoch,omitempty"`
 	Badge      *pubsub.Numbers           `json:"badge,omitempty"`
 	Categories map[string]pubsub.Numbers `json:"categories"`
 }
 
-// knowledgeOf returns what an endpoint knows after it was told a badge. With a filter these
-// are only the numbers of categories that the filter covers.
+// knowledgeOf returns what an endpoint knows after an event with a badge. If there is a filter,
+// the endpoint gets only the numbers of the categories that the filter covers.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
 		return knowledge{b.Epoch, &b.Numbers, b.Categories}
@@ -83,8 +83,8 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	return k
 }
 
-// news decides whether a change must be sent to a webhook, and returns the data of the event.
-// It sets c.Tell, c.Same and c.Again.
+// news reports in tell whether a change must be sent to a webhook, and returns the data of the
+// event. For a reminder it also sets c.Tell, c.Same and c.Again.
 func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
@@ -103,7 +103,7 @@ func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err 
 		return data, true, err
 	case c.Type == DeadletterBuried:
 		data, err = json.Marshal(c.Letter)
-		return data, c.Letter != nil, err // Letter is nil if an operator has resolved it already.
+		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter meanwhile
 	}
 	return nil, false, fmt.Errorf("%s of %q has no data to send", c.Type, c.Subject)
 }

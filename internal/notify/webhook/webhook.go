@@ -1,8 +1,8 @@
-// Package webhook calls the endpoints of other backends when something changed, by the
-// Standard Webhooks specification with CloudEvents as bodies.
+// Package webhook calls endpoints of other backends when badges, rooms or other subjects have
+// changed. It follows the Standard Webhooks specification, with CloudEvents as bodies.
 //
-// A failed call is repeated after growing waits, the ladder. After about two days of failures
-// the webhook is paused. Each call sends the newest state.
+// A failed call is repeated after growing waits, the ladder. After about two days of failures the
+// webhook is paused. Each call sends the newest state of its subjects.
 //
 // The package does not know the log or tables: it declares the interface of its queue. ADR 139
 // has the reasons.
@@ -35,8 +35,8 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. Changes while a webhook is paused are sent when it is active again. Changes
-// while a webhook is disabled are never sent.
+// The states. Changes that happen while a webhook is paused are sent once the webhook is active
+// again. Changes that happen while it is disabled are never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -46,63 +46,64 @@ const (
 // Webhook is an endpoint with its settings and the results of its calls.
 type Webhook struct {
 	Name string
-	// Generation is a new number after each change of the settings.
+	// Generation changes with each change of the settings.
 	Generation int64
 	URL        string
-	// Secrets all sign each call, so that receivers can verify with any of them.
+	// Secrets are the keys of signatures. Each call has a signature for each secret, so a
+	// receiver can verify with any of them.
 	Secrets [][]byte
-	// Categories are the categories whose numbers are sent; nil for all.
+	// Categories are the categories whose numbers are sent; nil means all.
 	Categories []string
-	// Batch is the most events of a call. If it is more than 1, bodies are JSON arrays.
+	// Batch is the maximum number of events in a call. If it exceeds 1, bodies are JSON arrays.
 	Batch int
-	// Rate is the most calls per minute that the endpoint permits; 0 means no limit.
+	// Rate is the maximum number of calls per minute; 0 means no limit.
 	Rate  int
 	State State
 	Ladder
 }
 
-// Ladder is the state of the retries of a webhook.
+// Ladder is the state of the calls and retries of a webhook.
 type Ladder struct {
-	// Step is 0 while calls succeed, and grows with failed calls.
+	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
 	Step int
-	// Due is when the next call may be made; zero for now.
+	// Due is when the next call may be made; zero means now.
 	Due time.Time
 	// FailingSince is the time of the first failed call since the last success.
 	FailingSince                 time.Time
 	LastSuccessAt, LastFailureAt time.Time
-	// LastStatus is the status of the last answer; 0 if there was no answer.
+	// LastStatus is the HTTP status of the last call; 0 if the endpoint did not answer.
 	LastStatus int
-	// LastError can be shown to anyone. It is "" if the last call succeeded.
+	// LastError is "" if the last call succeeded. Its text may be shown to any user.
 	LastError string
 }
 
-// Change is a changed subject, about which a webhook must get an event.
+// Change is a change of a subject about which a webhook may have to be called.
 type Change struct {
 	Partition int
 	// Type is the type of the event.
 	Type string
-	// Subject is what changed: the id of a user, of a room or of a dead letter.
+	// Subject is the id of the user, room or dead letter that has changed.
 	Subject string
 	// QueuedAt is when the subject changed.
 	QueuedAt time.Time
-	// Attempts is how many calls about the change failed.
+	// Attempts is the number of calls about the change that failed.
 	Attempts int
-	// Badge is the current badge of the user, if the subject is a user.
+	// Badge is the current badge of the user if the subject is a user.
 	Badge *pubsub.Badge
-	// Room is the current state of the room, if the subject is a room.
+	// Room is the current state of the room if the subject is a room.
 	Room *Room
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
-	// Told is the Tell of the last call about a reminder; nil if there was none.
+	// Told is the value of Tell at the last call about this reminder; nil if there was no call.
 	Told json.RawMessage
-	// Tell is the state of a reminder after the call. Same is set if Tell equals Told. The
-	// sender sets both.
+	// Tell is the state of a reminder to store after the call. Same is set if Tell equals Told.
+	// The sender sets both.
 	Tell json.RawMessage
 	Same bool
-	// Again is the time after which the change is due again, even if nothing changes; 0 for
-	// never. The sender sets it.
+	// Again is the time after which the change is due again, even if the subject does not change;
+	// 0 means never. The sender sets it.
 	Again time.Duration
-	// Ref belongs to the queue.
+	// Ref is data of the queue. The sender does not use it.
 	Ref any
 }
 
@@ -117,10 +118,11 @@ type Room struct {
 	Members int64 `json:"members"`
 }
 
-// DeadLetter is an event that could not be folded, or a broker's message that is no event.
+// DeadLetter is an event that could not be folded, or a message of a broker that is not an event.
 type DeadLetter struct {
 	ID int64 `json:"id"`
-	// Partition and Position say where it is in the log, Origin where it is in the broker.
+	// Partition and Position are the event's place in the log, Origin the message's place in the
+	// broker.
 	Partition *int      `json:"partition,omitempty"`
 	Position  string    `json:"position,omitempty"`
 	Origin    string    `json:"origin,omitempty"`
@@ -128,23 +130,22 @@ type DeadLetter struct {
 	At        time.Time `json:"at"`
 }
 
-// Queue returns changes that are due, and gets reports. It is safe for concurrent use.
+// Queue returns due changes and receives reports about them. It is safe for concurrent use.
 type Queue interface {
 	// Next returns up to limit changes that are due for a webhook. It blocks until a change is
 	// due; its only error is the error of ctx. The sender reports each change by one call of
-	// Told, Retry or Hold, which do not block. Until then Next does not return the change
-	// again.
+	// Told, Retry or Hold, which do not block. Until then Next does not return the change again.
 	Next(ctx context.Context, webhook string, limit int) ([]Change, error)
-	// Told reports that a change was sent, or need not be sent. The change is due again when
-	// the subject changes and, unless again is 0, after that time.
+	// Told reports that a change was sent, or need not be sent. The change is due again when the
+	// subject changes and, unless again is 0, after that time.
 	Told(c Change, again time.Duration)
 	// Retry reports that a call about a change failed. The change is due again after the given
-	// time. refused says that the failure may be due to this change alone.
+	// time. refused is set if the call may have failed because of this change alone.
 	Retry(c Change, after time.Duration, refused bool)
-	// Accepted reports that a webhook has accepted a call. Changes that the webhook refused
-	// earlier no longer delay other changes.
+	// Accepted reports that a webhook has accepted a call. Changes that the webhook has refused
+	// must then no longer delay other changes.
 	Accepted(webhook string)
-	// Renewed reports that a webhook has new settings: changes that wait for a retry are due.
+	// Renewed reports that a webhook has new settings: changes that wait for a retry are due now.
 	Renewed(webhook string)
 	// Hold reports that no call was tried. The change is due again after the given time.
 	Hold(c Change, after time.Duration)
@@ -154,9 +155,9 @@ type Queue interface {
 type Store interface {
 	// Webhooks returns all webhooks.
 	Webhooks(ctx context.Context) ([]Webhook, error)
-	// Record stores the ladder of a webhook, and its state unless the webhook is paused or
-	// disabled already. If the stored webhook has another generation, Record stores only a
-	// success, and only if the URL is the same.
+	// Record stores the ladder of a webhook. It also stores the webhook's state, unless the
+	// stored state is paused or disabled. If the stored webhook has another generation, Record
+	// stores only a success, and only if the URL is the same.
 	Record(ctx context.Context, w Webhook) error
 }
 
@@ -165,17 +166,18 @@ type Config struct {
 	Queue  Queue
 	Store  Store
 	Caller *Caller
-	// Now returns the time of the store, by which ladders are computed. Default time.Now.
+	// Now returns the time by the clock of the store, by which waits are computed. Default
+	// time.Now.
 	Now func() time.Time
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// RemindAfter is, by category, how long messages must be unread before an unread.reminder.
-	// See [OtherCategories]. Categories without a value get no reminders.
+	// RemindAfter is how long messages of a category must be unread before an unread.reminder, by
+	// category. See [OtherCategories]. A category without a value gets no reminders.
 	RemindAfter map[string]time.Duration
-	// Calls is the most concurrent calls to a webhook. Default 32.
+	// Calls is the maximum number of concurrent calls to a webhook. Default 32.
 	Calls int
 	// RefreshInterval is how often webhooks are read. Default 1s.
 	RefreshInterval time.Duration
@@ -189,8 +191,7 @@ type Sender struct {
 	log *slog.Logger
 }
 
-// New returns a sender that does nothing until Run, or an error if a required field is
-// missing.
+// New returns a sender, which does nothing until Run. It fails if a required field is missing.
 func New(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil || cfg.Store == nil || cfg.Caller == nil {
 		return nil, errors.New("webhook: Queue, Store and Caller are required")

@@ -1,6 +1,5 @@
-// Package dbclock estimates the time of a database without asking the database each time.
-// Stored times come from the clock of the database that stores them, since the clocks of
-// machines differ and may be set.
+// Package dbclock estimates the time of a database without a query each time. Times in the tables
+// come from the clock of the database, since the clocks of machines differ and may be set.
 //
 // The package does not know tables. ADR 136 has the reasons.
 package dbclock
@@ -15,13 +14,14 @@ import (
 )
 
 const (
-	// Interval is how often a process compares its clock with that of a database.
+	// Interval is how often a process compares its clock with the clock of a database.
 	Interval = 5 * time.Second
-	// MaxDifference is how far the two clocks may differ. Beyond it badged does nothing
-	// irreversible: one of the clocks is wrong, and it is not known which.
+	// MaxDifference is how far the clocks of a process and of a database may differ. If they
+	// differ more, one clock is wrong and badged cannot know which, so it does nothing
+	// irreversible.
 	MaxDifference = time.Minute
-	// maxRoundTrip is the longest round trip whose result replaces an earlier reading. A
-	// reading is wrong by at most half of its round trip.
+	// maxRoundTrip is the longest round trip with which a reading replaces an earlier reading.
+	// The error of a reading is at most half of its round trip.
 	maxRoundTrip = 250 * time.Millisecond
 )
 
@@ -41,14 +41,13 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("the clock of the database is %s %s this machine's, and it is not known which is right: set the clocks, such as with NTP", ahead.Round(time.Second), than)
 }
 
-// reading is one reading of the database's clock. The field there has the time of the
-// database, and the field at has the time of this process at the same moment, with its
-// monotonic clock.
+// reading is one reading of the database's clock. there is the time of the database. at is the
+// time of this process at the same moment, with its monotonic clock.
 type reading struct{ there, at time.Time }
 
-// Clock computes the time of a database from the last reading and the monotonic time since
-// then, so setting the clock of this machine does not change it. Before the first reading
-// it returns the time of this machine. The zero value is ready. It is safe for concurrent
+// Clock computes the time of a database as the last reading plus the monotonic time since the
+// reading, so setting the clock of this machine does not change it. Before the first reading it
+// returns the time of this machine. The zero value is ready to use. It is safe for concurrent
 // use.
 type Clock struct{ last atomic.Pointer[reading] }
 
@@ -64,9 +63,9 @@ func (c *Clock) Now() time.Time {
 	return r.there.Add(time.Since(r.at)).Truncate(time.Microsecond)
 }
 
-// Middle returns the median of the times of databases, so that one wrong clock among three
-// has no effect. Clocks that were never read do not count. The clock of this machine counts
-// if the number of the other clocks is even or 0.
+// Middle returns the median of the times of databases, so that one wrong clock among three has no
+// effect. Middle ignores clocks that were never read. If the number of the other clocks is even,
+// also 0, it adds the clock of this machine.
 func Middle(clocks iter.Seq[*Clock]) time.Time {
 	var told []time.Time
 	for c := range clocks {
@@ -81,7 +80,7 @@ func Middle(clocks iter.Seq[*Clock]) time.Time {
 	return told[len(told)/2]
 }
 
-// Ahead returns how far the database is ahead of this machine's clock as it is set now.
+// Ahead returns how far the clock of the database is ahead of the present clock of this machine.
 func (c *Clock) Ahead() time.Duration { return time.Until(c.Now()) }
 
 // Check returns a [*DifferError] if the clocks differ by more than MaxDifference.
@@ -92,9 +91,9 @@ func (c *Clock) Check() error {
 	return nil
 }
 
-// Measure reads the clock of the database with ask. An answer that took longer than
-// maxRoundTrip is ignored, unless it is the first one or shows that the clock of the
-// database was set.
+// Measure reads the clock of the database with ask and stores the reading. It ignores an answer
+// that took longer than maxRoundTrip, except the first answer and an answer which shows that the
+// clock of the database was set.
 func (c *Clock) Measure(ctx context.Context, ask func(context.Context) (time.Time, error)) error {
 	asked := time.Now()
 	there, err := ask(ctx)

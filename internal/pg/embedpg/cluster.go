@@ -35,8 +35,8 @@ func clusterMajor(pgdata string) (major int, err error) {
 	return 0, nil
 }
 
-// initCluster creates a cluster in a neighboring directory and then renames the directory, so
-// that an incomplete cluster is never used as a database.
+// initCluster creates a cluster in the directory s.pgdata + ".new" and then renames the
+// directory, so that an incomplete cluster is never used as a database.
 func (s *Server) initCluster(ctx context.Context) (err error) {
 	fresh := s.pgdata + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -54,13 +54,13 @@ func (s *Server) initCluster(ctx context.Context) (err error) {
 		"--pgdata", fresh,
 		"--username", role,
 		"--encoding", "UTF8",
-		// Sorting by bytes is fastest, and upgrades of the system's collations
-		// cannot corrupt indexes.
+		// Sorting by bytes is fastest. It does not depend on the system's collations, whose
+		// upgrades can corrupt indexes.
 		"--locale", "C",
-		// Only the server's user and root can enter the socket's directory. Both can
-		// read and change the data anyway, so authentication would protect nothing. Peer
-		// authentication would refuse root, and this process is root whenever the server
-		// runs as another user.
+		// Only the server's user and root can enter the directory of the socket. Both can read
+		// and change the data files anyway, so authentication would protect nothing. Peer
+		// authentication would also refuse root, and this process runs as root whenever the
+		// server runs as another user.
 		"--auth-local", "trust",
 		"--auth-host", "reject",
 		"--no-instructions",
@@ -85,7 +85,7 @@ func (s *Server) initCluster(ctx context.Context) (err error) {
 	return os.Rename(fresh, s.pgdata)
 }
 
-// copySeed creates the cluster of a server with temporary data as a copy of the seed.
+// copySeed creates the cluster of a server with temporary data: it copies the cluster cfg.Seed.
 func (s *Server) copySeed() error {
 	err := os.CopyFS(s.pgdata, os.DirFS(s.cfg.Seed))
 	if err = errors.Join(err, os.Chmod(s.pgdata, 0o700)); err != nil { //nolint:gosec // a directory
@@ -94,14 +94,14 @@ func (s *Server) copySeed() error {
 	return nil
 }
 
-// defaults suit a server that shares a developer's machine and gets short
-// transactions. Memory is allocated only as it is used.
+// defaults returns settings that suit short transactions and a server that shares a developer's
+// machine. The operating system allocates the memory only as the server uses it.
 func defaults() map[string]string {
 	return map[string]string{
 		// The default of 128MB halves the rate of folding.
 		"shared_buffers": "512MB",
-		// Checkpoints cause full-page writes; fewer of them cost disk space
-		// and a longer recovery, both bounded by this size.
+		// Each checkpoint causes full-page writes. Fewer checkpoints cost disk space and a longer
+		// recovery; this size limits both.
 		"max_wal_size":       "2GB",
 		"checkpoint_timeout": "15min",
 		// On solid state drives random reads cost about as much as sequential reads.
@@ -111,8 +111,9 @@ func defaults() map[string]string {
 	}
 }
 
-// fixed are the settings that keep the server private and its log parsable for this package.
-// Some distributions enable logging_collector, which would send the log to files.
+// fixed returns the settings that keep the server private and that make it write its log to this
+// process, in a format that this package can parse. Some distributions enable logging_collector,
+// which would write the log to files instead.
 func fixed(socketDir string) map[string]string {
 	return map[string]string{
 		"listen_addresses":        "",
@@ -129,8 +130,8 @@ func fixed(socketDir string) map[string]string {
 func (s *Server) arguments() []string {
 	all := defaults()
 	if s.cfg.DataDir == "" {
-		// Shared memory is in files of the data directory, so that after a crash it is
-		// removed together with the data.
+		// Store shared memory in files of the data directory, so that it is removed together with
+		// the data after a crash.
 		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	maps.Copy(all, s.cfg.Settings)

@@ -11,19 +11,18 @@ import (
 	"time"
 )
 
-// A server's directories are locked by an open file that the server inherits, so a directory
-// is locked exactly as long as this process or a process of the server lives. A data
-// directory has a second lock, which only this process holds: if only the second lock is
-// free, the server's parent was killed and the server is stopping. Such locks cannot be
-// stale, unlike the process id in postmaster.pid: after a crash another process may have the
-// same id.
+// A directory of a server is locked by flock on an open file that the server inherits. So the
+// directory stays locked as long as this process or a process of the server lives. A data
+// directory has a second lock, which only this process holds: if only the second lock is free,
+// the server's parent was killed and the server is stopping. These locks cannot be stale. The
+// process id in postmaster.pid can be stale: after a crash another process may have the same id.
 
 // errLocked means that another process holds the lock.
 var errLocked = errors.New("locked")
 
-// lock locks an open file or directory without waiting, or fails with errLocked. Closing the
-// file unlocks it unless a child has inherited it. Some network file systems have no locks;
-// there only postmaster.pid prevents two servers on the same data.
+// lock locks an open file or directory without waiting, or fails with errLocked. Closing the file
+// releases the lock unless a child process has inherited the file. Some network file systems do
+// not support locks; there only postmaster.pid prevents two servers on the same data.
 func lock(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -34,8 +33,8 @@ func lock(f *os.File, err error) (*os.File, error) {
 	return f, nil
 }
 
-// openDataDir locks the data directory and returns the major version of the cluster in it, or
-// 0 if it has no cluster yet.
+// openDataDir locks the data directory. It returns the major version of the cluster in the
+// directory, or 0 if there is no cluster yet.
 func (s *Server) openDataDir(ctx context.Context) (major int, err error) {
 	dir, err := filepath.Abs(s.cfg.DataDir)
 	if err != nil {
@@ -51,14 +50,14 @@ func (s *Server) openDataDir(ctx context.Context) (major int, err error) {
 	return major, err
 }
 
-// lockInterval is how often to check whether a server whose parent was killed has ended.
+// lockInterval is how often claim tries to lock a directory whose server is stopping.
 const lockInterval = 10 * time.Millisecond
 
-// claim creates dir if it is missing, and locks it. If a server that uses dir is stopping,
-// claim waits for it.
+// claim creates dir if it is missing, and locks it. If another server still uses dir because its
+// parent was killed, claim waits until this server has stopped.
 func (s *Server) claim(ctx context.Context, dir string) (err error) {
-	// Let other users enter the directory, whatever the umask: if this process is root, the
-	// server's user needs to. The contents have stricter permissions.
+	// Let other users enter the directory, whatever the umask is: if this process runs as root,
+	// the server's user must enter it. The contents have stricter permissions.
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // as above
 			return fmt.Errorf("make data directory: %w", err)
@@ -88,8 +87,8 @@ func (s *Server) claim(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// socketPathLimit is the longest path of a Unix socket that every system
-// supports, and socketName PostgreSQL's name for its socket.
+// socketPathLimit is the longest path of a Unix socket that every system supports. socketName is
+// PostgreSQL's name for its socket.
 const (
 	socketPathLimit = 103
 	port            = "5432"
@@ -97,18 +96,18 @@ const (
 	tempDirPrefix   = "badged-pg-"
 )
 
-// makeTempDir creates a directory that only the account and root can enter, for the socket
-// and, if data is set, for data that lasts until Stop. The returned file locks the directory.
+// makeTempDir creates a directory for the socket which only the account and root can enter. If
+// data is set, the directory also stores data until Stop. The returned file locks the directory.
 // makeTempDir also removes the directories of killed processes.
 func makeTempDir(as *account, data bool) (*os.File, error) {
 	var bases []string
 	if dir := memoryDir(); data && dir != "" {
-		// Temporary data need not reach a disk. Creating and dropping
-		// databases of a few hundred files is ten times faster in memory.
+		// Temporary data need not be written to a disk. In memory, creating and dropping a
+		// database of a few hundred files is ten times faster.
 		bases = append(bases, dir)
 	}
 	if dir := os.TempDir(); as == nil && len(filepath.Join(dir, tempDirPrefix+"4294967295", socketName)) <= socketPathLimit {
-		bases = append(bases, dir) // only as == nil: another account may have no access to it
+		bases = append(bases, dir) // only if as is nil: another account may have no access to it
 	}
 	var errs []error
 	for _, base := range append(bases, "/tmp") {
@@ -138,15 +137,16 @@ func makeTempDirIn(base string, as *account) (*os.File, error) {
 			}
 			err = errors.Join(err, locked.Close())
 		}
-		// The sweep of another process may remove the directory before it is locked.
+		// Another process that runs sweepTempDirs may remove the directory before it is locked
+		// here.
 		if !errors.Is(err, errLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 }
 
-// sweepTempDirs removes the temporary directories of the account's ended servers. It ignores
-// failures: a later sweep tries again.
+// sweepTempDirs removes temporary directories whose servers have ended and which belong to the
+// account. It ignores errors, since the next call tries again.
 func sweepTempDirs(base string, as *account) {
 	uid := os.Geteuid()
 	if as != nil {

@@ -14,8 +14,8 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetch returns the directory in the user's cache with the programs of a major version, or of
-// the newest version if major is 0. It downloads the programs if they are missing.
+// fetch returns the directory in the user's cache that has the programs of a major version; 0
+// means the newest version. fetch downloads the programs if they are missing.
 func fetch(ctx context.Context, major int) (string, error) {
 	if os.Geteuid() == 0 {
 		return "", errors.New("nothing is downloaded as root")
@@ -27,9 +27,9 @@ func fetch(ctx context.Context, major int) (string, error) {
 	return download(ctx, filepath.Join(cache, "badged"), "https://repo1.maven.org/maven2", major)
 }
 
-// download fetches a server from a Maven repository into dir, unless dir already has it, and
-// returns the directory of its programs. When ctx ends, download returns at once, but the
-// transfer cannot be canceled and continues.
+// download fetches a server from a Maven repository into dir, unless dir already has it. It
+// returns the directory of the server's programs. When ctx is done, download returns at once, but
+// the transfer continues, since it cannot be canceled.
 func download(ctx context.Context, dir, repository string, major int) (string, error) {
 	version, err := versionToFetch(major)
 	if err != nil {
@@ -53,16 +53,16 @@ func download(ctx context.Context, dir, repository string, major int) (string, e
 	return bin, nil
 }
 
-// fetchInto lets the library embedded-postgres select a build for this machine, fetch it,
-// check its sum and unpack it. The library does this only as part of starting a server, and
-// that server would outlive this process if this process is killed. So fetchInto makes the
-// next step, initdb, fail by an encoding that does not exist.
+// fetchInto uses the library embedded-postgres to select a build for this machine, fetch it,
+// check its checksum and unpack it. The library does this only as part of starting a server, but
+// its server would outlive this process if this process is killed. So fetchInto sets an encoding
+// that does not exist: then initdb, the step after unpacking, fails.
 func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVersion) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// Unpack in a neighboring directory and then rename it, so that an interrupted download
-	// is never used as a server.
+	// Unpack in a temporary directory next to home and then rename it, so that an interrupted
+	// download is never used as a server.
 	work, err := os.MkdirTemp(dir, "download-")
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	startErr := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		BinaryRepositoryURL(repository).
 		Version(version).
-		Port(0). // the library refuses a port that is in use; 0 never is
+		Port(0). // the library fails if the port is in use; port 0 never is
 		CachePath(filepath.Join(work, "archive")).
 		RuntimePath(filepath.Join(work, "run")).
 		BinariesPath(unpacked).
@@ -81,15 +81,15 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	if _, err := os.Stat(filepath.Join(unpacked, "bin", "postgres")); err != nil {
 		return startErr
 	}
-	// Another process may have been faster.
+	// Another process may have finished the same download first.
 	if err := os.Rename(unpacked, home); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
 }
 
-// versionToFetch returns the release of a major version that the library offers, or its
-// newest release if major is 0.
+// versionToFetch returns the release that the library offers of a major version; 0 means the
+// newest release.
 func versionToFetch(major int) (embeddedpostgres.PostgresVersion, error) {
 	for _, version := range []embeddedpostgres.PostgresVersion{
 		embeddedpostgres.V18, embeddedpostgres.V17, embeddedpostgres.V16, embeddedpostgres.V15, embeddedpostgres.V14,

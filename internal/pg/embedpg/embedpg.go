@@ -1,15 +1,15 @@
-// Package embedpg runs a private PostgreSQL server as a child of this process:
-// for `badged demo` and `badged dev`, which must work without set-up, and for
-// tests, which must use a real server.
+// Package embedpg runs a private PostgreSQL server as a child of this process. It is for `badged
+// demo` and `badged dev`, which must work without set-up, and for tests, which must use a real
+// server.
 //
 // The server listens only on a Unix socket in a private directory, stores its data in its own
 // directory, and never outlives this process, even if this process is killed. It uses server
 // binaries that are installed on the machine. Without them the package downloads binaries, or
 // fails with an error that says what to install.
 //
-// The package works on Unix systems. As root it runs the server as the owner of
-// the data, or as the user postgres or nobody, since PostgreSQL refuses to run
-// as root.
+// The package works on Unix systems. If this process runs as root, the package runs the server as
+// the owner of the data, or as the user postgres or nobody, since PostgreSQL refuses to run as
+// root.
 //
 // The package does not know badged.
 package embedpg
@@ -27,31 +27,31 @@ import (
 // Config configures a server. The zero value is a server with default settings
 // whose data lasts until Stop.
 type Config struct {
-	// DataDir stores the data between starts, in a subdirectory pgdata. It is created if
-	// missing. As root it must be a directory that the user postgres may enter, so none
-	// under /root. Empty means a temporary directory, in memory if there is room, which
-	// Stop removes.
+	// DataDir is the directory that stores the data between starts, in its subdirectory pgdata.
+	// It is created if missing. If this process runs as root, the user postgres must be able to
+	// enter it, so it must not be under /root. Empty means a temporary directory, in memory if
+	// there is room; Stop removes it.
 	DataDir string
 
-	// Seed, unless empty, is the directory pgdata of a stopped server of this machine.
-	// Temporary data begin as a copy of it, which is ten times faster than initdb. Its
-	// version must equal [Version].
+	// Seed, unless empty, is the directory pgdata of a stopped server on this machine. A server
+	// with temporary data starts with a copy of it, which is ten times faster than initdb. Its
+	// PostgreSQL version must equal [Version].
 	Seed string
 
-	// Settings are configuration parameters as in postgresql.conf, by name.
-	// They override the defaults of this package: the defaults of PostgreSQL with more
-	// memory and fewer checkpoints. Durability is on by default. The server's socket and
-	// log cannot be configured.
+	// Settings are configuration parameters as in postgresql.conf, by name. They override the
+	// defaults of this package, which are PostgreSQL's defaults with more memory and fewer
+	// checkpoints. Commits are durable by default. The settings of the server's socket and log
+	// cannot be overridden.
 	Settings map[string]string
 
-	// Log receives the server's log: a panic as an error, warnings as warnings, the rest
-	// at level debug. Nil discards it.
+	// Log receives the lines of the server's log: PANIC at level error, WARNING at level warn,
+	// all other lines at level debug. Nil discards them.
 	Log *slog.Logger
 }
 
-// DefaultDataDir returns the directory for an application's data, with name appended: under
-// /var/lib for root, since the server's user may not enter root's home, and otherwise in the
-// platform's directory for user data.
+// DefaultDataDir returns the default directory for the data of the application name. For root it
+// is under /var/lib, since the server's user may not enter root's home. For other users it is in
+// the platform's directory for user data.
 func DefaultDataDir(name string) (string, error) {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/var/lib", name), nil
@@ -69,8 +69,8 @@ func DefaultDataDir(name string) (string, error) {
 	return filepath.Join(home, ".local", "share", name), nil
 }
 
-// Version returns what `postgres --version` prints for the server that Start uses with a new
-// data directory.
+// Version returns the output of `postgres --version` for the server that Start uses if the data
+// directory is new.
 func Version(ctx context.Context) (string, error) {
 	as, err := accountFor("")
 	if err != nil {
@@ -80,15 +80,14 @@ func Version(ctx context.Context) (string, error) {
 	return p.version, err
 }
 
-// Start starts a server and returns once it accepts connections. If the
-// previous server of the data directory is still shutting down after its
-// process was killed, Start waits for it.
+// Start starts a server and returns once it accepts connections. If the process of the data
+// directory's last server was killed, that server may still be shutting down: Start waits for it.
 //
-// ctx bounds only the start: the server runs until Stop or Kill, or until this process ends,
-// even if it is killed. Set a generous limit: recovery after a crash replays all WAL since
-// the last checkpoint.
+// ctx limits only the start: the server runs until Stop or Kill is called or this process ends,
+// even if this process is killed. Set a generous limit: after a crash the server recovers by
+// replaying all WAL since the last checkpoint.
 //
-// An error names the directory or program and says what to do, or includes the last lines of
+// An error names the directory or the program and says what to do, or includes the last lines of
 // the server's log.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	if cfg.Log == nil {

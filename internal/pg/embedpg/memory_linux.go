@@ -2,8 +2,8 @@ package embedpg
 
 import "syscall"
 
-// memoryDir returns a directory in memory, or "" if none has enough room: in containers
-// /dev/shm is far too small by default.
+// memoryDir returns a directory that is in memory. It returns "" if none has enough room, as in
+// most containers, where /dev/shm is far too small by default.
 func memoryDir() string {
 	const (
 		dir   = "/dev/shm"

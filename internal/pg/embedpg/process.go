@@ -22,15 +22,16 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log serverLog
-	// ordered is set before this package sends a signal that ends the server.
+	// ordered is set before this package sends a signal that ends the server, so that the end is
+	// not an error.
 	ordered atomic.Bool
-	// done is closed when the server and all its processes have ended. err is then the
-	// reason, or nil if ordered is set.
+	// done is closed when the server and all its processes have ended. err is then the reason. It
+	// is nil if ordered is set.
 	done chan struct{}
 	err  error
 }
 
-// start starts a program of the server. The program gets SIGINT when this process ends, which
+// start starts a program of the server. When this process ends, the program gets SIGINT, which
 // makes PostgreSQL do a fast shutdown.
 func (s *Server) start(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.ExtraFiles = s.locks
@@ -50,10 +51,10 @@ func (s *Server) launch(ctx context.Context) error {
 		return fmt.Errorf("prepare the start in %s: %w", s.pgdata, err)
 	}
 	p := &process{log: serverLog{log: s.cfg.Log, ready: make(chan struct{})}, done: make(chan struct{})}
-	// The server runs on when ctx ends.
+	// The server must continue to run when ctx is done.
 	p.cmd = s.account.command(context.WithoutCancel(ctx), s.pgdata, s.Program("postgres"), s.arguments()...)
-	// Every process of the server has the output open as a pipe, and wait returns at the end
-	// of the output. So wait returns when all these processes have ended.
+	// Each process of the server has the write end of the output pipe open, and wait returns at
+	// the end of the output. So wait returns only after all these processes have ended.
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	wait, err := s.start(p.cmd)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 	go func() {
 		defer close(p.done)
-		_ = wait() // ProcessState says more than the error
+		_ = wait() // ProcessState has more details than the error
 		if !p.ordered.Load() {
 			p.err = fmt.Errorf("postgres ended by itself: %s\n%s", p.cmd.ProcessState, p.log.tail())
 		}
@@ -78,10 +79,10 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 }
 
-// clearStalePID removes the postmaster.pid of a server that was killed, as by a power loss.
-// PostgreSQL would refuse to start if another process of its user now has the same process
-// id. This is likely in containers, where process ids start at 1 again. On systems where
-// processes cannot be listed, the file stays and PostgreSQL decides.
+// clearStalePID removes the postmaster.pid of a server that was killed, for example by a power
+// loss. PostgreSQL would refuse to start if another process of its user now has the process id in
+// that file. This is likely in containers, where process ids start at 1 again. On systems where
+// processes cannot be listed, the file stays and PostgreSQL decides whether it is stale.
 func (s *Server) clearStalePID() error {
 	if runtime.GOOS != "linux" || len(processes(s.pgdata)) > 0 {
 		return nil
@@ -92,25 +93,26 @@ func (s *Server) clearStalePID() error {
 	return nil
 }
 
-// signal sends a signal that ends the server, unless it has ended.
+// signal sends a signal that ends the server. It fails if the server has ended.
 func (p *process) signal(sig syscall.Signal) error {
 	p.ordered.Store(true)
 	return p.cmd.Process.Signal(sig)
 }
 
 // signalAll sends a signal to the server and its child processes. On systems other than Linux
-// only the server gets it; the children of a killed server end once they wait for an event.
+// only the server gets it; the children of a killed server end once they wait for their next
+// event.
 func (s *Server) signalAll(sig syscall.Signal) {
 	_ = s.process.Load().cmd.Process.Signal(sig)
-	for range 2 { // twice, since the server may have been about to fork
+	for range 2 { // twice, since the server may be forking a child that the first list lacks
 		for _, pid := range processes(s.pgdata) {
 			_ = syscall.Kill(pid, sig)
 		}
 	}
 }
 
-// processes lists the processes that work in a directory, as every process of a
-// server does in its data directory.
+// processes lists the processes whose working directory is dir. Every process of a server works
+// in its data directory.
 func processes(dir string) (pids []int) {
 	at, err := os.Stat(dir)
 	if err != nil {
@@ -126,10 +128,10 @@ func processes(dir string) (pids []int) {
 	return pids
 }
 
-// keptLines is how many lines of the log an error includes.
+// keptLines is the number of last log lines that an error includes.
 const keptLines = 12
 
-// serverLog receives a server's output. It logs each line, and stores the last lines for
+// serverLog receives the output of a server. It logs each line, and stores the last lines for
 // error messages.
 type serverLog struct {
 	log *slog.Logger
@@ -158,12 +160,12 @@ func (l *serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail returns the last lines of a server that has ended.
+// tail returns the last lines of the log. Call it after the server has ended.
 func (l *serverLog) tail() string { return strings.Join(l.last, "\n") }
 
-// severity returns the level at which a line is logged. ERROR and FATAL are logged at debug:
-// they end a statement or a connection, and its client gets the error and decides whether it
-// matters.
+// severity returns the level at which a line is logged. ERROR and FATAL are logged at debug,
+// since they end only a statement or a connection: the client gets the error and decides whether
+// it matters.
 func severity(line string) slog.Level {
 	switch name, _, _ := strings.Cut(line, ":"); name {
 	case "PANIC":

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// oldest is the first supported major version: it introduced RETURN in SQL functions.
+// oldest is the first supported major version. It introduced SQL functions with a RETURN body.
 const oldest = 14
 
 // install tells users how to install a server.
 const install = `install PostgreSQL 14 or later, such as with "apt-get install postgresql" (Debian, Ubuntu), ` +
 	`"dnf install postgresql-server" (Fedora) or "brew install postgresql@17" (macOS)`
 
-// programs are the programs of one PostgreSQL version.
+// programs are the programs of one installed PostgreSQL version.
 type programs struct {
 	dir string
 	// version is what `postgres --version` prints.
@@ -25,8 +25,8 @@ type programs struct {
 	major   int
 }
 
-// serverDirs are patterns of the directories where distributions keep servers, outside
-// PATH since several versions may be installed.
+// serverDirs returns patterns of the directories in which distributions install servers. These
+// directories are not in PATH, since several versions may be installed.
 func serverDirs() []string {
 	return []string{
 		"/usr/lib/postgresql/*/bin",         // Debian, Ubuntu
@@ -41,16 +41,16 @@ func serverDirs() []string {
 	}
 }
 
-// find returns a server that the account can run, of the given major version if that is not
-// 0. It prefers the server in PATH, then the newest server in the directories that match the
-// patterns dirs and in pg_config --bindir. If there is none, it calls fetch, which downloads
-// a server and returns the directory of its programs.
+// find returns a server that the account can run. If major is not 0, it has this major version.
+// find prefers the server in PATH. Otherwise it returns the newest server in the directories that
+// match the patterns dirs and in the directory that pg_config --bindir prints. If it finds no
+// server, it calls fetch, which downloads a server and returns the directory of its programs.
 func find(ctx context.Context, as *account, major int, dirs []string, fetch func(ctx context.Context, major int) (string, error)) (programs, error) {
 	var best programs
 	var unfit []string
 	consider := func(dir string) {
 		switch p, err := inspect(ctx, as, dir); {
-		case errors.Is(err, fs.ErrNotExist): // clients only
+		case errors.Is(err, fs.ErrNotExist): // a directory with client programs only
 		case err != nil:
 			unfit = append(unfit, fmt.Sprintf("%s cannot be used: %v", dir, err))
 		case p.major < oldest || major != 0 && p.major != major:
@@ -92,10 +92,10 @@ func find(ctx context.Context, as *account, major int, dirs []string, fetch func
 	return programs{}, fmt.Errorf("no PostgreSQL server found: %s (%w)", install, err)
 }
 
-// inspect runs the server in dir with --version to get its version. It does so as the account
-// that will run the server.
+// inspect runs the server in dir with --version to get its version, as the account that will run
+// the server.
 func inspect(ctx context.Context, as *account, dir string) (p programs, err error) {
-	// Follow links: the rest of the installation is beside the target.
+	// Resolve symbolic links: the other programs are in the directory of the real file.
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
 		return p, err

@@ -19,10 +19,10 @@ type Server struct {
 	account  *account
 	programs programs
 	pgdata   string
-	// tempDir contains the socket, and also pgdata if the data are temporary.
+	// tempDir contains the socket, and also pgdata if the data is temporary.
 	tempDir string
-	// locks are the locks on the directories. owned is the second lock on the data
-	// directory, which the server does not inherit; see dirs.go.
+	// locks are the locks on the directories, which the server inherits. owned is the second lock
+	// on the data directory, which the server does not inherit: see dirs.go.
 	locks []*os.File
 	owned *os.File
 
@@ -33,8 +33,8 @@ type Server struct {
 	stopped bool
 }
 
-// URL returns the connection string of the database postgres, as its owner and
-// superuser. It is the same after a Restart.
+// URL returns the connection string for the database postgres, with the user who owns the
+// database and is superuser. Restart does not change it.
 func (s *Server) URL() string { return s.DatabaseURL("postgres") }
 
 // DatabaseURL returns the connection string of another database of the server.
@@ -42,23 +42,22 @@ func (s *Server) DatabaseURL(name string) string {
 	u := url.URL{
 		Scheme: "postgres",
 		Path:   "/" + name,
-		// The port is part of the socket's name. Without it, PGPORT in the
-		// environment would apply.
+		// The port is part of the socket's name. Set it, since otherwise the environment variable
+		// PGPORT would apply.
 		RawQuery: url.Values{"host": {s.tempDir}, "port": {port}, "user": {role}}.Encode(),
 	}
 	return u.String()
 }
 
 // Program returns the path of a program of the server's version, such as pg_dump. The file may
-// be missing: some systems package clients separately.
+// not exist, since some systems have a separate package for client programs.
 func (s *Server) Program(name string) string { return filepath.Join(s.programs.dir, name) }
 
-// Done returns a channel that is closed when the current run of the server
-// ends, for whatever reason.
+// Done returns a channel that is closed when the current run of the server ends, for any reason.
 func (s *Server) Done() <-chan struct{} { return s.process.Load().done }
 
-// Err returns nil while the server runs and after Stop and Kill. If the server ended by
-// itself, it returns the reason with the last lines of the server's log.
+// Err returns nil while the server runs and after Stop and Kill. If the server ended by itself,
+// Err returns the reason and the last lines of the server's log.
 func (s *Server) Err() error {
 	p := s.process.Load()
 	select {
@@ -69,9 +68,9 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop stops the server, closes its connections, and removes its socket and temporary data. It
-// waits for the shutdown until ctx is done. Then it ends the server at once and returns an
-// error: no data are lost, but the next start has to recover. It is idempotent.
+// Stop shuts the server down, which closes its connections, and removes its socket and temporary
+// data. If ctx is done before the shutdown is complete, Stop ends the server at once and returns
+// an error: no data is lost, but the next start has to recover. Stop is idempotent.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,9 +81,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.shutdown(ctx), s.release())
 }
 
-// Kill ends the server as a crash would, and waits until all its processes have ended. Data and
-// socket directory stay for a Restart; Stop removes the socket directory and temporary data.
-// It is for fault tests.
+// Kill ends the server as a crash would, and returns once all its processes have ended. The data
+// and the directory of the socket remain for a Restart; Stop removes that directory and temporary
+// data. Kill is for fault tests.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,17 +99,17 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause freezes the server (SIGSTOP) until Resume: connections stay open, and the server does
-// not answer. On systems other than Linux existing sessions continue, and only new sessions
-// wait. It is for fault tests.
+// Pause suspends the server (SIGSTOP) until Resume: connections stay open, but the server does
+// not answer. On systems other than Linux, Pause suspends only new sessions. It is for fault
+// tests.
 func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
 
-// Resume ends a Pause. It does nothing to a server that runs or has ended.
+// Resume ends a Pause. It has no effect on a server that is not paused.
 func (s *Server) Resume() { s.signalAll(syscall.SIGCONT) }
 
-// Restart stops the server if it runs, and starts it again with the same data and URL. ctx
-// bounds the start as in Start. If Restart fails, the server is down, and Restart may be
-// called again.
+// Restart stops the server if it runs, and starts it again with the same data and URL. ctx limits
+// the shutdown, and the start as in Start. If Restart fails, the server is down, and Restart
+// may be called again.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +132,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// After SIGQUIT PostgreSQL itself kills processes that do not end in a few seconds.
+	// After SIGQUIT PostgreSQL kills those of its processes that do not end within a few seconds.
 	ended := p.signal(syscall.SIGQUIT) != nil
 	<-p.done
 	if ended {

@@ -11,18 +11,19 @@ import (
 	"syscall"
 )
 
-// leashed is a shell script. It starts a background child and then replaces itself with the
-// program by exec. The child reads from descriptor 3, a pipe: if the pipe ends without a
-// line, the child sends the signal to the program. The child closes the program's files and
-// does not hold its output open.
+// leashed is a shell script. It starts a child in the background and then replaces itself with
+// the program by exec. The child reads a line from descriptor 3, a pipe from this process. If the
+// pipe ends without a line, this process was killed, and the child sends the signal to the
+// program. The child closes the program's other files, so that it does not hold the program's
+// output open.
 const leashed = `signal=$1; shift
 { cd /; read -r _ || kill -"$signal" $$; } <&3 3<&- 4<&- 5<&- 6<&- >/dev/null 2>&1 &
 exec "$@" 3<&-`
 
-// Start starts a program that gets a signal such as "INT" when this process ends, even if
-// this process is killed. The program inherits at most three of cmd.ExtraFiles, from
-// descriptor 4 on. It runs in its own session, so Ctrl-C in the terminal does not reach it.
-// Call wait instead of cmd.Wait.
+// Start starts a program that gets a signal such as "INT" when this process ends, even if this
+// process is killed. The program inherits at most three files of cmd.ExtraFiles, as descriptor 4
+// and following. It runs in its own session, so Ctrl-C in the terminal does not reach it. Call
+// wait instead of cmd.Wait.
 func Start(cmd *exec.Cmd, signal string) (wait func() error, err error) {
 	end, leash, err := os.Pipe()
 	if err != nil {

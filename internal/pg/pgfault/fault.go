@@ -1,7 +1,7 @@
-// Package pgfault classifies faults of Postgres: errors that are not caused by
-// the statement.
+// Package pgfault classifies errors of Postgres that are faults of the server or of the
+// connection, and not errors of the statement.
 //
-// The package does not know which statement failed. ADR 130 explains why a server is ready
+// The package does not know which statement failed. ADR 130 explains why a badged server is ready
 // while its database can only be read.
 package pgfault
 
@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Fault is a kind of fault. Its value is the label in metrics.
+// Fault is a kind of fault. Its text is the value of the label "fault" in metrics.
 type Fault string
 
-// The faults. None of them loses durable data.
+// The faults. Committed data survives each of them.
 const (
 	None               Fault = ""
 	Full               Fault = "full"
@@ -34,12 +34,12 @@ const (
 	Unreachable        Fault = "unreachable"
 )
 
-// Of returns the fault behind an error of a statement or a connection, or None
-// if the statement itself is at fault.
+// Of returns the fault that caused an error of a statement or of a connection. It returns None if
+// the statement itself is wrong.
 func Of(err error) Fault {
 	var connect *pgconn.ConnectError
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		if pg.Code == "42501" && errors.As(err, &connect) { // the role lacks the privilege CONNECT
+		if pg.Code == "42501" && errors.As(err, &connect) { // insufficient_privilege: the role lacks CONNECT
 			return LoginRefused
 		}
 		return OfCode(pg.Code)
@@ -89,8 +89,8 @@ func OfCode(code string) Fault {
 	return None
 }
 
-// OfContent reports whether Postgres refuses the data of a statement: a value that it
-// cannot store, or more data than its limits allow.
+// OfContent reports whether Postgres refused the data of a statement: a value that Postgres
+// cannot store, or data that exceeds a limit of Postgres.
 func OfContent(err error) bool {
 	const dataException, programLimitExceeded = "22", "54"
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -126,9 +126,9 @@ func (f Fault) String() string {
 	return "cannot be reached"
 }
 
-// OfLogin reports whether Postgres answers but refuses the login. Only an operator can
-// change that.
+// OfLogin reports whether Postgres answers but refuses the login. Retrying does not help until an
+// operator has changed the configuration.
 func (f Fault) OfLogin() bool { return f == WrongPassword || f == LoginRefused || f == NoDatabase }
 
-// Reads reports whether reading still works.
+// Reads reports whether the database can still be read despite the fault.
 func (f Fault) Reads() bool { return f == None || f == Full || f == Unwritable || f == ReadOnly }

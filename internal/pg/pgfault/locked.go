@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// LockedError is returned for a read or an append that has waited too long for a partition:
-// another program, such as a migration by hand, holds a lock on the partition's tables.
+// LockedError is the error of a read or an append that has waited too long because another
+// program, such as a migration by hand, holds a lock on the tables of the partition.
 type LockedError struct {
 	Partition int
-	// Err is nil if the read waited behind other reads of the partition.
+	// Err is the error of Postgres. It is nil if the read waited for other reads of the partition
+	// and did not reach Postgres.
 	Err error
 }
 
@@ -31,7 +32,8 @@ func (e *LockedError) Which() string {
 // Unwrap returns the error of Postgres, or nil.
 func (e *LockedError) Unwrap() error { return e.Err }
 
-// OfLock reports whether a statement has reached its lock_timeout.
+// OfLock reports whether a statement failed because it waited for a lock longer than
+// lock_timeout.
 func OfLock(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "55P03" // lock_not_available

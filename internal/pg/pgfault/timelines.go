@@ -11,18 +11,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrOldPrimary is returned by connections to a Postgres that was the primary before a
+// ErrOldPrimary is the error of a connection to a Postgres server that was the primary before a
 // failover.
 var ErrOldPrimary = errors.New("this Postgres was the primary before a failover and must be fenced; if the database was restored on purpose, restart badged")
 
 // timelineSQL returns 0 on a standby, where Postgres cannot read the current timeline.
 const timelineSQL = `SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END`
 
-// Timelines prevents a process from using an old primary that still runs, such as a server
-// whose network link to the other servers is cut. A promotion begins a timeline with a
-// greater number. Once one connection has reported a greater number, Timelines closes the
-// connections to servers on earlier timelines and refuses new ones: pgx then tries the next
-// host. It is safe for concurrent use.
+// Timelines prevents a process from using an old primary that still runs, such as a server whose
+// network link to the other servers is cut. When Postgres promotes a standby, the new primary
+// begins a timeline with a greater number. Once a connection reports a greater number, Timelines
+// closes the connections to servers on earlier timelines and refuses new connections to them: pgx
+// then tries the next host. It is safe for concurrent use.
 type Timelines struct {
 	mu  sync.Mutex
 	all map[string]*timelines // by hosts and database
@@ -56,8 +56,8 @@ func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
 	}
 }
 
-// nameOf names the database of cfg: a process may use several databases, and each has its
-// own timelines.
+// nameOf returns the key of the database of cfg. A process may use several databases, and each
+// database has its own timelines.
 func nameOf(cfg *pgx.ConnConfig) string {
 	name := fmt.Sprintf("%s at %s:%d", cfg.Database, cfg.Host, cfg.Port)
 	for _, f := range cfg.Fallbacks {

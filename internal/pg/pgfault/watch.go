@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// lasting is how long a fault counts as present after it was last seen. It exceeds the
-// pauses between retries of regular writers, so that a fault that lasts stays present.
+// lasting is how long a fault counts as present after it was last seen. It is longer than the
+// pause between the retries of regular writers, so that a continuing fault stays present.
 const lasting = 15 * time.Second
 
 // Watch records the faults that the connections of a process report. It is safe for
@@ -24,8 +24,8 @@ type Watch struct {
 	seen map[Fault]time.Time
 }
 
-// watched are the faults that Postgres reports. Readiness and the pools' metrics
-// cover an unreachable or slow Postgres better.
+// watched returns the faults that Postgres itself reports. It omits an unreachable and a slow
+// Postgres, since readiness and the metrics of the pools show these faults better.
 func watched() []Fault {
 	return []Fault{Full, Unwritable, ReadOnly, TooManyConnections, OutOfMemory, Restarting, WrongPassword, LoginRefused, NoDatabase}
 }
@@ -64,9 +64,9 @@ func (w *Watch) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// Configure makes the connections of cfg report faults to the watch. It also closes a
-// connection that is read-only, since that connection may stay read-only after a failover
-// or after default_transaction_read_only was reset.
+// Configure makes the connections of cfg report faults to the watch. It also makes pgx close a
+// connection after the error ReadOnly: the connection may stay read-only after a failover, or
+// after default_transaction_read_only was reset.
 func (w *Watch) Configure(cfg *pgx.ConnConfig) {
 	before := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -87,7 +87,7 @@ func (w *Watch) See(f Fault) {
 	}
 }
 
-// Written records that a durable write has succeeded: faults that prevent writing are over.
+// Written records that a durable write has succeeded: the faults that prevent writing are over.
 func (w *Watch) Written() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,8 +99,8 @@ func (w *Watch) Written() {
 // Present returns the fault that currently prevents writing, or None.
 func (w *Watch) Present() Fault { return w.presentOf(Full, Unwritable, ReadOnly) }
 
-// RefusedLogin returns why Postgres currently refuses the login, or None. A pool that waits for
-// a connection reports only that it waited for too long.
+// RefusedLogin returns the fault for which Postgres currently refuses the login, or None. A pool
+// does not report this fault: its error says only that it waited too long for a connection.
 func (w *Watch) RefusedLogin() Fault { return w.presentOf(WrongPassword, LoginRefused, NoDatabase) }
 
 func (w *Watch) presentOf(faults ...Fault) Fault {
@@ -114,9 +114,9 @@ func (w *Watch) presentOf(faults ...Fault) Fault {
 	return None
 }
 
-// LastFull returns how long ago Postgres last reported a full disk. ok is false if it has
-// not done so since the last write. Postgres stops if it cannot write its WAL, so the full
-// disk may be the last fault that it reported.
+// LastFull returns how long ago Postgres last reported a full disk. ok is false if Postgres has
+// not reported a full disk since the last write. Use it to explain why Postgres is down: Postgres
+// stops if it cannot write its WAL, so a full disk may be the last fault that it reported.
 func (w *Watch) LastFull() (ago time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package pgneeds lists the features that badged needs of a Postgres server, and tests
-// whether a server has each feature.
+// Package pgneeds lists the features that badged needs in a Postgres server, and tests whether a
+// server has each feature.
 //
 // The package does not know tables of badged: it also tests a server without the schema. ADR
 // 115 describes the settings of sessions.
@@ -17,7 +17,7 @@ import (
 
 // Need is a feature of the server that badged depends on.
 type Need struct {
-	// Name names the feature as docs/postgres.md lists it.
+	// Name is the name of the feature in the list of docs/postgres.md.
 	Name string
 	try  func(ctx context.Context, conn *pgx.Conn) error
 }
@@ -40,9 +40,9 @@ func All() []Need {
 	}
 }
 
-// Try tests the need over a connection. It returns nil if the server meets the need,
-// [ErrNotTried] if the role may not test it, and otherwise why the server does not meet it.
-// It changes nothing.
+// Try tests the need over a connection. It returns nil if the server meets the need, and an error
+// that wraps [ErrNotTried] if the role may not run the test. Any other error says why the server
+// does not meet the need. Try changes nothing permanently.
 func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 	err := n.try(ctx, conn)
 	var refused *pgconn.PgError
@@ -52,7 +52,7 @@ func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// errDiffers is returned if the server's answer differs from the answer of Postgres.
+// errDiffers means that the server answers a query otherwise than Postgres does.
 var errDiffers = errors.New("the server answers otherwise than Postgres does")
 
 // isTrue returns a test that passes if a query returns true.
@@ -69,7 +69,8 @@ func isTrue(sql string) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// run returns a test that passes if statements succeed in a transaction, which it rolls back.
+// run returns a test that passes if all statements succeed. It runs them in one transaction and
+// rolls it back.
 func run(statements ...string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) (err error) {
 		tx, err := conn.Begin(ctx)
@@ -113,11 +114,11 @@ func sessions(ctx context.Context, conn *pgx.Conn) error {
 	return errors.Join(isTrue("badged_need")(ctx, conn), conn.Deallocate(ctx, "badged_need"))
 }
 
-// lockWait is far longer than a server needs to detect that a session has ended.
+// lockWait is far longer than Postgres needs to detect that a session has ended.
 const lockWait = 5 * time.Second
 
-// locks tests whether an advisory lock of one session excludes another session until the
-// first session ends.
+// locks tests whether an advisory lock of one session blocks another session until the first
+// session ends.
 func locks(ctx context.Context, conn *pgx.Conn) error {
 	other, err := pgx.ConnectConfig(ctx, conn.Config())
 	if err != nil {

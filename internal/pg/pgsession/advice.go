@@ -6,9 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Advice returns what an operator can do if a setting of the role or of the database is the
-// cause of err, because sessions with this setting cannot begin or cannot write. It returns ""
-// for any other error.
+// Advice returns advice for an operator if err was caused by a setting of the role or of the
+// database with which sessions cannot begin or cannot write. It returns "" for any other error.
 func Advice(err error) string {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

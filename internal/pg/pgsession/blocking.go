@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// SetSwapPatienceSQL limits how long a session that swaps or drops tables waits for their
-// readers: later readers queue behind its lock request.
+// SetSwapPatienceSQL limits how long a session that swaps or drops tables waits for its lock. The
+// limit is short because readers of the tables that come later queue behind the lock request.
 const SetSwapPatienceSQL = `SET LOCAL lock_timeout = '100ms'`
 
 // SQLSTATEs of an unavailable lock.
@@ -23,16 +23,15 @@ const (
 	deadlockDetected = "40P01"
 )
 
-// Blocking waits for transactions that hold locks on tables which a command has to lock.
+// Blocking waits for transactions that hold locks on the tables that a command has to lock.
 type Blocking struct {
 	Conn *pgx.Conn
-	// Tell is called with the blocking transaction, at most once per blockedInterval.
+	// Tell is called with the blocking transaction, at most once in each blockedInterval.
 	Tell      func(partition int, by Holder)
 	Partition int
-	// Tables are the names of the tables to lock; for a partitioned table, its parts too.
+	// Tables are the names of the tables to lock. They include the parts of a partitioned table.
 	Tables []string
-	// Most is the longest wait; after it the wait fails with a [HeldError]. Default
-	// [MostBlocked].
+	// Most is the longest wait. After it, Wait returns a [HeldError]. Default [MostBlocked].
 	Most time.Duration
 
 	pause       time.Duration
@@ -40,15 +39,15 @@ type Blocking struct {
 }
 
 const (
-	// MostBlocked is how long a command waits for a session by default: longer than most
-	// dumps take.
+	// MostBlocked is the default of Blocking.Most. It is longer than most dumps take.
 	MostBlocked = 6 * time.Hour
-	// mostPrepared is the longest wait for a prepared transaction: its transaction manager
-	// ends it within seconds, or has forgotten it.
+	// mostPrepared is the longest wait for a prepared transaction: its transaction manager either
+	// ends it within seconds or has lost it.
 	mostPrepared = 10 * time.Minute
 )
 
-// HeldError means that a transaction has locked the tables for longer than the command waits.
+// HeldError means that a transaction held its locks on the tables for longer than the command
+// waits.
 type HeldError struct {
 	By     Holder
 	Waited time.Duration
@@ -59,8 +58,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.By, e.By.Open(), e.By.Remedy())
 }
 
-// Pauses between attempts to lock tables. Each attempt may block other sessions for as long
-// as SetSwapPatienceSQL permits, so the pauses grow.
+// Pauses between attempts to lock tables. An attempt may block other sessions for as long as
+// SetSwapPatienceSQL permits, so the pauses grow.
 const (
 	FirstLockPause = 50 * time.Millisecond
 	lastLockPause  = 30 * time.Second
@@ -68,8 +67,9 @@ const (
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt, and doubles the pause each time. It returns a
-// [*HeldError] once a transaction has locked the tables for too long.
+// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the last,
+// up to lastLockPause. Wait returns a [*HeldError] once a transaction has held its locks on the
+// tables for too long.
 func (b *Blocking) Wait(ctx context.Context) error {
 	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {
@@ -85,9 +85,9 @@ func (b *Blocking) Wait(ctx context.Context) error {
 	return wait.For(ctx, b.pause)
 }
 
-// Retry runs f in a transaction of db, which is Conn or a transaction of Conn, and repeats it
-// until f acquires its locks. An attempt waits for a lock as long as SetSwapPatienceSQL
-// permits.
+// Retry runs f in a transaction of db, which is Conn or a transaction of Conn. If f fails because
+// it waits for a lock longer than SetSwapPatienceSQL permits, Retry rolls back, waits and runs f
+// again.
 func (b *Blocking) Retry(ctx context.Context, db beginner, f func(tx pgx.Tx) error) error {
 	for {
 		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -109,9 +109,8 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// HeldBy reports a blocking transaction to Tell and returns how much longer to wait for it.
-// The wait begins with the first call. Once the longest wait is over, HeldBy returns a
-// [*HeldError].
+// HeldBy calls Tell with a blocking transaction and returns how much longer to wait for it. The
+// time counts from the first call. Once the longest wait is over, HeldBy returns a [*HeldError].
 func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
 	if b.began.IsZero() {
 		b.began = time.Now()
@@ -137,8 +136,8 @@ func NextLockPause(last time.Duration) time.Duration {
 	return min(max(2*last, FirstLockPause), lastLockPause)
 }
 
-// IsLocked reports whether a statement failed because a lock is not available, also because
-// of a deadlock.
+// IsLocked reports whether a statement failed because a lock was not available or because of a
+// deadlock.
 func IsLocked(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (pgErr.Code == LockNotAvailable || pgErr.Code == deadlockDetected)

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/pg/dbclock"
 )
 
-// Querier runs a query for one row: a connection, a pool or a transaction.
+// Querier runs a query that returns one row. It is a connection, a pool or a transaction.
 type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -23,9 +23,9 @@ func Now(ctx context.Context, q Querier) (now time.Time, err error) {
 	return now, nil
 }
 
-// AgreedNow returns the time of a database, or a [*dbclock.DifferError] if the clock of this
-// process differs from it by more than [dbclock.MaxDifference]. Irreversible acts, such as
-// expiry and archiving, call it first.
+// AgreedNow returns the time of a database. It fails with a [*dbclock.DifferError] if the clock
+// of this process differs from that time by more than [dbclock.MaxDifference]. Call it before
+// irreversible acts, such as expiry and archiving.
 func AgreedNow(ctx context.Context, q Querier) (time.Time, error) {
 	var c dbclock.Clock
 	if err := c.Measure(ctx, func(ctx context.Context) (time.Time, error) { return Now(ctx, q) }); err != nil {

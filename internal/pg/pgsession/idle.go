@@ -8,19 +8,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// trusted is how long an unused connection is assumed to work if the server has sent nothing.
+// trusted is how long an unused connection is not pinged if the server has sent nothing on it.
 const trusted = time.Second
 
-// CheckIdle makes a pool drop connections that the server has ended while they were unused:
-// by idle_session_timeout, a restart or pg_terminate_backend. Without CheckIdle a pool does
-// not check a connection within a second of its last use, and the next statement fails.
+// CheckIdle makes a pool ping a connection before use if the server may have ended it while it
+// was unused: by idle_session_timeout, a restart or pg_terminate_backend. Without CheckIdle, a
+// pool does not ping a connection within a second of its last use, and the next statement fails.
 func CheckIdle(cfg *pgxpool.Config) {
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > trusted || HasNews(p.Conn)
 	}
 }
 
-// HasNews reports whether the server has closed an idle connection or sent something on it.
-// Then ping the connection before use. HasNews costs a system call and does not block. On
-// systems other than Unix it returns false.
+// HasNews reports whether the server has closed an idle connection or has sent something on it.
+// If so, ping the connection before use. HasNews costs a system call and does not block. On
+// systems other than Unix it always returns false.
 func HasNews(conn *pgx.Conn) bool { return readable(conn.PgConn().Conn()) }

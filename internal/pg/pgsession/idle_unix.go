@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readable reports whether a read would not block.
+// readable reports whether a read from conn would return at once, with data, an error or the end.
 func readable(conn net.Conn) bool {
 	if tls, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = tls.NetConn()
@@ -24,7 +24,7 @@ func readable(conn net.Conn) bool {
 		return true
 	}
 	var peeked error
-	// Not raw.Read, which waits for other readers: after a slow write pgx leaves a reader behind.
+	// raw.Read would wait for other readers, and pgx leaves a reader behind after a slow write.
 	err = raw.Control(func(fd uintptr) {
 		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	})

@@ -4,15 +4,15 @@ package pgsession
 // the partition. The session that holds the lock owns the partition.
 const LockClass = 0x62616467 // "badg"
 
-// MemberClass is the first key of the advisory locks by which projectors count each other:
-// each session that shares the partitions holds one. The second key is the session's pid.
+// MemberClass is the first key of the advisory locks by which projectors count each other. Each
+// session that shares the partitions holds one such lock. The second key is the session's pid.
 const MemberClass = 0x6261646d // "badm"
 
-// TakeSQL acquires the locks of up to $3 free partitions among $1. It tries one partition
-// after the other and stops when it has $3 locks. $2 is the class.
+// TakeSQL acquires the locks of up to $3 free partitions among the partitions $1. It tries one
+// partition after the other and stops once it has $3 locks. $2 is the first key of the locks.
 const TakeSQL = `SELECT p FROM unnest($1::int[]) AS p WHERE pg_try_advisory_lock($2, p) LIMIT $3`
 
-// OwnerSQL finds the session that holds the lock of class $1 on partition $2.
+// OwnerSQL finds the session that holds the lock with the first key $1 on partition $2.
 const OwnerSQL = `SELECT a.pid, a.application_name
 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2

@@ -16,15 +16,16 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// silenceSQL makes Postgres end the session after that many idle milliseconds.
+// silenceSQL makes Postgres end the session once it has been idle for $1 milliseconds.
 const silenceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
-// joinSQL makes the session a member, under its own pid.
+// joinSQL acquires the lock by which other sessions count this session. The second key is its
+// pid.
 const joinSQL = `SELECT pg_advisory_lock($1, pg_backend_pid())`
 
-// membersSQL counts the sessions that share the partitions, and how many of them have a
-// smaller pid than this session. It filters by database, since pg_locks shows the advisory
-// locks of the whole cluster.
+// membersSQL counts the sessions that share the partitions, and those with a smaller pid than
+// this session. It filters by database, since pg_locks shows the advisory locks of all databases
+// of the server.
 const membersSQL = `SELECT count(*), count(*) FILTER (WHERE pid < pg_backend_pid())
 FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
@@ -38,8 +39,8 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// ApplicationName returns the application_name of the session of an owner in this
-// process, which identifies it in pg_stat_activity.
+// ApplicationName returns the application_name of an owner's session in this process. It
+// identifies the session in pg_stat_activity.
 func ApplicationName(kind string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -48,41 +49,42 @@ func ApplicationName(kind string) string {
 	return fmt.Sprintf("badged %s %s/%d", kind, host, os.Getpid())
 }
 
-// Owner shares partitions fairly among the processes that work on them: each partition has
-// one owner. An owner that dies loses its session and its locks, and other processes acquire
-// the locks. The locks only save work: two owners at once must do no harm. All fields except
-// HeldChanged are required.
+// Owner shares partitions fairly among the processes that work on them: each partition has one
+// owner. When an owner dies, Postgres ends its session and releases its locks, and other
+// processes acquire the locks. The locks only avoid double work: two owners of a partition at
+// once must do no harm. All fields except HeldChanged are required.
 type Owner struct {
 	// Connect says how to connect.
 	Connect *pgx.ConnConfig
 	// Kind is the role of the owners in names and log lines, such as "projector".
 	Kind string
-	// Class is the first key of the advisory locks on partitions; the second is the
-	// partition. MemberClass is the first key of the locks that count sessions; the second
-	// is the pid.
+	// Class is the first key of the advisory locks on partitions; the second key is the
+	// partition. MemberClass is the first key of the locks that count the sessions; the second
+	// key is the pid.
 	Class, MemberClass int
-	// Held returns the partitions that are in the database. An owner gives up partitions
-	// that have left the database.
+	// Held returns the partitions that are in the database. The owner releases partitions that
+	// have left the database.
 	Held func() []int
 	// HeldChanged, if not nil, returns a channel that is closed once Held may return other
-	// partitions: then the owner does not wait for the end of the interval.
+	// partitions. Then the owner calls Held at once, before the end of the interval.
 	HeldChanged func() <-chan struct{}
-	// Interval is how often the owner counts the sessions and acquires or gives up
-	// partitions until it has its share.
+	// Interval is how often the owner counts the sessions and acquires or releases partitions
+	// until it has its share.
 	Interval time.Duration
-	// Silence is how long the session may be idle until Postgres ends it, so that other
-	// processes get the partitions if this host vanishes or this process is stopped. The owner
-	// also treats its session as lost if a query takes as long as Silence.
+	// Silence is how long the session may be idle before Postgres ends it, so that other
+	// processes get the partitions if this host vanishes or this process is stopped. If a query
+	// takes as long as Silence, the owner ends its session itself.
 	Silence time.Duration
-	// Work is called for each partition that is owned, until its context is done.
+	// Work is called for each partition that the owner acquires. It must return once its context
+	// is done.
 	Work func(ctx context.Context, partition int)
-	// Changed is called with the partitions that are owned after each change.
+	// Changed is called after each change, with all partitions that are owned.
 	Changed func(owned []int)
 	Logger  *slog.Logger
 }
 
-// Run owns partitions until ctx is done: it opens a session that holds their locks, works on
-// them while the session lasts, and opens another session when one ends.
+// Run owns partitions until ctx is done. It opens a session that holds their locks and works on
+// the partitions while the session lasts. When the session ends, Run opens another one.
 func (o *Owner) Run(ctx context.Context) {
 	wait.Backoff{First: firstPause, Last: lastPause}.Retry(ctx, o.session, func(err error, pause time.Duration) {
 		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are given up",
@@ -91,7 +93,7 @@ func (o *Owner) Run(ctx context.Context) {
 }
 
 // session owns a fair share of the partitions on one connection until ctx is done or the
-// connection fails. When ctx is done it gives up the partitions and returns nil.
+// connection fails. When ctx is done, session stops the work, releases the locks and returns nil.
 func (o *Owner) session(ctx context.Context) error {
 	conn, err := OpenSession(ctx, o.Connect.Copy(), ApplicationName(o.Kind))
 	if err != nil {
@@ -132,17 +134,17 @@ type holdings struct {
 	held  map[int]holding
 }
 
-// holding is a partition that is worked on.
+// holding is one owned partition.
 type holding struct {
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when the work in progress is done
+	stopped chan struct{} // closed when Work has returned
 }
 
-// rebalance gives up partitions above a fair share, or acquires free partitions up to it. Its
-// query also checks that the session is alive.
+// rebalance releases partitions if the session owns more than a fair share, and acquires free
+// partitions if it owns less. Its query also checks that the session is alive.
 func (h *holdings) rebalance(ctx context.Context) error {
-	// Treat a session that does not answer as lost: other processes may already have its
-	// locks.
+	// If the session does not answer in time, treat it as ended: Postgres may have ended it, and
+	// other processes may have acquired its locks.
 	queryCtx, cancel := context.WithTimeout(ctx, h.owner.Silence)
 	defer cancel()
 	var members, before int
@@ -177,8 +179,8 @@ func (h *holdings) gone(all []int) (gone []int) {
 	return gone
 }
 
-// fairShare returns how many partitions a member gets, given the number of members with
-// smaller pids: an equal share, or one partition more.
+// fairShare returns the number of partitions for a member: an equal share, or one partition more.
+// before is the number of members with smaller pids.
 func fairShare(partitions, members, before int) int {
 	share := partitions / members
 	if before < partitions%members {
@@ -187,7 +189,7 @@ func fairShare(partitions, members, before int) int {
 	return share
 }
 
-// take acquires up to n free partitions of all and works on them until ctx is done.
+// take acquires the locks of up to n free partitions of all, and starts the work on them.
 func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int) error {
 	o := h.owner
 	var missing []int
@@ -225,7 +227,7 @@ func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int
 	return nil
 }
 
-// release gives up n partitions, each after the work in progress.
+// release stops the work on n partitions and releases their locks.
 func (h *holdings) release(ctx context.Context, n, members int) error {
 	ids := slices.Sorted(maps.Keys(h.held))
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] }) //nolint:gosec // spreads load, guards nothing

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// OwnerError is returned if the role of a session does not own the schema badged. Servers
+// OwnerError is the error if the role of a session does not own the schema badged. Servers
 // connect as another role, since they must not be able to change the log.
 type OwnerError struct{ Role, Owner, Action string }
 

@@ -13,18 +13,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchSessionSQL makes Postgres probe the host of an idle session after 15 s, and then every
-// 5 s. Postgres ends the session if the host does not answer for 30 s, or accepts no data
-// for 30 s. By default Postgres detects a vanished host after two hours, and the session
-// holds its locks until then. The settings are set by a statement because poolers refuse
-// startup parameters; on Unix-domain sockets they have no effect. lock_timeout is off:
-// sessions that hold locks set it only where they wait for other sessions.
+// watchSessionSQL makes Postgres probe the host of an idle session after 15 s, and then every 5
+// s. Postgres ends the session if the host does not answer for 30 s, or accepts no data for 30 s.
+// By default Postgres detects a vanished host only after two hours, and its session holds locks
+// until then. The settings are set by a statement because poolers refuse startup parameters; on
+// Unix-domain sockets they have no effect. lock_timeout is off: a session that holds locks sets
+// it only where it waits for other sessions.
 const watchSessionSQL = `SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
     set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false), set_config('lock_timeout', '0', false)`
 
-// OpenSession opens a session for holding locks, on its own connection. Postgres ends the
-// session within half a minute if its host vanishes. application is the application_name,
-// which identifies the session in pg_stat_activity. OpenSession changes cfg.
+// OpenSession opens a session for holding locks, on a new connection. Postgres ends the session
+// within half a minute if its host vanishes. application is the application_name, which
+// identifies the session in pg_stat_activity. OpenSession changes cfg.
 func OpenSession(ctx context.Context, cfg *pgx.ConnConfig, application string) (*pgx.Conn, error) {
 	cfg.RuntimeParams["application_name"] = application
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -46,13 +46,12 @@ func Watch(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// CloseSession releases the locks of a session and closes it, also if ctx is
-// done.
+// CloseSession releases the locks of a session and closes it, even if ctx is done.
 func CloseSession(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	// Unlock first: Postgres ends the session only a moment after the connection closes.
-	// The connection may already be broken, so errors do not matter.
+	// Unlock first: Postgres ends the session some time after the connection closes. Ignore
+	// errors: the connection may already be broken.
 	_, _ = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
 	_ = conn.Close(ctx)
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Setting is a setting of a session. Its value is written as SET accepts it, such as
-// 'ISO, YMD' in quotes.
+// Setting is a setting of a session. Value is written as SET accepts it, for example 'ISO, YMD'
+// with its quotes.
 type Setting struct{ Name, Value string }
 
-// Settings returns the settings that badged depends on. Sessions set them, since a database or
-// a role may have other values. The values are Postgres's defaults, except where a comment
-// gives a reason.
+// Settings returns the settings that badged depends on. Each session sets them, since the
+// database or the role may have other values. The values are the defaults of Postgres, except
+// where a comment gives a reason.
 //
-// Operators remain free to choose settings that only affect resources, such as work_mem and
-// random_page_cost, and settings that decide what a commit means: synchronous_commit and
-// default_transaction_read_only.
+// Settings omits settings that operators may choose: settings that only affect resources, such as
+// work_mem and random_page_cost, and settings that decide what a commit means: synchronous_commit
+// and default_transaction_read_only.
 func Settings() []Setting {
 	all := []Setting{
 		{"statement_timeout", "0"}, // first, since a short timeout could end the other statements
-		// Statements qualify names, so the path needs only the built-in functions, which
-		// no other schema may hide.
+		// Statements qualify the names of tables, so the path needs only the built-in functions.
+		// With this path, no other schema can hide them.
 		{"search_path", "pg_catalog, pg_temp"},
 		// How values are written as text, and how text is parsed.
 		{"client_encoding", "'UTF8'"},
@@ -69,16 +69,16 @@ func Settings() []Setting {
 	return all
 }
 
-// newerSQL sets further settings, each only if this release of Postgres has it.
+// newerSQL sets settings that not every supported release of Postgres has. It skips the others.
 const newerSQL = `SELECT count(set_config(name, value, false))
 FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', ''), ('force_parallel_mode', 'off'), ('debug_parallel_query', 'off')) AS v (name, value)
 WHERE current_setting(name, true) IS NOT NULL`
 
-// Configure makes the sessions of cfg independent of the settings of the database and the
-// role: each session begins with [Settings] and then sets the other settings given. Configure
-// replaces AfterConnect. If cfg checks new connections with ValidateConnect, set
-// ValidateConnect before calling Configure: the settings then come before the checks.
-// Configure sets them with statements because poolers refuse startup parameters.
+// Configure makes the sessions of cfg independent of the settings of the database and the role:
+// each session first sets [Settings] and then others. Configure replaces AfterConnect. If cfg
+// checks new connections with ValidateConnect, set ValidateConnect before calling Configure: then
+// the session is set up before the check. Configure sets the settings with statements because
+// poolers refuse startup parameters.
 func Configure(cfg *pgx.ConnConfig, others ...Setting) {
 	var text strings.Builder
 	for _, s := range append(Settings(), others...) {
@@ -111,8 +111,8 @@ WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_da
   AND setrole IN (0, (SELECT oid FROM pg_roles WHERE rolname = session_user))
 ORDER BY given`
 
-// Overridden returns the settings of the session's database and role that [Configure]
-// replaces, such as "bytea_output=escape".
+// Overridden returns the settings of the session's database and role that [Configure] overrides,
+// for example "bytea_output=escape".
 func Overridden(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, givenSQL)
 	given, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -1,5 +1,5 @@
-// Package pooler detects a connection pooler such as PgBouncer between badged and
-// Postgres, and whether badged can work through it.
+// Package pooler detects a connection pooler, such as PgBouncer, between badged and Postgres. It
+// checks whether badged can work through the pooler.
 //
 // The package does not know tables or locks of badged. ADR 115 has the reasons.
 package pooler
@@ -14,39 +14,39 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Mode is how a pooler assigns sessions of Postgres to its clients.
+// Mode is how a pooler assigns Postgres sessions to its clients.
 type Mode int
 
 const (
-	// Direct is no pooler, or a transparent one.
+	// Direct means that there is no pooler, or a transparent one.
 	Direct Mode = iota
-	// Session gives a client a session of Postgres until it disconnects.
+	// Session means that a client keeps its Postgres session until it disconnects.
 	Session
 )
 
-// ErrShared is returned if a pooler may give each transaction or statement of a
-// client another session.
+// ErrShared means that the pooler may run each transaction or statement of a client in a
+// different Postgres session.
 var ErrShared = errors.New("the database URL leads to a connection pooler (such as PgBouncer with pool_mode = transaction) " +
 	"that gives each transaction another session of Postgres, but badged owns partitions by session locks; " +
 	"connect to Postgres directly, or give this database or user pool_mode = session")
 
-// ErrOneSession is returned if a pooler has no second session for badged.
+// ErrOneSession means that the pooler did not open a second Postgres session for badged in time.
 var ErrOneSession = errors.New("the database URL leads to a connection pooler (such as PgBouncer) that has no second session of Postgres free for badged: " +
 	"raise its pool size (PgBouncer: default_pool_size) above what all processes of badged take together, or connect to Postgres directly")
 
 const (
-	// attempts is how often two sessions are compared. One comparison detects a pooler that
-	// shares sessions only if no other client uses the pool at that moment.
+	// attempts is how often the processes of two sessions are compared. One comparison suffices
+	// only if no other client uses the pool at that moment.
 	attempts = 5
 	// patience is how long a second session may take to open.
 	patience = 5 * time.Second
 )
 
-// Find returns the mode of the pooler that cfg connects through. It fails with
-// ErrShared or ErrOneSession if badged cannot work through it.
+// Find returns the mode of the pooler between this process and the database of cfg. It fails with
+// ErrShared or ErrOneSession if badged cannot work through the pooler.
 //
-// A pooler invents process ids for its clients; pg_backend_pid() returns the real id. Two
-// clients that are connected at the same time see the same Postgres process only if the
+// A pooler invents the process ids that it sends to its clients, but pg_backend_pid() returns the
+// real id. If two clients that are connected at the same time see the same Postgres process, the
 // pooler shares its sessions.
 func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 	one, err := pgx.ConnectConfig(ctx, cfg.Copy())
@@ -57,7 +57,7 @@ func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 	return Of(ctx, one)
 }
 
-// OfPool is [Find] with the first connection of a pool, which stays open.
+// OfPool is like [Find], with the first connection of a pool. It does not close the connection.
 func OfPool(ctx context.Context, pool *pgxpool.Pool) error {
 	one, err := pool.Acquire(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func OfPool(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// Of is [Find] with a connection that is open.
+// Of is like [Find], with an open connection.
 func Of(ctx context.Context, one *pgx.Conn) (Mode, error) {
 	first, err := backend(ctx, one)
 	if err != nil || first == one.PgConn().PID() {
@@ -89,7 +89,7 @@ func Of(ctx context.Context, one *pgx.Conn) (Mode, error) {
 		if its == first {
 			return Session, ErrShared
 		}
-		// Ask twice, since a pooler may alternate between two sessions.
+		// Query twice, since a pooler may alternate between two sessions.
 		for range 2 {
 			again, err := backend(ctx, one)
 			if err != nil {
@@ -103,7 +103,7 @@ func Of(ctx context.Context, one *pgx.Conn) (Mode, error) {
 	return Session, nil
 }
 
-// oneSession returns ErrOneSession if a second session took too long, and err
+// oneSession returns ErrOneSession if the second session was not ready in time, and err
 // otherwise.
 func oneSession(ctx, second context.Context, err error) error {
 	if ctx.Err() == nil && second.Err() != nil {
@@ -112,8 +112,8 @@ func oneSession(ctx, second context.Context, err error) error {
 	return err
 }
 
-// backend returns the Postgres process that answers. It prepares no statement,
-// since poolers may not support it.
+// backend returns the id of the Postgres process that runs the query. It uses no prepared
+// statement, since poolers may not support prepared statements.
 func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
 	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid); err != nil {
 		return 0, fmt.Errorf("read pg_backend_pid: %w", err)

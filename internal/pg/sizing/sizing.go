@@ -1,5 +1,5 @@
-// Package sizing estimates the servers, disk and bandwidth that a chat of a given size needs,
-// from the measurements on two cores in docs/benchmarks.md and docs/operations.md.
+// Package sizing estimates the servers, disk and bandwidth that a chat of a given size needs. It
+// uses the measurements on two cores in docs/benchmarks.md and docs/operations.md.
 //
 // The package does not know any running server.
 package sizing
@@ -13,29 +13,29 @@ import (
 // The measurements. Times are in seconds of CPU, sizes in bytes.
 const (
 	bulkEvent    = 19e-6    // publishing and folding an event in bulk
-	singleEvent  = 540e-6   // the same, published alone
+	singleEvent  = 540e-6   // publishing and folding an event that is published alone
 	nextUser     = 10.6e-6  // each user beyond the first that an event names
-	roomMessage  = 800e-6   // a message to a room in one database, of any number of members
-	toldUser     = 100e-6   // a call of a webhook for one changed user
-	postgresPart = 0.45     // the part of these times that Postgres uses; badged uses the rest
-	toldMembers  = 4 * 100  // webhooks are called for at most this many members of a room, with the default number of partitions
+	roomMessage  = 800e-6   // a message to a room whose members are in one database, whatever their number
+	toldUser     = 100e-6   // one call of a webhook, for one user whose badge has changed
+	postgresPart = 0.45     // the fraction of these times that Postgres uses; badged uses the rest
+	toldMembers  = 4 * 100  // the largest room of which webhooks get an event for each member, with the default number of partitions
 	manyUsers    = 3e6      // with this many users in a shard, the times above double
 	walBulk      = 360      // WAL for each user that an event changes
 	walSingle    = 1360     // WAL for an event published alone
 	logBulk      = 35       // an event in the log
-	logSingle    = 360      // the same, published alone
-	logNextUser  = 5        // in the log, each user beyond the first
+	logSingle    = 360      // the same for an event published alone
+	logNextUser  = 5        // in the log, for each user beyond the first that an event names
 	keyBytes     = 18       // the event key of an event
 	keyNextUser  = 8        // event keys for each user beyond the first
 	keyDays      = 14 * 1.5 // the longest that event keys are stored
 	userRow      = 470
 	conversation = 300
 	connection   = 11 << 10
-	ingested     = 76_000 // events a second that one process reads from a broker, the slowest
-	// PerGateway is the most connections of one process that were measured.
+	ingested     = 76_000 // events a second that one process reads from the slowest kind of broker
+	// PerGateway is the largest number of connections of one process that was measured.
 	PerGateway = 15_000
-	// MaxShards is the largest number of databases: each has at least one of at most 1,024
-	// partitions.
+	// MaxShards is the largest number of databases: there are at most 1,024 partitions, and each
+	// database has at least one.
 	MaxShards = 1024
 )
 
@@ -45,19 +45,19 @@ const day = 86400
 type Load struct {
 	Users          float64 `json:"users"`
 	MessagesPerDay float64 `json:"messages_per_day"`
-	// Members is how many users a message goes to, and Reads is how many reads follow each
+	// Members is the number of users who get a message. Reads is the number of reads for each
 	// delivery of a message to a user.
 	Members float64 `json:"members"`
 	Reads   float64 `json:"reads"`
 	// Rooms is set if messages go to rooms instead of naming their members.
 	Rooms bool `json:"rooms"`
-	// Push is the share of the users who have a device registered for pushes, 0 to 1.
+	// Push is the fraction of the users who have a device registered for pushes, 0 to 1.
 	Push float64 `json:"push"`
 	// Webhooks is the number of webhooks that are called when badges change.
 	Webhooks float64 `json:"webhooks"`
 	// Conversations is the number of conversations of one user.
 	Conversations float64 `json:"conversations"`
-	// Connected is the share of the users who are connected at the same time, 0 to 1.
+	// Connected is the fraction of the users who are connected at the same time, 0 to 1.
 	Connected float64 `json:"connected"`
 	// Peak is the traffic of the busiest second divided by the average.
 	Peak float64 `json:"peak"`
@@ -111,11 +111,11 @@ type Needs struct {
 	// an event that names ten users makes ten changes.
 	EventsPerSecond  float64 `json:"events_per_second"`
 	ChangesPerSecond float64 `json:"changes_per_second"`
-	// PostgresCores and BadgedCores are how many cores are fully used in the busiest second.
+	// PostgresCores and BadgedCores are the numbers of fully used cores in the busiest second.
 	PostgresCores float64 `json:"postgres_cores"`
 	BadgedCores   float64 `json:"badged_cores"`
 	// Shards is the number of databases, each on its own server. LimitedBy is the resource
-	// ("cores", "WAL" or "disk") that would not suffice with one shard fewer, "" for one
+	// ("cores", "WAL" or "disk") that would not suffice with one shard fewer; it is "" for one
 	// shard. Fits is false if even MaxShards shards do not suffice.
 	Shards    int    `json:"shards"`
 	LimitedBy string `json:"limited_by,omitempty"`
@@ -126,25 +126,25 @@ type Needs struct {
 	Tables float64 `json:"table_bytes"`
 	Keys   float64 `json:"key_bytes"`
 	Log    float64 `json:"log_bytes"`
-	// RedisPerSecond is the most updates of connected users that Redis delivers in the
-	// busiest second.
+	// RedisPerSecond is the maximum number of updates that Redis delivers for connected users in
+	// the busiest second.
 	RedisPerSecond float64 `json:"redis_messages_per_second"`
 	Connections    float64 `json:"connections"`
-	// GatewayBytes is the memory of all connections while they are idle, and Gateways is the
-	// number of gateway processes.
+	// GatewayBytes is the memory of all connections, all of them idle. Gateways is the number of
+	// gateway processes.
 	GatewayBytes float64 `json:"gateway_bytes"`
 	Gateways     int     `json:"gateways"`
-	// PushesPerSecond is the most pushes sent in the busiest second.
+	// PushesPerSecond is the maximum number of pushes in the busiest second.
 	PushesPerSecond float64 `json:"pushes_per_second"`
-	// CallsPerSecond is the most webhook calls in the busiest second, one for each changed
-	// user and webhook.
+	// CallsPerSecond is the maximum number of webhook calls in the busiest second: one for each
+	// pair of a changed user and a webhook.
 	CallsPerSecond float64 `json:"webhook_calls_per_second"`
-	// Ingesting is how many processes are needed to read the events from a broker, if the
-	// chat uses one.
+	// Ingesting is the number of processes needed to read the events from a broker. It matters
+	// only if the chat uses a broker.
 	Ingesting int `json:"ingest_processes"`
 }
 
-// Estimate returns the needs of a load on the smallest sufficient number of shards.
+// Estimate returns the needs of a load on the smallest number of shards that suffices.
 func Estimate(l Load) Needs {
 	limitedBy := ""
 	for shards := 1; ; shards++ {
@@ -159,7 +159,7 @@ func Estimate(l Load) Needs {
 	}
 }
 
-// lacks returns the resource that the shards of n exceed most, "" if they exceed none.
+// lacks returns the resource that n exceeds by the greatest factor, "" if n fits on its shards.
 func (l Load) lacks(n *Needs) (by string) {
 	most := 1.0
 	for _, limit := range []struct {
@@ -181,8 +181,8 @@ func touched(shards int, users float64) float64 {
 	return s * -math.Expm1(users*math.Log1p(-1/s))
 }
 
-// on returns the needs of a load on a number of shards. A message to users of several
-// shards is an event in each of these shards.
+// on returns the needs of a load on a number of shards. If the users of a message are in several
+// shards, the message is an event in each of these shards.
 func on(l Load, shards int) Needs {
 	messages := l.MessagesPerDay / day
 	deliveries := messages * l.Members

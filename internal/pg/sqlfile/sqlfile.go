@@ -1,7 +1,6 @@
-// Package sqlfile reads the files of SQL statements that are embedded beside the code that
-// runs them. A line `-- name: read the baseline` begins a statement, or a part of statements:
-// statements below it may include it as {read the baseline}. Lines that are comments are
-// removed.
+// Package sqlfile reads files of SQL statements, which are embedded next to the code that runs
+// them. A line such as `-- name: read the baseline` begins a statement or a part of statements.
+// Statements below it may include the text as {read the baseline}. Comment lines are removed.
 //
 // The package does not know tables. ADR 52 has the reasons.
 package sqlfile
@@ -11,13 +10,13 @@ import (
 	"strings"
 )
 
-// File is the statements of a file by name.
+// File has the statements of a file by their names.
 type File map[string]string
 
 const mark = "-- name: "
 
-// Parse reads a file. It panics if a name occurs twice or a statement has no
-// name: the file is part of the program.
+// Parse reads a file. It panics if a statement has no name, is empty or has the name of an
+// earlier one, since the file is part of the program.
 func Parse(text string) File {
 	f := File{}
 	head, rest, more := strings.Cut("\n"+text, "\n"+mark)
@@ -52,8 +51,8 @@ func statement(body string) string {
 	return strings.TrimSuffix(strings.TrimSpace(strings.Join(lines, "")), ";")
 }
 
-// Get returns the statement of a name. It panics if there is none; a test of the architecture
-// checks the names in the code.
+// Get returns the statement with a name. It panics if the name does not exist; a test of the
+// architecture checks the names in the code.
 func (f File) Get(name string) string {
 	sql, ok := f[name]
 	if !ok {
@@ -63,7 +62,7 @@ func (f File) Get(name string) string {
 }
 
 // Of returns a statement on the tables of a partition: it replaces "pNN" in names such as
-// badged.users_pNN by the number of the partition.
+// badged.users_pNN by "p" and the partition's number, with at least two digits.
 func (f File) Of(partition int, name string) string {
 	return strings.ReplaceAll(f.Get(name), "pNN", fmt.Sprintf("p%02d", partition))
 }

@@ -1,7 +1,7 @@
-// Package webpush encrypts and decrypts Web Push messages: a single record of RFC 8188 with
-// keys by RFC 8291.
+// Package webpush encrypts and decrypts Web Push messages. A message is a single record by RFC
+// 8188, with keys by RFC 8291.
 //
-// It does not know vendors or queues: bytes in, bytes out.
+// The package converts bytes to bytes: it does not know vendors or queues.
 package webpush
 
 import (
@@ -22,16 +22,16 @@ const (
 	header     = saltLength + 4 + 1 + keyLength
 	tag        = 16
 
-	// Overhead is the least difference between the lengths of a body and its text: salt,
-	// record size, key, delimiter and tag.
+	// Overhead is the least number of bytes by which a body is longer than its text: salt, record
+	// size, key, delimiter and tag.
 	Overhead = header + 1 + tag
 )
 
-// ErrTooLarge is returned if a text does not fit into a body of the given length.
+// ErrTooLarge means that a text does not fit into a body of the given length.
 var ErrTooLarge = errors.New("the text does not fit")
 
-// Encrypt encrypts a text for the key and the auth secret of a subscription, with a new
-// ephemeral key. The body is padded to length bytes.
+// Encrypt encrypts a text for a subscription with the public key to and the secret auth. It uses
+// a new ephemeral key. The returned body is padded to length bytes.
 func Encrypt(text []byte, to *ecdh.PublicKey, auth []byte, length int) ([]byte, error) {
 	ephemeral, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
