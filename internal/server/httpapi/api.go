@@ -1,5 +1,5 @@
 // Package httpapi implements the HTTP API of badged. Publishers append events with it, apps and
-// push senders read badges, and operators administrate the server.
+// push senders read badges, and operators administer the server.
 //
 // It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
 // publishers are refused while folding is behind.
