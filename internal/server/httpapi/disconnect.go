@@ -18,9 +18,9 @@ type Disconnects interface {
 	// Disconnect closes the connections of a user in all gateways and revokes tokens. by is the
 	// name of the API key. It returns the latest moment of all revocations of this user, or zero
 	// if there are none: tokens issued before this moment are refused. If the error is nil, the
-	// revocation is durable and in force. It fails with ErrFuture if the moment is in the
-	// future, and with ErrNotInForce if the revocation is stored but this process cannot read
-	// it.
+	// revocation is durable and in force. It fails with ErrFuture if the moment is more than 5
+	// seconds in the future, and with ErrNotInForce if the revocation is stored but this
+	// process cannot read it.
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 
@@ -32,8 +32,8 @@ type Revoke struct {
 	Before time.Time
 }
 
-// ErrFuture is returned if Before is in the future: it would revoke tokens that are not yet
-// issued.
+// ErrFuture is returned if Before is more than 5 seconds in the future: it would revoke tokens that
+// are not yet issued.
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
 // ErrNotInForce is returned if a revocation is stored and this process cannot read it.
