@@ -24,7 +24,8 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// Database connects to a single database. It fails if the database has no log.
+// Database connects to a single database. It fails if [events.Open] fails: if the database has no
+// log, or a log that must be renumbered.
 func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
