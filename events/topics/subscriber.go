@@ -80,7 +80,7 @@ type Subscriber struct {
 
 	closing context.Context // done once Close is called
 	close   context.CancelFunc
-	mu      sync.Mutex // prevents that Close waits on running while Subscribe or Follow adds to it
+	mu      sync.Mutex // guards running: Close must not wait for it while Subscribe or Follow adds to it
 	running sync.WaitGroup
 }
 

@@ -66,8 +66,8 @@ type archivedSum struct {
 	Dropped    int   `json:"dropped"`
 	// kept says why the log of the first partition was not cut further.
 	kept string
-	// held is set if a part of the log could not be cut only because a transaction is open for
-	// long.
+	// held is set if the only reason why a part of the log was not cut is a transaction that has
+	// been open for long.
 	held bool
 }
 
@@ -159,7 +159,8 @@ type resealed struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// reencrypt encrypts the files of an archive with the first key, except files that already are.
+// reencrypt encrypts the files of an archive with the first key, except the files that are
+// encrypted with this key already.
 func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.Database, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {

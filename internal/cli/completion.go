@@ -60,8 +60,8 @@ func (c completeCmd) Run(kctx *kong.Context, streams Streams) error {
 	return nil
 }
 
-// candidates returns the words that the last of words can be completed to: commands, flags, or
-// the values of a flag or argument that has a fixed set of values.
+// candidates returns the completions of the last word: commands, flags, or the values of a flag
+// or argument that has a fixed set of values.
 func candidates(node *kong.Node, words []string) (found []string) {
 	if len(words) == 0 {
 		words = []string{""}

@@ -19,7 +19,7 @@ import (
 )
 
 // interruptionHint returns what the operator should do after a command was interrupted, or "" if
-// nothing.
+// there is nothing to do.
 func interruptionHint(command *kong.Node) string {
 	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
 		return c.AfterInterruption()

@@ -144,7 +144,7 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 		return 0, err
 	}
 	defer connect.Close(databases)
-	// First find databases of another cluster: their numbers of partitions do not matter.
+	// Detect databases of another cluster first: their numbers of partitions mean nothing here.
 	if err := cluster.Identify(ctx, slices.Clone(databases), true); err != nil {
 		return 0, err
 	}
@@ -158,7 +158,7 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 const partitionsPerShard = 4
 
 // partitionsOfAll returns the number of partitions of the cluster, which every database must
-// have. If databases are already migrated, it is their number.
+// have. If databases are already migrated, it is the number that these databases have.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
 	if err := connect.Each(databases, func(d cluster.Candidate) (err error) {

@@ -163,7 +163,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	return table.Flush()
 }
 
-// levelOf returns the level of a conversation, and until when it lasts if it ends.
+// levelOf returns the level of a conversation and, if the level ends, its end.
 func levelOf(c *pubsub.Conversation) string {
 	if c.LevelUntil.IsZero() {
 		return c.Level

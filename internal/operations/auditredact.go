@@ -45,8 +45,8 @@ type AuditRedaction struct {
 }
 
 // RedactAudit removes the id of a user from arguments, results and errors in the audit trail,
-// and returns the number of changed records. It does not change who ran an action, by which
-// interface, when, and its name.
+// and returns the number of changed records. It does not change the other fields of an action:
+// operator, interface, time and name.
 //
 // The hash chain stays verifiable: a redacted record stores the digest of its former content,
 // from which its hash is computed. The redaction itself is recorded in the same transaction,

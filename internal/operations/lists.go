@@ -47,8 +47,8 @@ func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query 
 type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, error)
 
 // merged merges the lists of databases in order and returns the first elements, up to limit. It
-// returns fewer to stay within deadletters.MaxPageBytes, but none only if the lists have no
-// more.
+// may return fewer, to stay within deadletters.MaxPageBytes. It returns none only if the lists
+// have no more elements.
 func merged[T any](ctx context.Context, some []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
 	pages, ended, last := make([][]T, len(some)), make([]bool, len(some)), make([]*T, len(some))
 	var all []T

@@ -22,8 +22,8 @@ type giveUpArguments struct {
 	Files   []string `json:"files"`
 }
 
-// GiveUp marks missing or damaged files in the archives of all databases as lost, so that archiving
-// and erasing continue without these files. It fails if a name matches no file.
+// GiveUp marks missing or damaged files in the archives of all databases as lost, so that
+// archiving and erasing continue without these files. It fails if a name matches no file.
 func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, location string, names []string, asJSON bool) error {
 	var files []archive.FileNames
 	for _, name := range names {

@@ -94,9 +94,10 @@ func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Cand
 	return databases, nil
 }
 
-// Pools returns guarded pools for all databases. It connects to all of them in parallel, and
-// fails if a connection goes through an unsupported pooler. If a database cannot be reached,
-// Pools sets its Err; if it is the only database, Pools fails.
+// Pools returns a pool for each database. guard refuses connections to a wrong database. Pools
+// connects to all databases in parallel, and fails if a connection goes through an unsupported
+// pooler. If a database cannot be reached, Pools sets its Err; if it is the only database, Pools
+// fails.
 func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
 	if err != nil {
@@ -118,7 +119,7 @@ func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]clus
 // unavailable.
 const Patience = 10 * time.Second
 
-// open returns a guarded pool for one database; see [Pools].
+// open returns the pool for one database; see [Pools].
 func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.Candidate, err error) {
 	d.Name = s.Name
 	cfg, err := s.PoolConfig()

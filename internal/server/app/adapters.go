@@ -58,8 +58,8 @@ func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conv
 	})
 }
 
-// append appends an event for the user by. It fails if the user's token has been revoked, which
-// the database checks in the same transaction.
+// append appends an event of the user who sent a command. It fails if the token of this user has
+// been revoked, which the database checks in the same transaction.
 func (c commands) append(ctx context.Context, by gateway.Identity, key string, t events.Type, d events.Data) error {
 	id, err := commandID(by.UserID, key)
 	if err != nil {

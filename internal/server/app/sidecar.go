@@ -329,8 +329,8 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 	return id, err
 }
 
-// admitted calls appended once the gate admits evs, which may take a while if folding is behind. If
-// folding is further behind than --max-lag, it fails with a [*traffic.TransientError].
+// admitted calls appended once the gate admits evs, which may take a while if folding is behind.
+// If folding is further behind than --max-lag, it fails with a [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
 	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {

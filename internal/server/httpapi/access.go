@@ -107,7 +107,7 @@ func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
 	return r
 }
 
-// withKey admits the keys that s admits, and passes the key of the request to h.
+// withKey restricts a handler to the keys that s admits, and passes the key of the request to h.
 func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
@@ -224,8 +224,8 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	}
 }
 
-// keyOf returns the key with a secret, if the route admits it. If no key has this secret, the
-// text of the error is wrong.
+// keyOf returns the key with a secret, if the route admits it. If no key has this secret, it
+// returns an error with the text in wrong.
 func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
 	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
 	if forAdmins {

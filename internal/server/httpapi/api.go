@@ -43,7 +43,8 @@ type Badges interface {
 	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
 	// FoldedAt reports whether the badges of the given users include all their events up to a
 	// position, as [events.Receipt.Position] returns it. It fails with cluster.ErrBadPosition if
-	// position is malformed, and with badges.ErrLost if the log may have lost events before it.
+	// position is malformed, and with badges.ErrLost if the log may have lost the events at this
+	// position.
 	FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error)
 }
 
@@ -63,9 +64,9 @@ type Config struct {
 	// AppBadges serves the reads with tokens of users. Default: Badges.
 	AppBadges Badges
 	Tokens    Tokens
-	// Partitions returns the number of partitions of the log. An event is stored once for each
-	// partition that has users of the event, and the total of a request is limited by this
-	// number. If Partitions is nil, the total is not limited.
+	// Partitions returns the number of partitions of the log. An event is stored once in each
+	// partition that has users of the event; this number is used to limit how many copies one
+	// request can cause. If Partitions is nil, the copies are not limited.
 	Partitions func() int
 	// Gate slows and refuses publishers while folding is behind. If it is nil, all are admitted.
 	Gate *backpressure.Gate
@@ -84,10 +85,10 @@ type Config struct {
 	// Keys are the API keys. If it is nil, no key is valid.
 	Keys *keyring.Ring
 	// ClientOf returns the address of the client of a request. By default all requests count as
-	// from one address.
+	// coming from one address.
 	ClientOf func(r *http.Request) netip.Prefix
-	// ReadsPerSecond is the greatest rate of requests with which one user may read badges with
-	// tokens, in requests per second; 0 means no limit.
+	// ReadsPerSecond is the greatest rate at which one user may read badges with tokens, in
+	// requests per second; 0 means no limit.
 	ReadsPerSecond float64
 	// BadToken, if not nil, is called for each invalid token of a user, except an expired one,
 	// with the address of the client. It must not block.

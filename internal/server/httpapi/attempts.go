@@ -38,7 +38,8 @@ type attempts struct {
 
 // tries is the history of one address.
 type tries struct {
-	// wrong counts the wrong keys of the address, less those that its rate permitted until at.
+	// wrong counts the wrong keys of the address, as of the time at. It decreases at the rate
+	// perSecond.
 	wrong float64
 	at    time.Time
 	// goodAt is when the last valid key arrived.

@@ -32,8 +32,8 @@ type Revoke struct {
 	Before time.Time
 }
 
-// ErrFuture is returned if Before is more than 5 seconds in the future: it would revoke tokens that
-// are not yet issued.
+// ErrFuture is returned if Before is more than 5 seconds in the future: it would revoke tokens
+// that are not yet issued.
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
 // ErrNotInForce is returned if a revocation is stored and this process cannot read it.

@@ -330,7 +330,8 @@ const (
 	jobBits = 32
 )
 
-// idOf returns the {id} of the path, a positive number of at most bits bits.
+// idOf returns the {id} of the path. It fails unless the id is a positive number that fits into
+// the given number of bits.
 func idOf(r *http.Request, bits int) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {

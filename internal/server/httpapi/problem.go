@@ -232,8 +232,9 @@ func (b *begunBody) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// finish ends an answer of which err is the result. If err is not nil and nothing was sent yet,
-// it returns err. If a part was sent already, it logs err and breaks the connection.
+// finish ends an answer; err is the result of generating it. If err is not nil and nothing was
+// sent yet, finish returns err. If a part was sent already, it logs err and breaks the
+// connection.
 func (a *API) finish(r *http.Request, body *begunBody, err error) error {
 	if err == nil || !body.begun {
 		return err
