@@ -34,8 +34,8 @@ func (a *App) openSampler(d *database) error {
 	return nil
 }
 
-// openOperations adds the admin page and its operations. It returns nil if no admin keys are
-// configured or this process does not have the role api.
+// openOperations adds the admin page and its operations. It returns nil if the configuration has
+// neither admin keys nor a file of keys, or if this process does not have the role api.
 func (a *App) openOperations(keys *keyring.Ring) (httpapi.Operations, error) {
 	if !keys.HasAdmins() || !a.cfg.Has(config.RoleAPI) {
 		return nil, nil //nolint:nilnil // no operations

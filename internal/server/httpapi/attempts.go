@@ -147,7 +147,7 @@ func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time,
 	}
 }
 
-// of returns the history of an address as of now. The caller holds the mutex.
+// of returns the history of an address as of now. The caller must have locked the mutex.
 func (a *attempts) of(from netip.Prefix, now time.Time) *tries {
 	if now.Sub(a.turned) >= goodFor || len(a.current) >= maxTries {
 		a.previous, a.current, a.turned = a.current, map[netip.Prefix]*tries{}, now
