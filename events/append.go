@@ -17,21 +17,23 @@ import (
 
 // Receipt describes an append.
 type Receipt struct {
-	// TransactionID is the transaction that appended the events. All of them are folded once
-	// the position of every partition has passed this transaction.
+	// TransactionID is the Postgres transaction that appended the events. Every event is folded
+	// once the projector's position in each of its partitions is past this transaction.
 	TransactionID int64
-	// Timeline is the timeline of Postgres at that time, 0 if it is not known.
+	// Timeline is the Postgres timeline on which the transaction committed (a failover begins a
+	// new timeline), 0 if it is not known.
 	Timeline int64
-	// Partitions are the partitions that have some of the events, in ascending order, without
-	// partitions in which the same transaction has folded them. Their projectors must be
-	// woken.
+	// Partitions are the partitions to which events were appended and not yet folded, in
+	// ascending order. The caller must wake the projectors of these partitions. A partition
+	// whose events were folded in the same transaction is not listed.
 	Partitions []int
-	// Token is the position of the append for publishers, if the events went to several
-	// databases or to one of several. Otherwise it is "".
+	// Token is the position of the append for publishers if the database is one of several.
+	// Otherwise it is "", and the position is made of TransactionID and Timeline.
 	Token string
 }
 
-// Position returns the position of the append for publishers.
+// Position returns the position of the append, which a publisher can give with a later read to
+// wait until the events are folded.
 func (r Receipt) Position() string {
 	if r.Token != "" {
 		return r.Token
@@ -50,7 +52,7 @@ func receiptOf(token eventlog.Token, rows []Rows) Receipt {
 
 // Append validates evs and appends all of them in one transaction of its own, or none. If the
 // connection breaks during the commit, Append returns an error although the events may be
-// durable. Append them again then: repeated events count once.
+// durable. In this case call Append again with the same events: repeated events count once.
 //
 // To append in a transaction of your own, use [Publish].
 //
@@ -73,9 +75,9 @@ func (l *Log) AppendOwn(ctx context.Context, evs ...Event) (Receipt, error) {
 	return l.AppendWith(ctx, nil, evs...)
 }
 
-// AppendWith does what [Log.AppendOwn] does, and the same transaction first runs the
-// statements that queue adds, unless queue is nil. It runs them even if there are no events.
-// It may call queue several times, once for each attempt.
+// AppendWith does what [Log.AppendOwn] does. If queue is not nil, the transaction first runs the
+// statements that queue adds, even if there are no events. AppendWith may call queue several
+// times, once for each attempt to append.
 func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
 	retried := false
 	for {
@@ -135,9 +137,9 @@ func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (
 	return receiptOf(token, rows), nil
 }
 
-// waiting returns the partition of the statement that failed to get a lock. If err says that a
-// statement was being prepared, it is this statement. Otherwise it is the statement that
-// follows done successful statements.
+// waiting returns the partition whose INSERT failed to get a lock. If err has the SQL of a
+// statement that was being prepared, waiting finds the partition in this SQL. Otherwise done
+// statements succeeded, and the next one failed.
 func waiting(rows []Rows, done int, err error) int {
 	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	for i := range rows {
@@ -156,7 +158,7 @@ type BatchError struct {
 	Events []IndexedError
 }
 
-// IndexedError is the error of the event at Index.
+// IndexedError is the error of the event at Index, from 0, in the arguments of the call.
 type IndexedError struct {
 	Index int
 	Err   *InvalidError

@@ -17,14 +17,14 @@ import (
 	"github.com/badged/badged/internal/base/rfc3339"
 )
 
-// Decode reads one event from its CloudEvents JSON form and validates it. It is strict, so
-// that a misspelt field never goes unnoticed: an attribute or data field that is undefined,
-// given twice, or of the wrong type is an error. The error is an [*InvalidError].
+// Decode reads one event from its CloudEvents JSON form and validates it. Decode is strict, so
+// that a misspelt field is always noticed. An attribute or data field that is undefined, given
+// twice, or of the wrong type is an error. Every error is an [*InvalidError].
 //
 // Besides the attributes of [Event], Decode accepts and ignores the CloudEvents attributes
-// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null
-// counts as absent, as CloudEvents requires. The same applies to data and to each of its
-// fields, and not to elements of arrays. ADR 3 has the reasons.
+// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts
+// as absent, as CloudEvents requires. Data and each field of data may be null too and then count
+// as absent; an element of an array must not be null. ADR 3 has the reasons.
 func Decode(b []byte) (Event, error) {
 	d := decoder{json: b}
 	var e Event
@@ -32,7 +32,7 @@ func Decode(b []byte) (Event, error) {
 		e.validate(&d.problems, present)
 	}
 	if len(d.problems) > 0 || d.broken || d.unchecked || d.wide && !utf8.Valid(b) {
-		if fault := syntaxFault(b); fault != "" || d.broken { // errors of fields would only distract if the JSON is broken
+		if fault := syntaxFault(b); fault != "" || d.broken { // if the JSON is broken, report only that, without errors of fields
 			d.problems = nil
 			d.problems.add("", "is not valid JSON: %s", fault)
 		}
@@ -65,19 +65,18 @@ func syntaxFault(b []byte) string {
 	return fmt.Sprintf("%v at byte %d", syntactic.Err, syntactic.ByteOffset)
 }
 
-// decoder reads one event in one pass, without the tokens of jsontext, since decoding is most
-// of the cost of replaying the log. If a value has the wrong type, the decoder records a
-// problem and skips the value. It uses jsontext for rare cases: escapes, skipped values, and
-// the reason why JSON is broken.
+// decoder reads one event in one pass. It does not use the tokens of jsontext, since decoding is
+// most of the cost of replaying the log. If a value has the wrong type, the decoder records a
+// problem and skips the value. It uses jsontext for rare cases: escapes, skipped values, and the
+// reason why JSON is broken.
 type decoder struct {
 	json     []byte
 	at       int
 	problems problems
-	broken   bool // the JSON is broken; nothing more is read
-	// unchecked is set if the JSON may be invalid in a way that the decoder has not checked:
-	// it has an object with too many members to look for repeated names, or a number with a
-	// leading zero. wide is set if the JSON has bytes outside ASCII, which may be invalid
-	// UTF-8.
+	broken   bool // the JSON is broken, and the decoder stops reading
+	// unchecked is set if the JSON may be invalid in a way that the decoder does not check: it
+	// has an object with more than 32 members, where names may be repeated, or a number with a
+	// leading zero. wide is set if the JSON has bytes outside ASCII, which may be invalid UTF-8.
 	unchecked, wide bool
 }
 
@@ -89,10 +88,10 @@ var attributes = [...]string{
 
 const requiredAttributes = 5
 
-// event reads the envelope and returns which fields of data were given. ok is false if the
-// event is no JSON object.
+// event reads the envelope and returns which fields of data were given. ok is false if the JSON
+// is not an object.
 func (d *decoder) event(e *Event) (present fields, ok bool) {
-	var given fields // of attributes
+	var given fields // the attributes given: bit n stands for attributes[n]
 	ok = d.object("", func(name []byte) {
 		i := slices.Index(attributes[:], string(name))
 		if i < 0 {
@@ -173,7 +172,7 @@ func (d *decoder) data(data *Data) (present fields) {
 		present |= 1 << i
 		next = (i + 1) % len(dataFields)
 		path := dataFields[i].path
-		switch v := values[i].(type) { // each method of d records what is wrong with its value
+		switch v := values[i].(type) { // a method of d records a problem if its value is wrong
 		case *string:
 			*v = d.string(path)
 		case *Level:
@@ -213,7 +212,8 @@ func (d *decoder) notification(path string, n *Notification) {
 	})
 }
 
-// most is how many members of an object are compared with each other to find repeated names.
+// most is the number of members of an object whose names are compared to find repeated names. If
+// an object has more members, syntaxFault checks its names.
 const most = 32
 
 // object reads an object and calls member for each name whose value is not null; member must
@@ -323,15 +323,15 @@ func (d *decoder) quoted() []byte {
 	return nil
 }
 
-// texts reads an array of strings. Beyond the limit of every field it only counts the
-// elements. Many of the strings share memory: clone a string to keep it longer than the
-// others.
+// texts reads an array of strings. Once the array is longer than any field may be, texts
+// replaces further elements that are not strings by "". Many of the strings share memory: if you
+// keep a string longer than the others, clone it.
 func (d *decoder) texts(path string) []string {
 	if !d.kind(path, '[', "an array of strings") {
 		return nil
 	}
 	begin := d.at
-	shared := string(d.json[begin:][:max(0, bytes.IndexByte(d.json[begin:], ']'))]) // the whole array, unless a string contains the bracket
+	shared := string(d.json[begin:][:max(0, bytes.IndexByte(d.json[begin:], ']'))]) // the whole array, unless a string contains "]"
 	texts := make([]string, 0, 1+min(strings.Count(shared, ","), MaxUsers))
 	d.array(func(i int) {
 		switch {
@@ -356,8 +356,8 @@ func (d *decoder) texts(path string) []string {
 	return texts
 }
 
-// numbers reads an array of numbers. Beyond the limit of every field it only counts the
-// elements.
+// numbers reads an array of numbers. Once the array is longer than any field may be, numbers
+// only counts the elements and returns 0 for each.
 func (d *decoder) numbers(path string) (numbers []int64) {
 	if !d.kind(path, '[', "an array of whole numbers") {
 		return nil
@@ -376,8 +376,8 @@ func (d *decoder) numbers(path string) (numbers []int64) {
 // maxDigits is the number of digits of the greatest seq.
 const maxDigits = 19
 
-// int64 reads a whole number, or a string of its digits, into which JavaScript and many
-// database drivers turn numbers beyond 2^53.
+// int64 reads a whole number, or a string of its digits. JavaScript and many database drivers
+// write numbers beyond 2^53 as strings.
 func (d *decoder) int64(path string) int64 {
 	c := d.next()
 	if c != '"' && c != '-' && (c < '0' || c > '9') {
@@ -484,7 +484,7 @@ func (d *decoder) next() byte {
 	return 0
 }
 
-// literal reads word and returns true, if word comes next.
+// literal reports whether word comes next, and skips it if so.
 func (d *decoder) literal(word string) bool {
 	if !bytes.HasPrefix(d.json[d.at:], []byte(word)) {
 		return false

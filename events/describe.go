@@ -5,14 +5,14 @@ import "time"
 // TypeInfo describes a type of event.
 type TypeInfo struct {
 	Type Type
-	// Does says what the event changes for each of its users, or for each member of a room.
+	// Does says what the event changes for each user of the event, or for each member of a room.
 	Does string
 	// Example is an example of the event.
 	Example Event
 	// Required and Optional are the JSON names of the fields of data.
 	Required, Optional []string
-	// Means has the meanings of fields that differ from those described in [Data], by JSON
-	// name.
+	// Means describes fields that mean something else in this type than [Data] says. The keys
+	// are the JSON names of the fields.
 	Means map[string]string
 	// Reserved is set if only badged may write the event: [Publish] rejects it.
 	Reserved bool
@@ -153,7 +153,8 @@ func Types() []TypeInfo {
 	return types
 }
 
-// typeRule says which fields the data of a type must have, and which it may have.
+// typeRule says which fields the data of a type must have (required), and which fields it may
+// have (allowed, which includes the required fields).
 type typeRule struct {
 	of                Type
 	required, allowed fields
@@ -168,8 +169,8 @@ var typeRules = func() (rules []typeRule) {
 	return rules
 }()
 
-// ruleOf returns the rule of a type; ok is false if there is no such type. A loop is faster
-// than a map for the frequent types, which come first.
+// ruleOf returns the rule of a type; ok is false if there is no such type. ruleOf uses a loop,
+// which is faster than a map for the most frequent types, since these come first.
 func ruleOf(t Type) (rule typeRule, ok bool) {
 	for i := range typeRules {
 		if typeRules[i].of == t {

@@ -7,7 +7,7 @@
 // they were folded.
 //
 // The package does not know the projector, the gateway or HTTP, so that a chat backend can
-// link it alone. ADR 3 says why decoding is strict.
+// import it without them. ADR 3 says why decoding is strict.
 package events
 
 import (
@@ -34,16 +34,16 @@ const (
 	MessageDelivered Type = "message.delivered"
 	// ConversationRead moves the read position of each user up to UpToSeq.
 	ConversationRead Type = "conversation.read"
-	// MessageRecalled removes message Seq from the unread set permanently, even
-	// if the recall comes before the delivery.
+	// MessageRecalled removes message Seq from the unread set permanently, even if the recall
+	// comes before the delivery, unless a MessageChanged or ConversationReset restores it.
 	MessageRecalled Type = "message.recalled"
 	// MessageChanged gives message Seq the content of the event: the message counts again if
 	// it was recalled, and mentions exactly MentionedUserIDs. Of several changes and recalls
 	// with a Revision, the greatest Revision applies, in whatever order they come.
 	MessageChanged Type = "message.changed"
-	// ConversationMarkedUnread makes the conversation count at least 1 until the next read.
-	// With Seqs, these messages count again until then. With FromSeq, all messages of a room
-	// at or above FromSeq count again until then.
+	// ConversationMarkedUnread makes the conversation count at least 1 until the next read. With
+	// Seqs, these messages count again instead, until the next read. With FromSeq, all messages
+	// of a room at or above FromSeq count again until the next read.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
 	// ConversationReset replaces the state of the conversation: it is then read up to UpToSeq,
 	// the messages Seqs are unread, and no other message is known. For a member of a room, all
@@ -64,7 +64,8 @@ const (
 	// UserReadAll reads every conversation, or every conversation that Category covers, up to
 	// its last delivered message.
 	UserReadAll Type = "user.read_all"
-	// UserSeenAll moves the seen positions of the same conversations as UserReadAll.
+	// UserSeenAll moves the seen position of every conversation, or of every conversation that
+	// Category covers, up to its last delivered message.
 	UserSeenAll Type = "user.seen_all"
 	// UserLeftAll is a ConversationLeft for every conversation that Category covers, and a
 	// RoomLeft for every room that Category covers.
@@ -78,18 +79,20 @@ const (
 	// RoomPosted is message Seq of the room, for all its members. It names no users and goes
 	// to every partition.
 	RoomPosted Type = "room.posted"
-	// RoomRecalled removes message Seq of the room for every member permanently,
-	// even if the recall comes before the message.
+	// RoomRecalled removes message Seq of the room for every member permanently, even if the
+	// recall comes before the message, unless a RoomChanged or RoomReset restores it.
 	RoomRecalled Type = "room.recalled"
-	// RoomChanged changes message Seq of the room as MessageChanged does.
+	// RoomChanged gives message Seq of the room the content of the event, as MessageChanged
+	// does.
 	RoomChanged Type = "room.changed"
-	// RoomReset ends the room at Seq, or empties it, for every member: messages above Seq are
-	// removed, and their seqs may be used again. Each member has read at least up to UpToSeq.
+	// RoomReset removes the messages of the room above Seq, or all messages if Seq is 0. Their
+	// seqs may be used again. Each member has then read at least up to UpToSeq.
 	RoomReset Type = "room.reset"
-	// ConversationExpired is a read that badged's own expiry sweep writes.
+	// ConversationExpired is a read that badged writes itself when it marks a conversation as
+	// read that has had no new message for long.
 	ConversationExpired Type = "conversation.expired"
 	// ConversationLevelEnded ends the level of the conversation if its end is at or before
-	// Until. A sweep of badged writes the event once Until has passed.
+	// Until. badged writes the event itself once Until has passed.
 	ConversationLevelEnded Type = "conversation.level_ended"
 )
 
@@ -98,17 +101,18 @@ type Level string
 
 // The levels.
 const (
-	// LevelDefault is the level of the conversation's category, or else LevelAll.
+	// LevelDefault unsets the level: the level of the conversation's category applies, or else
+	// LevelAll.
 	LevelDefault  Level = "default"
-	LevelAll      Level = "all"      // its unread messages
-	LevelMentions Level = "mentions" // its unread mentions
-	// LevelDirectMentions is LevelMentions without messages to a room that mention all members
-	// and do not mention the user by name.
+	LevelAll      Level = "all"      // the conversation adds its unread messages
+	LevelMentions Level = "mentions" // the conversation adds its unread mentions
+	// LevelDirectMentions adds the unread messages that mention the user by name. Messages that
+	// mention all members of a room do not count.
 	LevelDirectMentions Level = "direct_mentions"
-	LevelNone           Level = "none" // nothing
+	LevelNone           Level = "none" // the conversation adds nothing
 )
 
-// DefaultCategory is the category of messages without one.
+// DefaultCategory is the category of messages that name no category.
 const DefaultCategory = "chat"
 
 // Event is an event in the envelope of CloudEvents 1.0. Source and ID together identify it: a
@@ -119,8 +123,8 @@ type Event struct {
 	// Source names the publisher: 1–256 bytes, by convention a URI reference.
 	Source string
 	Type   Type
-	// Time is when the event happened, for people: no count depends on it. Default: when the
-	// event is appended.
+	// Time is when the event happened, for information: no count depends on it. By default it is
+	// the time at which the event is appended.
 	Time time.Time
 	// TraceParent and TraceState are the W3C trace context of the publisher, or empty.
 	TraceParent string
@@ -145,7 +149,7 @@ type Data struct {
 	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
 	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
-	// Revision orders the changes of a message. A change without one applies in the order of
+	// Revision orders the changes of a message. Changes without a Revision apply in the order of
 	// the log.
 	Revision int64 `json:"revision" minimum:"1" doc:"The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log."`
 	// FromSeq is only for members of rooms.
@@ -155,14 +159,14 @@ type Data struct {
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
 	// UserReadAll or UserSeenAll needs either Category or AllCategories.
 	Category string `json:"category" minLength:"1" maxLength:"255" path:"true" doc:"The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters."`
-	// AllCategories makes a UserReadAll or UserSeenAll apply to every category; in JSON such
-	// an event has no category. In Go an empty Category is not enough, so that a variable
-	// which was not set does not read everything.
+	// AllCategories makes a UserReadAll or UserSeenAll apply to every category; the JSON of such
+	// an event has no category. In Go an empty Category is not enough: a variable that was left
+	// empty by mistake must not read everything.
 	AllCategories bool   `json:"-"`
 	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
 	Level         Level  `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: what its category says, its unread messages, those that mention the user, those that mention the user by name, or nothing."`
-	// Until is in microseconds; smaller units are cut off.
+	// Until has microseconds; smaller fractions are cut off.
 	Until time.Time `json:"until" format:"date-time" doc:"When the level ends, in RFC 3339: within a minute of that time the conversation has the level before again. By default it does not end."`
 	// Notification is pushed to the devices of users who have not read the message.
 	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
@@ -172,7 +176,7 @@ type Data struct {
 // Notifies reports whether the message has a notification to push.
 func (d *Data) Notifies() bool { return d.Notification.Title+d.Notification.Body != "" }
 
-// Notification is what a push shows of a message, and the data that it gives to the app.
+// Notification is the text that a push shows for a message, and data for the app.
 type Notification struct {
 	Title string `json:"title,omitempty" doc:"The first line."`
 	Body  string `json:"body,omitempty" doc:"The text."`
@@ -180,11 +184,10 @@ type Notification struct {
 	Data map[string]string `json:"data,omitempty" doc:"For the app."`
 }
 
-// Limits of events. IDs of users, conversations, messages and senders are UTF-8 without
-// control characters.
+// Limits of events. Names and ids are UTF-8 without control characters.
 const (
 	MaxIDBytes       = 128 // of a user, conversation, message or sender id
-	MaxNameBytes     = 256 // of an event's id and of its source
+	MaxNameBytes     = 256 // of the id, and of the source, of an event
 	MaxCategoryBytes = category.MaxBytes
 	MaxUsers         = 10_000 // in one event
 	MaxSeqs          = 1000   // in one event

@@ -13,13 +13,13 @@ import (
 // and the reference documentation are derived from these descriptions.
 type dataField struct {
 	name string
-	path string // in errors
+	path string // as errors show it, such as data.user_ids
 	// most is the greatest number of bytes of a text, or of each text in a list.
 	most int
 	// isPath is set if the text is a category.
 	isPath bool
-	// among, if not empty, is another field with a list. If the event type has that field, its
-	// list must contain every text of this field's list.
+	// among, if not empty, is another field, whose value is a list. If the event type has that
+	// other field, its list must contain every text of this field.
 	among fields
 	// enum has the values that a text may have, nil if it may have any.
 	enum []string

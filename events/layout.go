@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Layout says to which partition each user belongs. It is immutable: after a split there is a
-// new layout.
+// Layout says to which partition each user belongs. It is immutable: each split makes a new
+// layout.
 //
 // A log begins with n partitions, numbered from 0. A user belongs to partition h mod n, where
 // h is the hash of the user. When a partition is split, it ends, and two new partitions get
@@ -27,16 +27,16 @@ type Layout struct {
 	split bool
 }
 
-// Layouts returns the present layout. [Log] implements it, and so does a Layout, as a
-// constant.
+// Layouts returns the present layout. [Log] implements it. A Layout implements it too, by
+// returning itself.
 type Layouts interface {
 	Layout() *Layout
 }
 
-// NewLayout returns the layout of a log that began with n partitions and now has the
-// partitions in living; nil means that no partition was split. If living has both a partition
-// and one of the partitions into which it was split, the split partition is ignored: a
-// database that received only the new partition may not have recorded the split.
+// NewLayout returns the layout of a log that began with n partitions and now has the partitions
+// in living; nil means that no partition was split. If living has a partition and also one of
+// the partitions into which it was split, NewLayout ignores the split partition: a database that
+// received only the new partition may not have recorded the split.
 func NewLayout(n int, living []int) *Layout {
 	l := &Layout{n: n}
 	if living == nil {
@@ -95,8 +95,8 @@ func (l *Layout) Len() int { return l.living.Len() }
 // Equal reports whether two layouts are the same.
 func (l *Layout) Equal(other *Layout) bool { return *l == *other }
 
-// Split returns a text for people that says into which partitions a partition was split. It
-// returns "" if the partition has users or never existed.
+// Split says in a sentence for people into which partitions a partition was split. It returns ""
+// if the partition has users or never existed.
 func (l *Layout) Split(partition int) string {
 	a, b, ok := eventlog.Children(partition, l.n)
 	if !ok || l.Lives(partition) || !l.began(a) && !l.began(b) {
@@ -105,7 +105,7 @@ func (l *Layout) Split(partition int) string {
 	return fmt.Sprintf("partition %d was split into %d and %d", partition, a, b)
 }
 
-// Check returns an error that says why a partition has no users, nil if it has.
+// Check returns an error that says why a partition has no users, or nil if it has users.
 func (l *Layout) Check(partition int) error {
 	if l.Lives(partition) {
 		return nil
@@ -119,7 +119,8 @@ func (l *Layout) Check(partition int) error {
 	return fmt.Errorf("there is no partition %d: no split has made it", partition)
 }
 
-// began reports whether a partition, or any partition that came from it, has users.
+// began reports whether a split made the partition: it has users, or was split again into
+// partitions that have users.
 func (l *Layout) began(partition int) bool {
 	if l.Lives(partition) {
 		return true
@@ -137,13 +138,12 @@ func (l *Layout) groups(users []string) [][]string {
 	return groups
 }
 
-// layoutSQL returns the number of partitions with which the log began, and the living
-// partitions, null if no partition was split. It returns JSON, since database/sql cannot scan
+// layoutSQL returns the number of partitions with which the log began, and the partitions that
+// have users, null if no partition was split. It returns JSON, since database/sql cannot scan
 // arrays.
 const layoutSQL = `SELECT json_build_object('first', partitions, 'living', badged.living_partitions())::text FROM badged.settings`
 
-// readLayout reads the layout of the log of a database. The database must not be one of
-// several.
+// readLayout reads the layout from a database that has the whole log, not one shard of several.
 func readLayout(ctx context.Context, queryRow queryRow) (*Layout, error) {
 	var text string
 	if err := queryRow(ctx, layoutSQL, &text); err != nil {

@@ -11,24 +11,25 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Log is the event log of one database: an append-only table per partition, each of which is a
-// watermill-sql topic. It is safe for concurrent use.
+// Log is the event log of one database. Each partition is an append-only table, which is a
+// watermill-sql topic. A Log is safe for concurrent use.
 type Log struct {
 	pool   *pgxpool.Pool
 	layout atomic.Pointer[Layout]
-	// changing is locked while the layout changes. changed is then closed and replaced.
+	// changing guards changed, which is closed and replaced whenever the layout changes.
 	changing sync.Mutex
 	changed  chan struct{}
-	// shared is set if the database is one of several. Then another part of the process sets
-	// the layout, and the log does not read it.
+	// shared is set if the database is one of several. Then the log never reads the layout
+	// itself, since another part of the process sets it.
 	shared atomic.Bool
 	// stale is set if the layout must be read again.
 	stale atomic.Bool
 	now   func() time.Time
 }
 
-// Open returns the log in the database of pool. It fails with [ErrNotMigrated] if there is no
-// log, and with [ErrRestored] if the order of the log is not reliable.
+// Open returns the log in the database of pool. It fails with [ErrNotMigrated] if the database
+// has no log, and with [ErrRestored] if the log was copied from another database and not
+// renumbered.
 func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	l := Attach(pool, 1)
 	if err := l.Refresh(ctx); err != nil {
@@ -40,18 +41,18 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	return l, nil
 }
 
-// Attach returns the log in the database of pool without connecting, for a process that starts
-// while its database is not available. partitions must be the number with which the log began;
-// call [Log.Check] before folding the log. Until the layout is read or set, the log assumes
-// that no partition was split.
+// Attach returns the log in the database of pool without connecting to it, for a process that
+// starts while its database is not available. partitions must be the number of partitions with
+// which the log began; call [Log.Check] before folding the log. Until the layout is read or set,
+// the log assumes that no partition was split.
 func Attach(pool *pgxpool.Pool, partitions int) *Log {
 	l := &Log{pool: pool, changed: make(chan struct{}), now: time.Now}
 	l.layout.Store(NewLayout(partitions, nil))
 	return l
 }
 
-// Check fails in the same cases as [Open], and if the log began with another number of
-// partitions than Attach was given.
+// Check fails in the same cases as [Open]. It also fails if partitions, as given to [Attach], is
+// not the number of partitions with which the log began.
 func (l *Log) Check(ctx context.Context) error {
 	stored, err := l.readLayout(ctx)
 	if err != nil {
@@ -66,15 +67,15 @@ func (l *Log) Check(ctx context.Context) error {
 	return nil
 }
 
-// UseClock sets the clock for the time of events without one. The default is the clock of this
-// machine. Call it before the log is used.
+// UseClock sets the clock that gives events without a time their time. The default is the clock
+// of this machine. Call UseClock before the log is used.
 func (l *Log) UseClock(now func() time.Time) { l.now = now }
 
 // Layout returns the last known layout.
 func (l *Log) Layout() *Layout { return l.layout.Load() }
 
 // SetLayout sets the layout, for a database that is one of several. From then on the log no
-// longer reads it.
+// longer reads the layout from the database.
 func (l *Log) SetLayout(layout *Layout) {
 	l.shared.Store(true)
 	l.setLayout(layout)
@@ -109,8 +110,8 @@ func (l *Log) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// layoutIn returns the layout for a caller's transaction. If the layout that the log has read
-// is outdated, layoutIn reads the layout again, in this transaction.
+// layoutIn returns the layout for a caller's transaction. If the layout is marked as outdated,
+// layoutIn first reads it again, in this transaction.
 func (l *Log) layoutIn(ctx context.Context, queryRow queryRow) (*Layout, error) {
 	if l.stale.Load() {
 		layout, err := readLayout(ctx, queryRow)
@@ -155,6 +156,6 @@ func (l *Log) Partitions() int { return l.Layout().First() }
 // PartitionOf returns the partition of a user in the last known layout.
 func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
 
-// Route returns the partition that a user had before any split. It never changes; updates for
-// clients are routed by it.
+// Route returns the partition that a user had before any split. It never changes. Updates for
+// clients are routed by this number.
 func (l *Log) Route(userID string) int { return PartitionOf(userID, l.Partitions()) }

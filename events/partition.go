@@ -12,8 +12,8 @@ import (
 const MaxPartitions = eventlog.MaxPartitions
 
 // PartitionOf returns the partition of a user among n partitions that were never split: the
-// first four bytes of the SHA-256 of the id, big-endian, modulo n. If n < 1, it is 0. SHA-256
-// is used since it is built into every version of Postgres, on every architecture.
+// first four bytes of the SHA-256 of the id, big-endian, modulo n. If n < 1, it returns 0. It
+// uses SHA-256, since every version of Postgres has it built in, on every architecture.
 func PartitionOf(userID string, n int) int { return eventlog.PartitionOf(userID, max(n, 1)) }
 
 // Topic returns the watermill topic that is the log of a partition.
@@ -23,12 +23,13 @@ func Topic(partition int) string { return eventlog.Topic(partition) }
 // strings.
 var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
 
-// Key returns the key of an event: a UUID of its source and id, by which the projector
-// recognizes a repeated event. It is also the UUID of the message in the log. It is a version
-// 8 UUID of the SHA-256 of both, as in RFC 9562, appendix B.2. It is not a version 5 UUID,
-// since Postgres has no built-in SHA-1.
+// Key returns the key of an event, by which the projector recognizes a repeated event. The key
+// is a version 8 UUID made of the SHA-256 of source and id, as in RFC 9562, appendix B.2.
+// Version 5 would need SHA-1, which Postgres does not have built in. A row of the log with one
+// event has this key as its message UUID.
 func (e *Event) Key() uuid.UUID {
-	// Validate rejects control characters in both, so no other pair has the same bytes.
+	// Validate rejects control characters in source and id. So with a zero byte between them,
+	// two different pairs never give the same bytes.
 	var b [len(keyNamespace) + 2*MaxNameBytes + 1]byte
 	name := append(b[:0], keyNamespace[:]...)
 	name = append(name, e.Source...)

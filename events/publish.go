@@ -16,12 +16,12 @@ import (
 // Postgres driver. The events exist if and only if tx commits. tx must be in the database that
 // has the log.
 //
-// A tx that stays open delays only its own events. They are folded soon after tx commits, and
-// come after the events that were folded earlier.
+// If tx stays open for long, only its own events are delayed. They are folded soon after tx
+// commits, after all events that were folded until then.
 //
 // Publish returns a [*BatchError] if events are invalid, or have a type or attribute that only
-// badged may write: see [Event.CheckReserved]. tx is then still usable. Any other error wraps
-// an error of Postgres: roll tx back.
+// badged may write: see [Event.CheckReserved]. After a BatchError, tx is still usable. Any other
+// error wraps an error of Postgres: roll tx back.
 func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
@@ -34,9 +34,9 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	return publish(ctx, layout, conn, evs)
 }
 
-// Publish does what the function [Publish] does, without its query for the layout. If a
-// partition was split since the last call, it fails with an error that wraps [ErrNotHeld]:
-// roll tx back, and repeat the transaction.
+// Publish does what the function [Publish] does, but does not query the layout. If a partition
+// was split since the last call, it fails with an error that wraps [ErrNotHeld]: roll tx back,
+// and repeat the transaction.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {
@@ -111,7 +111,8 @@ func (t sqlTransaction) queryRow(ctx context.Context, query string, dest any, ar
 	return t.tx.QueryRowContext(ctx, query, args...).Scan(dest)
 }
 
-// metadata returns the message metadata of e in the log: its trace context as JSON, or "".
+// metadata returns the metadata of e's message in the log: its trace context as JSON, or "" if
+// it has none.
 func (e *Event) metadata() (string, error) {
 	if e.TraceParent == "" {
 		return "", nil

@@ -14,8 +14,8 @@ import (
 )
 
 // Position is a position in the log of one partition: directly after the row with this
-// transaction id and offset. The zero position is the start of the log. Positions are ordered
-// by transaction id, then by offset.
+// transaction id and offset. Positions are ordered by transaction id, then by offset. The zero
+// position is the start of the log.
 type Position struct {
 	TransactionID int64
 	Offset        int64
@@ -79,20 +79,20 @@ func (p Place) Before(q Place) bool {
 // Record is one event of the log.
 type Record struct {
 	Place
-	// UUID is the message id of the row. If badged appended the row with a single event, it is
+	// UUID is the message id of the row. If badged appended the row with only one event, UUID is
 	// the key of the event.
 	UUID uuid.UUID
 	// Payload is the event as CloudEvents JSON. It may be invalid if something other than
 	// badged appended the row.
 	Payload []byte
-	// Damage is the reason why the row could not be split into events. It is nil if the row
-	// was split. If Damage is set, Payload is the row as stored, nil if the row is too large.
+	// Damage is the reason why the row could not be split into events, nil if it was split. If
+	// Damage is set, Payload is the whole row as stored, or nil if the row is too large.
 	Damage error
 	// Own is set if badged itself wrote the row. Events for which [Event.CheckReserved] fails
 	// are valid only in such rows.
 	Own bool
-	// AppendedAt is when the statement ran that appended the event. Readers see the event only
-	// once its transaction has committed.
+	// AppendedAt is when the INSERT of the event ran. Readers see the event later, once its
+	// transaction has committed.
 	AppendedAt time.Time
 }
 

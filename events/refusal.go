@@ -11,14 +11,14 @@ import (
 // ErrNotMigrated is returned if the database has no log.
 var ErrNotMigrated = errors.New("the database has no badged schema; run `badged migrate up`")
 
-// ErrNotHeld is returned if the database does not have a partition: it was moved to another
-// database, or was split.
+// ErrNotHeld is returned if the database does not have a partition, because it was moved to
+// another database or was split.
 var ErrNotHeld = errors.New("the partition is not in this database any more")
 
 // ErrRestored is returned if events were copied into the database by pg_dump or logical
-// replication and the log has not been renumbered since. The log is ordered by transaction
-// ids, and the copied events have ids of another cluster: events may be invisible, and new
-// events may sort before old ones.
+// replication and the log has not been renumbered since. The log is ordered by transaction ids,
+// and the copied events have transaction ids of another cluster: readers may not see some
+// events, and new events may sort before old events.
 var ErrRestored = errors.New("the event log was restored from a dump or replicated from another database, " +
 	"and its transaction ids mean nothing in this one; stop all badged servers and run `badged repair-log --database-url …`, " +
 	"which puts it in order and loses nothing")
@@ -49,9 +49,9 @@ func refusal(err error) error {
 	return notMigrated(err)
 }
 
-// refusal does what the function refusal does, for rows of a partition. In addition, it treats
-// a missing table of a partition created by a split as ErrNotHeld, since other databases have
-// no tables of it.
+// refusal does what the function refusal does, for an append to a partition. In addition, if the
+// partition was created by a split and its table is missing, it returns ErrNotHeld: after a
+// split, a database has tables only of the new partitions that it stores.
 func (l *Layout) refusal(partition int, err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == undefinedTable && partition >= l.n {
 		return fmt.Errorf("%w (%w)", ErrNotHeld, err)

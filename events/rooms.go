@@ -21,16 +21,17 @@ func (t Type) ToRoom() bool {
 // that a category covers.
 func (t Type) OfConversations() bool { return t.ofAll() || t == UserLeftAll || t == CategoryLevelSet }
 
-// ofAll reports whether events of the type may apply to all conversations, without a category.
+// ofAll reports whether events of the type may apply to all conversations, by naming no
+// category.
 func (t Type) ofAll() bool { return t == UserReadAll || t == UserSeenAll }
 
 // ReachesRoom reports whether e is about a room as a whole: it changes the members, or reaches
 // members that it does not name.
 func (e *Event) ReachesRoom() bool { return e.Type.OfRooms() || len(e.Data.UserIDs) == 0 }
 
-// A message to a room goes to every partition, even if the room has no members there. So each
-// partition has the whole room, and users can join it later in any partition. If there are
-// several databases, each gets the message for the partitions that it has.
+// A message to a room is written to every partition, even if the room has no members there. So
+// each partition has all messages of the room, and users can join it later in any partition. If
+// there are several databases, each database gets the message for the partitions that it has.
 
 // heldTextSQL returns the partitions that the database has. It returns JSON, since
 // database/sql cannot scan arrays.
@@ -52,10 +53,10 @@ func readHeld(ctx context.Context, queryRow queryRow) (held eventlog.Set, err er
 	return held, nil
 }
 
-// toRooms returns the partitions to which an append writes messages to rooms. If ctx says
-// which partitions the append expects in the database, toRooms returns the expected
-// partitions, and the append fails if the database does not have all of them. Otherwise
-// toRooms returns the partitions that the database has.
+// toRooms returns the partitions to which an append writes messages to rooms. If ctx names the
+// partitions that the append expects in the database, toRooms returns these, and the append
+// fails if the database does not have all of them. Otherwise toRooms returns the partitions that
+// the database has.
 func (l *Log) toRooms(ctx context.Context) (eventlog.Set, error) {
 	switch e := eventlog.ExpectedBy(ctx); {
 	case e != nil:

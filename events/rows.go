@@ -13,8 +13,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Rows are events encoded as rows of the log of one partition, for a transaction of badged
-// that does more than append them. ADR 58 says why a row has several events.
+// Rows are events of one partition, encoded as rows of the log. A transaction of badged that
+// also does other work appends them with QueueAt or [Log.AppendRows]. ADR 58 says why a row has
+// several events.
 type Rows struct {
 	Partition int
 	// Events are the events, each with only the users of the partition.
@@ -22,7 +23,7 @@ type Rows struct {
 	columns *eventbatch.Columns
 }
 
-// QueueAt adds to batch the statement that appends the rows with the append time at.
+// QueueAt adds to batch the statement that appends the rows, with at as the time of the append.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) { r.queue(batch, &at) }
 
 func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
@@ -30,12 +31,12 @@ func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
 	return batch.Queue(sql, args...)
 }
 
-// Rows validates and encodes events, for a transaction of badged that does more than append
-// them. It returns the rows by partition, in ascending order.
+// Rows validates and encodes events, so that a transaction of badged can append them beside
+// other work. It returns one Rows for each partition of the events, in ascending order.
 func (l *Log) Rows(ctx context.Context, evs []Event) ([]Rows, error) { return l.encode(ctx, evs, true) }
 
-// encode encodes events, including those that only badged may write. If keep is set, Events of
-// the rows is set.
+// encode encodes events, and accepts events that only badged may write. If keep is set, the
+// returned rows also have their Events.
 func (l *Log) encode(ctx context.Context, evs []Event, keep bool) ([]Rows, error) {
 	enc := encoder{layout: l.Layout(), held: func() (eventlog.Set, error) { return l.toRooms(ctx) }, now: l.now(), own: true, keep: keep}
 	return enc.rows(evs)
@@ -48,12 +49,12 @@ type encoder struct {
 	held func() (eventlog.Set, error)
 	// now is the time for events without a time.
 	now time.Time
-	// own is set if events may have a type or attribute that only badged may write. keep is
-	// set if Events of the rows must be set.
+	// own is set if events may have a type or attribute that only badged may write. keep is set
+	// if the returned rows must have their Events.
 	own, keep bool
 
 	toRooms eventlog.Set
-	// expect is about how many events a partition gets.
+	// expect is a guess of the number of events per partition, for allocation.
 	expect      int
 	byPartition []*Rows
 	payload     []byte // buffer, reused for each row
@@ -94,8 +95,8 @@ func (enc *encoder) rows(evs []Event) ([]Rows, error) {
 	return all, nil
 }
 
-// encode adds e to the partition of each of its users, with only the users of that partition.
-// So a message to a large group is one event per partition.
+// encode adds e to the partition of each of its users, once for each partition, with only the
+// users of that partition. So a message to a large group becomes one event per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()
 	metadata, err := e.metadata()
@@ -123,7 +124,8 @@ func (enc *encoder) encode(e *Event) error {
 	return nil
 }
 
-// encodeForRoom adds e to every partition, with only the mentioned users of that partition.
+// encodeForRoom adds e to every partition of toRooms, with only the mentioned users of that
+// partition.
 func (enc *encoder) encodeForRoom(e *Event, key uuid.UUID, metadata string) error {
 	data := e.Data
 	var mentioned [][]string

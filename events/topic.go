@@ -6,8 +6,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// PartitionOfTopic returns the partition whose topic is given. It is the inverse of [Topic].
-// It fails if the partition has no users.
+// PartitionOfTopic returns the partition that a topic belongs to. It is the inverse of [Topic].
+// It fails if the partition has no users, for example because it was split.
 func (l *Log) PartitionOfTopic(topic string) (int, error) {
 	layout := l.Layout()
 	for partition := range eventlog.PartitionNumbers {

@@ -17,7 +17,7 @@ import (
 // FieldError is the error of one field of an event.
 type FieldError struct {
 	// Field is the path of the field, such as "data.user_ids[3]"; it is empty if the error is
-	// not about one field.
+	// about the event as a whole.
 	Field string `json:"field"`
 	// Message says what is wrong, and what is expected. It is safe to show.
 	Message string `json:"message"`
@@ -68,11 +68,11 @@ func (p problems) err() error {
 	return &InvalidError{Fields: p}
 }
 
-// Validate returns an [*InvalidError] that names every invalid field, or nil. Time may be
-// zero, since it is set when the event is appended.
+// Validate returns an [*InvalidError] that names the invalid fields, or nil. Time may be zero,
+// since an append sets it.
 func (e *Event) Validate() error {
-	// In a struct, a required field cannot be absent, only zero: it counts as present and its
-	// value is checked.
+	// In a struct, a required field cannot be absent, only zero. So it counts as present, and
+	// validate checks its value.
 	rule, _ := ruleOf(e.Type)
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
@@ -85,7 +85,8 @@ func (e *Event) Validate() error {
 	return p.err()
 }
 
-// publishedBy is the attribute with the name of a key. It is an extension of CloudEvents.
+// publishedBy is the attribute with the name of the API key that published the event. It is an
+// extension of CloudEvents.
 const publishedBy = "publishedby"
 
 // CheckReserved returns an [*InvalidError] if e has a type or an attribute that only badged
@@ -117,7 +118,7 @@ func (e *Event) validate(p *problems, present fields) {
 	if e.PublishedBy != "" {
 		p.text(publishedBy, e.PublishedBy, MaxNameBytes)
 	}
-	if y := e.Time.UTC().Year(); y < 1 || y > 9999 { // it is encoded in UTC
+	if y := e.Time.UTC().Year(); y < 1 || y > 9999 { // of the time in UTC, since it is encoded in UTC
 		p.add("time", "must lie in the years 1 to 9999")
 	}
 
@@ -130,7 +131,7 @@ func (e *Event) validate(p *problems, present fields) {
 		}
 		return
 	}
-	if p.has("data") { // data is absent or not an object: do not report its fields too
+	if p.has("data") { // data is absent or not an object: do not report errors of its fields too
 		return
 	}
 	if rule.required&^present != 0 || present&^rule.allowed != 0 {
@@ -146,8 +147,8 @@ func (e *Event) validate(p *problems, present fields) {
 	e.Data.validate(p, present&rule.allowed, rule.allowed)
 }
 
-// validate adds the errors of d to p. given are the fields to check, and allowed are the
-// fields that the type may have.
+// validate adds the errors of d to p. It checks the fields in given. allowed are the fields that
+// the type of event may have.
 func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {
@@ -179,7 +180,7 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
 			}
 		case *time.Time:
-			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in another unit is mostly an earlier year
+			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in another unit, such as seconds for milliseconds, mostly gives an earlier year
 				p.add(f.path, "must lie in the years 2000 to 9999")
 			}
 		case *Notification:
@@ -284,7 +285,7 @@ func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 // 255 bytes of UTF-8 without control characters.
 func CheckCategory(s string) string { return cmp.Or(checkText(s, MaxCategoryBytes), category.Fault(s)) }
 
-// Covers reports whether a category covers another: whether both are the same, or the other
+// Covers reports whether the category path covers the category other: they are equal, or other
 // begins with path and a slash.
 func Covers(path, other string) bool { return category.Covers(path, other) }
 
@@ -294,7 +295,7 @@ func checkText(s string, maxBytes int) string {
 		return "must not be empty"
 	case len(s) > maxBytes:
 		return fmt.Sprintf("must have at most %d bytes, has %d", maxBytes, len(s))
-	case isPlain(s): // most texts are, and the check is fast
+	case isPlain(s): // fast, and true for most texts
 		return ""
 	case !utf8.ValidString(s):
 		return "must be valid UTF-8"
@@ -323,8 +324,8 @@ func quoteShort(s string) string {
 	return strconv.Quote(cutText(s, most)) + "…"
 }
 
-// cutText returns at most the first n bytes of s, which must have more than n, without
-// splitting a character.
+// cutText returns the first n bytes of s, or up to three fewer so that no character is split. s
+// must have more than n bytes.
 func cutText(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
@@ -332,15 +333,15 @@ func cutText(s string, n int) string {
 	return s[:n]
 }
 
-// Check returns a [*BatchError] if events are invalid. Unlike [Log.Append], it accepts what
-// only badged may write.
+// Check returns a [*BatchError] if events are invalid. Unlike [Log.Append], it accepts types and
+// attributes that only badged may write.
 func Check(evs []Event) error {
 	_, err := checkAll(evs, true)
 	return err
 }
 
-// checkAll validates evs, and reports whether any of them is for a room as a whole. own allows
-// what only badged may write.
+// checkAll validates evs. If own is set, it accepts types and attributes that only badged may
+// write. toRooms is set if an event reaches all members of a room.
 func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {

@@ -1,4 +1,4 @@
-// Command badged keeps notification badges exact. See `badged --help`.
+// Command badged keeps notification badges exact; `badged --help` lists its commands.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package topics makes the log of events usable with watermill. It has a publisher and a
+// Package topics gives watermill access to the log of events. It has a publisher and a
 // subscriber of single events, and a schema with which watermill-sql's own publishers and
 // subscribers can use the tables. The log of a partition is a topic, named by [events.Topic].
 //
@@ -25,7 +25,7 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher to log. It has no resources that must be released.
+// NewPublisher returns a publisher to log. It need not be closed.
 func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
 // Publish appends all messages in one transaction, or none. The payload of each message is an
@@ -33,10 +33,10 @@ func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 // identified by its source and id, and carries its own trace context. Publish uses the context
 // of the first message.
 //
-// An event goes to the partitions of its users, and topic must be [events.Topic] of one of
-// these. Publish an event with users of several partitions once, to any of their topics: the
-// subscribers of each partition get the event with the users of that partition. An event
-// without users goes to every partition, whatever the topic.
+// Each event is appended to the partitions of its users, and topic must be the topic of one of
+// these partitions. If an event has users of several partitions, publish it once, to the topic
+// of any of them: the subscribers of each partition get the event with the users of that
+// partition. An event without users is appended to every partition, whichever topic is given.
 //
 // The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid,
 // has a type or attribute that only badged may write, or has no user of the topic. After any
@@ -89,8 +89,8 @@ func (p *Publisher) decode(payload []byte, partition int) (events.Event, error) 
 	return e, nil
 }
 
-// Close makes later calls of Publish fail. It does not block: each Publish that has returned
-// has committed.
+// Close makes later calls of Publish fail. It does not wait for calls in progress. Every Publish
+// that returned nil has committed.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil

@@ -15,7 +15,8 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// errDeleted means that the row with the position of the consumer group was deleted.
+// errDeleted means that the position of the consumer group, a row of the table of positions, was
+// deleted.
 var errDeleted = errors.New("it was deleted; subscribe again to start at the beginning of the log")
 
 // logRow is a row of the log.
@@ -26,16 +27,16 @@ type logRow struct {
 	bytes   int
 }
 
-// Limits of one read. A row is unpacked only when it is delivered.
+// Limits of one read of the log, in rows and in stored bytes.
 const (
 	pageRows  = 100
 	pageBytes = 1 << 20
 )
 
-// read returns rows that are folded, after the position of the group. When the projector folds
-// the rows of a pending transaction, it moves them to places directly after its own position.
-// So the log up to the projector's position, without pending transactions, does not change,
-// and no row can appear before a row that was read.
+// read returns the next rows after the position of the group, up to the position of the
+// projector. It omits rows of pending transactions, which the projector has not folded: when it
+// folds them, it moves these rows to places directly after its own position. So no row ever
+// appears before a row that was read.
 func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
 	var end, at events.Position
 	var pending []int64
@@ -61,8 +62,9 @@ WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s
 	return page, err
 }
 
-// pageSQL reads rows until their size exceeds pageBytes. The conditions on transaction_id
-// alone follow from the other conditions; they let Postgres skip ranges of the log.
+// pageSQL returns a query for the next rows, until their size exceeds pageBytes. The conditions
+// on transaction_id alone follow from the conditions on rows; they let Postgres skip parts of
+// the log.
 func pageSQL(topic string) string {
 	return fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid, %s, coalesce(octet_length(payload), 0)
 FROM (
@@ -80,7 +82,7 @@ WHERE bytes_before < %d
 ORDER BY summed.transaction_id, summed."offset"`, eventbatch.PayloadSQL, eventbatch.Table(topic), pageRows, pageBytes)
 }
 
-// messages returns the events of a row as messages. It omits events whose users were all
+// messages returns the events of a row as messages. It omits an event if all its users were
 // erased.
 func (s *subscription) messages(r *logRow) []*message.Message {
 	payloads, err := eventbatch.Unpack(r.payload)
@@ -100,8 +102,8 @@ func (s *subscription) messages(r *logRow) []*message.Message {
 	return all
 }
 
-// message returns the event at an index of a row as a message. damage is the reason why the
-// row could not be unpacked, nil if it was.
+// message returns one event of a row as a message; index counts the events of the row from 0.
+// damage is the reason why the row could not be split into events, nil if it was split.
 func (s *subscription) message(r *logRow, index int, payload []byte, damage error) *message.Message {
 	var e events.Event
 	if damage == nil {
@@ -115,7 +117,8 @@ func (s *subscription) message(r *logRow, index int, payload []byte, damage erro
 	id := e.Key()
 	if damage != nil {
 		metadata[MetadataContentType], metadata[MetadataDamage] = "application/octet-stream", damage.Error()
-		// The event has no key. Derive an id, so that the same row always gives the same id.
+		// The event has no key. Derive the id from the row, so that repeated deliveries have the
+		// same id.
 		id = uuid.NewSHA1(r.uuid, []byte(strconv.Itoa(index)))
 	}
 	if e.TraceParent != "" {

@@ -11,19 +11,20 @@ import (
 	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Schema is the watermill-sql schema of the log. Stock publishers and subscribers work with it
-// unchanged. Leave InitializeSchema and AutoInitializeSchema off, since migrations create the
-// tables.
+// Schema is the watermill-sql schema of the log, with which the publishers and subscribers of
+// watermill-sql work unchanged. Leave their InitializeSchema and AutoInitializeSchema off, since
+// migrations create the tables.
 //
-// It differs from the default schema in two ways. Its INSERT takes arrays, whatever the number
-// of messages. Its SELECT compares rows, which needs one index range scan at any backlog; the
-// OR of the default schema reads and sorts the whole backlog.
+// Schema differs from the default schema in two ways. Its INSERT has array parameters, so its
+// text does not depend on the number of messages. Its SELECT compares rows, so that Postgres
+// scans one index range at any backlog; the OR of the default schema reads and sorts the whole
+// backlog.
 type Schema struct {
 	watermillsql.DefaultPostgreSQLSchema
 }
 
 // NewSchema returns the schema of the log. batchSize is the greatest number of messages that a
-// stock subscriber reads at once; 0 means 100.
+// watermill-sql subscriber reads at once; 0 means 100.
 func NewSchema(batchSize int) Schema {
 	if batchSize == 0 {
 		batchSize = 100
@@ -34,8 +35,8 @@ func NewSchema(batchSize int) Schema {
 	}}
 }
 
-// NewOffsets returns the stock offsets adapter on the tables of the log, for consumers other
-// than the projector. Each consumer needs its own consumer group.
+// NewOffsets returns watermill-sql's offsets adapter for the tables of the log. Each consumer
+// needs a consumer group of its own, other than [events.ProjectorGroup].
 func NewOffsets() watermillsql.DefaultPostgreSQLOffsetsAdapter {
 	return watermillsql.DefaultPostgreSQLOffsetsAdapter{
 		GenerateMessagesOffsetsTableName: eventbatch.Positions,
@@ -86,10 +87,10 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 }
 
 // UnmarshalMessage implements the watermill-sql schema adapter. A row with several events
-// becomes one message with all of them; the content type in its metadata shows that it has
-// several events. A row that cannot be decompressed is delivered as stored, with the content
-// type application/octet-stream, since an error would stop the subscriber at this row forever.
-// A row that is too large is delivered empty.
+// becomes one message with all of them, and its content type says so. A row that cannot be
+// decompressed is delivered as stored, with the content type application/octet-stream, since an
+// error would stop the subscriber at this row forever. A row that is too large is delivered
+// without its payload.
 func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
 	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)
 	if err != nil {

@@ -42,16 +42,16 @@ type SubscriberConfig struct {
 	// ConsumerGroup names the position that subscribers share. It has at most 255 characters,
 	// and must not be [events.ProjectorGroup] or [events.NotifierGroup].
 	ConsumerGroup string
-	// PollInterval is the pause if there is nothing to deliver, and between attempts to take
-	// over from another subscriber of the group; 0 means 100 ms.
+	// PollInterval is the pause while there is nothing to deliver, and between attempts to get
+	// the lock that another subscriber of the group has; 0 means 100 ms.
 	PollInterval time.Duration
 	// ResendInterval is the pause before a message that was not acknowledged is sent again; 0
 	// means 1 s.
 	ResendInterval time.Duration
 	// RetryInterval is the pause after an error; 0 means 1 s.
 	RetryInterval time.Duration
-	// Logger receives errors of the database, after which the subscriber retries; nil discards
-	// them.
+	// Logger logs errors of the database, after which the subscriber retries; nil discards the
+	// errors.
 	Logger watermill.LoggerAdapter
 }
 
@@ -59,20 +59,20 @@ type SubscriberConfig struct {
 // message is one event, as CloudEvents JSON. Its UUID is [events.Event.Key], which is the same
 // in each partition that has users of the event.
 //
-// An event is delivered after the projector has folded it. So a subscriber misses no event,
-// and an open transaction delays only its own events. Without a running projector nothing is
-// delivered. A payload that is not a valid event is delivered with [MetadataDamage], empty if
-// its row is too large.
+// An event is delivered after the projector has folded it; if no projector runs, nothing is
+// delivered. So a subscriber misses no event, and an open transaction delays only its own
+// events. A payload that is not a valid event is delivered with [MetadataDamage]. If its row is
+// too large, the payload is empty.
 //
-// Each message is delivered at least once. The position of the consumer group moves when all
-// events of a row of the log, at most 1,000, are acknowledged. After a restart, the events of
-// the last row are delivered again; after a crash of Postgres, the events in the rows of the
-// last second.
+// Each message is delivered at least once. A row of the log has up to 1,000 events, and the
+// position of the consumer group moves once all events of a row are acknowledged. After a
+// restart of the subscriber, the events of the last row may be delivered again; after a crash of
+// Postgres, the events in the rows of the last second.
 //
-// Only one subscriber of a group gets the messages of a topic. It has an advisory lock, in a
-// session of its own. When it stops, another subscriber takes over, within half a minute if
-// the host has vanished. The lock does not work through a pooler in transaction mode. Stock
-// subscribers do not use the lock: use another group for them.
+// Only one subscriber of a group gets the messages of a topic: the subscriber whose session has
+// an advisory lock. When this subscriber stops, another one gets the lock, within half a minute
+// if the host of the first has vanished. The lock does not work through a pooler in transaction
+// mode. The subscribers of watermill-sql do not use the lock: use another group for them.
 //
 // A Subscriber is safe for concurrent use.
 type Subscriber struct {
@@ -80,7 +80,7 @@ type Subscriber struct {
 
 	closing context.Context // done once Close is called
 	close   context.CancelFunc
-	mu      sync.Mutex // orders Add and Wait
+	mu      sync.Mutex // guards running: Close must not wait for it while Subscribe or Follow adds to it
 	running sync.WaitGroup
 }
 
@@ -116,9 +116,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return s, nil
 }
 
-// SubscribeInitialize stores the position of the consumer group in a topic if it has none yet:
-// the start of the log. From then on, archiving does not remove events that the group has not
-// read. Subscribe calls it too.
+// SubscribeInitialize stores a position of the consumer group in a topic, the start of the log,
+// if the group has none yet. From then on, archiving does not remove events that the group has
+// not read. Subscribe calls SubscribeInitialize too.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(s.closing, topic)
 }
@@ -134,10 +134,10 @@ VALUES ($1, 0, '0') ON CONFLICT DO NOTHING`, s.cfg.ConsumerGroup); err != nil {
 	return nil
 }
 
-// Subscribe delivers the events of a topic, which is [events.Topic] of a partition, from the
-// position of the consumer group on. It sends the next message when the one before is
-// acknowledged. The context of the messages ends with ctx. The channel is closed when ctx is
-// done or Close is called.
+// Subscribe delivers the events of a topic, which is [events.Topic] of a partition, starting
+// after the position of the consumer group. It sends a message once the previous message is
+// acknowledged. When ctx is done or Close is called, the contexts of the messages are done and
+// the channel is closed.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := s.initialize(ctx, topic); err != nil {
 		return nil, err
@@ -165,15 +165,15 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// Follow calls handle with the events of a topic, from the position of the consumer group on:
-// with all events in up to 100 rows of the log at a time, for handlers that are faster with
-// many events. The position moves when handle returns nil. After an error, handle gets the
-// same events again, after RetryInterval. While there are no new events, handle is called
-// without events once per PollInterval. It is not called while another subscriber of the group
-// has the lock of the topic.
+// Follow calls handle with the events of a topic, starting after the position of the consumer
+// group. Each call gets all events in up to 100 rows of the log, for handlers that are faster
+// with many events. The position moves when handle returns nil. After an error, Follow waits for
+// RetryInterval and calls handle with the same events again. While there are no new events,
+// Follow calls handle without events once per PollInterval. It does not call handle while
+// another subscriber of the group has the lock of the topic.
 //
-// Follow returns nil when ctx is done or Close is called. If the partition was split or moved
-// to another database, Follow does not return or report an error: cancel ctx.
+// Follow returns nil when ctx is done or Close is called. If the partition was split or moved to
+// another database, Follow neither returns nor logs an error: the caller must cancel ctx.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
 	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {
@@ -210,7 +210,7 @@ type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out receives single messages. It is nil if handle is set, which gets pages.
+	// out receives single messages. It is nil if handle is set; handle gets pages of messages.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
@@ -230,15 +230,15 @@ func (s *subscription) run(ctx context.Context) {
 	}
 }
 
-// leaves reports whether the partition was split or has moved to another database, and the
-// subscription was made by Follow. Then failures are not logged, since the caller of Follow is
-// expected to cancel it soon. For Subscribe it returns false, so that failures are logged.
+// leaves reports whether run must not log an error: the partition was split or has moved to
+// another database, and the caller of Follow is expected to cancel it soon. For Subscribe,
+// leaves returns false, so that every error is logged.
 func (s *subscription) leaves(ctx context.Context) bool {
 	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
 }
 
-// consume delivers messages until ctx is done or the database fails. It returns nil at once if
-// another subscriber of the group has the lock of the topic.
+// consume gets the lock of the topic, then delivers messages until ctx is done or the database
+// fails. If another subscriber of the group has the lock, it returns nil at once.
 func (s *subscription) consume(ctx context.Context) error {
 	conn, err := s.lock(ctx)
 	if err != nil || conn == nil {
@@ -268,9 +268,9 @@ func (s *subscription) consume(ctx context.Context) error {
 	return nil
 }
 
-// lock returns a session that has the lock of the group on the topic, nil if another session
-// has it. The session is removed from the pool, since it may last as long as the subscription.
-// Its commits do not wait for the disk.
+// lock returns a session that has the lock of the group on the topic, or nil if another session
+// has the lock. The session is removed from the pool, since it may last as long as the
+// subscription. It commits without waiting for the disk.
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -298,8 +298,8 @@ func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// moveTimeout limits the last statement of a subscription, which is not cancelled with its
-// context.
+// moveTimeout limits the statement that moves the position. The context of the subscription does
+// not cancel this statement.
 const moveTimeout = 5 * time.Second
 
 // deliver delivers the events of a row, then moves the position of the group after the row.
@@ -312,9 +312,9 @@ func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) e
 	return s.move(ctx, conn, r)
 }
 
-// handOver calls handle with the events of a page until it succeeds, then moves the position
-// of the group after the page. It uses the session between attempts, to detect that the
-// session, and with it the lock, was lost.
+// handOver calls handle with the events of a page until handle succeeds, then moves the position
+// of the group after the page. After a failure it pings the session, since the lock is lost with
+// the session.
 func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logRow) error {
 	var all []*message.Message
 	for i := range page {
@@ -335,7 +335,7 @@ func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logR
 	}
 }
 
-// move moves the position of the group after a row. It does so even if ctx ends meanwhile.
+// move moves the position of the group to a row. It does so even if ctx ends meanwhile.
 func (s *subscription) move(ctx context.Context, conn *pgx.Conn, r *logRow) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 	defer cancel()
@@ -350,7 +350,7 @@ SET last_processed_transaction_id = $2::bigint::text::xid8, offset_acked = $3 WH
 	return nil
 }
 
-// send sends a message until it is acknowledged.
+// send sends a message, and sends it again after ResendInterval until it is acknowledged.
 func (s *subscription) send(ctx context.Context, original *message.Message) error {
 	for ctx.Err() == nil {
 		msg := original.Copy()

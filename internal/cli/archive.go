@@ -64,10 +64,10 @@ type archivedSum struct {
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	Dropped    int   `json:"dropped"`
-	// kept is the reason why the log of the first partition was not cut further.
+	// kept says why the log of the first partition was not cut further.
 	kept string
-	// held is set if a long-running transaction is the only reason why a part of the log was
-	// not cut.
+	// held is set if the only reason why a part of the log was not cut is a transaction that has
+	// been open for long.
 	held bool
 }
 
@@ -83,7 +83,7 @@ func (s *archivedSum) add(p archiving.Result) {
 	s.Dropped += p.Dropped
 }
 
-// addAll adds the summary of another database.
+// addAll adds the totals of another database.
 func (s *archivedSum) addAll(more archivedSum) {
 	if s.Partitions == 0 {
 		s.kept = more.kept
@@ -142,7 +142,7 @@ func (c *archiveCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
-// archiveArguments has the arguments that the audit trail records.
+// archiveArguments has the arguments that the audit trail records for an archiving.
 type archiveArguments struct {
 	Before time.Time `json:"before"`
 	To     string    `json:"to"`
@@ -159,7 +159,8 @@ type resealed struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// reencrypt encrypts with the first key the files that are not encrypted with it.
+// reencrypt encrypts the files of an archive with the first key, except the files that are
+// encrypted with this key already.
 func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.Database, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {
@@ -217,8 +218,8 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	return err
 }
 
-// finish prints the summary. It fails if a long-running transaction prevented all archiving: a
-// scheduler that runs the command then alerts an operator.
+// finish prints the summary. It fails if nothing could be archived because a transaction is open
+// for long, so that a scheduler that runs the command alerts an operator.
 func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	nothing := sum.Files == 0 && sum.Dropped == 0
 	if c.JSON {

@@ -49,10 +49,10 @@ func (c *auditListCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// auditPage is the number of actions in a page.
+// auditPage is the greatest number of actions that are read at once.
 const auditPage = 500
 
-// Run prints actions, the newest first.
+// Run prints actions, newest first.
 func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -100,7 +100,7 @@ func endOf(e operations.Entry) string {
 	return "done"
 }
 
-// brief joins the lines of a text and shortens it for a cell of a table.
+// brief writes a text on one line and shortens it, for a cell of a table.
 func brief(text string) string {
 	const longest = 80
 	runes := []rune(strings.Join(strings.Fields(text), " "))
@@ -132,7 +132,7 @@ func (c *auditVerifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run verifies the audit trail of each database separately. It fails if a trail has a fault.
+// Run verifies the audit trail of each database separately. It fails if any trail has a fault.
 func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	all, err := c.All()
 	if err != nil {
@@ -176,17 +176,17 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d cluster.
 	return err
 }
 
-// shardVerified is the result for a database, with its name.
+// shardVerified is the result for one database, with the name of the shard.
 type shardVerified struct {
 	Shard string `json:"shard,omitempty"`
 	operations.AuditVerified
 }
 
-// maxRedactions is the maximum number of redactions to print.
+// maxRedactions is the greatest number of redactions that are printed.
 const maxRedactions = 20
 
-// printVerifiedAudit prints the result of a verification. since is set if the caller gave a
-// head.
+// printVerifiedAudit prints the result of a verification. since is set if an earlier head was
+// given.
 func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, since bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s verified: none was changed, removed or inserted", prefix, terminal.Counted(v.Records, "record"))
@@ -214,7 +214,7 @@ func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, 
 	return err
 }
 
-// numbered lists the numbers of records, at most the first ten.
+// numbered lists the numbers of records; of more than ten it lists the first ten.
 func numbered(records []int64) string {
 	const most = 10
 	texts := make([]string, 0, most+1)

@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// ingestCmd is `badged ingest`: a server whose only role is ingest.
+// ingestCmd is `badged ingest`. It runs a server whose only role is ingest.
 type ingestCmd struct {
 	config.Database    `embed:""`
 	config.Brokers     `embed:""`
@@ -40,7 +40,7 @@ func (c *ingestCmd) Validate() error {
 	return errors.Join(append(errs, bad...)...)
 }
 
-// Run ingests until it is interrupted.
+// Run reads events from brokers until it is interrupted.
 func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
 	collectRarely()
 	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
@@ -51,8 +51,8 @@ func (c *ingestCmd) Run(ctx context.Context, streams Streams) error {
 	})
 }
 
-// runSidecar runs the app that open returns, until the command is interrupted. The listener of
-// the app serves operators only.
+// runSidecar runs the app that open returns, until the command is interrupted. Only operators
+// use the listener of the app.
 func runSidecar(ctx context.Context, streams Streams, cfg config.Log, listen string, open func(net.Listener, *slog.Logger) (*app.App, error)) error {
 	log, err := obs.NewLogger(streams.Err, cfg.LogLevel, cfg.LogFormat)
 	if err != nil {
@@ -71,7 +71,7 @@ func runSidecar(ctx context.Context, streams Streams, cfg config.Log, listen str
 	return a.Run(ctx, func() { fmt.Fprintf(streams.Err, "badged: ready on http://%s\n", l.Addr()) })
 }
 
-// stopTimeout bounds how long the command waits for running requests when it ends.
+// stopTimeout limits how long the command waits for requests in progress when it stops.
 const stopTimeout = 5 * time.Second
 
 // tailCmd is `badged tail`.
@@ -87,7 +87,7 @@ func (c *tailCmd) Validate() error {
 	return errors.Join(append(bad, c.Tail.Validate())...)
 }
 
-// Run publishes until it is interrupted.
+// Run publishes to brokers until it is interrupted.
 func (c *tailCmd) Run(ctx context.Context, streams Streams) error {
 	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
 		return app.OpenTail(ctx, c.Tail, l, log)

@@ -1,7 +1,7 @@
 // Package cli is the command line of badged: its commands, their output and the exit codes.
 //
-// It does not know how the parts of badged work. A command reads flags, calls one function and
-// prints the result.
+// A command reads flags, calls functions of other packages and prints the result. The package
+// does not know how these other parts of badged work.
 package cli
 
 import (
@@ -32,18 +32,18 @@ import (
 // Exit codes.
 const (
 	exitDone    = 0
-	exitFailed  = 1 // also if a command finds differences
+	exitFailed  = 1 // also if a command such as verify finds differences
 	exitUsage   = 2
 	exitUnknown = 3 // see errUnknown
 )
 
-// errUnknown ends a command after it has printed that badged has no data of the user.
+// errUnknown is returned by a command that has printed that badged has no data of the user.
 var errUnknown = errors.New("the user is unknown")
 
 // Streams are the standard streams of a command.
 type Streams = terminal.Streams
 
-// commands is the grammar of the command line.
+// commands has all commands and their flags, from which kong makes the grammar.
 type commands struct {
 	Config  config.FileFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
@@ -80,17 +80,18 @@ type commands struct {
 	Version     versionCmd          `cmd:"" help:"Print the version."`
 }
 
-// Main runs the command line and returns the exit code. The first interrupt asks the command
-// to end; the second kills the process.
+// Main runs the command line and returns the exit code. The first interrupt (SIGINT or SIGTERM)
+// asks the command to stop. A second one kills the process.
 func Main(args []string, streams Streams) int {
-	logging.Disable() // the Redis client also returns its errors, and commands print these
+	logging.Disable() // the Redis client also returns its errors, and commands print them
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return run(ctx, args, streams)
 }
 
-// exited is a panic value: the exit code after kong has printed help.
+// exited is the panic value with which kong's exit is caught after it has printed help. It is
+// the exit code.
 type exited int
 
 func run(ctx context.Context, args []string, streams Streams) (code int) {
@@ -112,7 +113,7 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
-	case args[0] == "help": // like git, go and kubectl
+	case args[0] == "help": // accept `badged help` too, as git, go and kubectl do
 		args = append(args[1:len(args):len(args)], "--help")
 	}
 	if asksForConfigCheck(parser, args) {
@@ -167,10 +168,10 @@ func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong,
 	)
 }
 
-// emptyFlag returns a flag that has an empty value on the command line, or "" if there is
-// none. An empty value often comes from an unset variable of a script: `--user=` would select
-// all users instead of one. Settings of a server may be empty, because they can also be set in
-// the environment.
+// emptyFlag returns a flag that has an empty value on the command line, or "" if there is none.
+// An empty value is mostly a mistake, such as a variable of a script that is not set: `--user=`
+// would select all users instead of one. Flags that can also be set in the environment may be
+// empty.
 func emptyFlag(parsed *kong.Context) string {
 	for _, part := range parsed.Path {
 		if part.Flag == nil || part.Resolved || len(part.Flag.Envs) > 0 {
@@ -198,8 +199,8 @@ func versionText() string {
 	return fmt.Sprintf("badged %s (%s, %s/%s)", version.String(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// decodeTime parses a time in RFC 3339. It replaces kong's own mapper, which accepts even an
-// offset of +24:00.
+// decodeTime parses a time in RFC 3339. It replaces kong's parser, which accepts even an offset
+// of +24:00.
 func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
@@ -213,7 +214,8 @@ func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// decodeDuration parses a duration. Its error for days, which Go does not know, gives the hours.
+// decodeDuration parses a duration. For days, which Go does not support, its error says how many
+// hours to write.
 func decodeDuration(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {

@@ -14,8 +14,8 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,fish,zsh" help:"bash, fish or zsh."`
 }
 
-// completionScripts make each shell call `badged complete`. Without candidates a shell
-// completes the names of files.
+// completionScripts make each shell call `badged complete` for the candidates. If there are no
+// candidates, the shell completes names of files.
 var completionScripts = map[string]string{
 	"bash": `_badged() {
   local IFS=$'\n'
@@ -60,13 +60,13 @@ func (c completeCmd) Run(kctx *kong.Context, streams Streams) error {
 	return nil
 }
 
-// candidates returns what the last of some words can become: commands, flags, or the values of
-// a flag or argument that has a fixed set of values.
+// candidates returns the completions of the last word: commands, flags, or the values of a flag
+// or argument that has a fixed set of values.
 func candidates(node *kong.Node, words []string) (found []string) {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	if words[len(words)-1] == "=" { // bash makes three words of --flag=value
+	if words[len(words)-1] == "=" { // bash splits --flag=value into three words
 		words = append(words, "")
 	}
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "=" })
@@ -80,14 +80,14 @@ func candidates(node *kong.Node, words []string) (found []string) {
 	}
 
 	flags, arguments := slices.Clone(node.Flags), 0
-	flag := func(word string) *kong.Flag { // one that needs a value
+	flag := func(word string) *kong.Flag { // returns the flag called word, if it needs a value
 		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return "--"+f.Name == word && !f.IsBool() })
 		if i < 0 {
 			return nil
 		}
 		return flags[i]
 	}
-	var open *kong.Flag // its value is the next word
+	var open *kong.Flag // the flag whose value is the next word
 	for _, word := range words[:len(words)-1] {
 		child := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word || slices.Contains(n.Aliases, word) })
 		switch {

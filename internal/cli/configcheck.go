@@ -32,8 +32,8 @@ type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Report all mistakes in a server's settings at once, and where each setting comes from."`
 }
 
-// configCheckCmd is `badged config check`. It parses its flags itself, because kong stops at
-// the first mistake.
+// configCheckCmd is `badged config check`. It parses its flags itself, since kong stops at the
+// first mistake and the command must report all mistakes.
 type configCheckCmd struct {
 	Connect       bool `help:"Also connect to Postgres and Redis and check that they suit badged." env:"-"`
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
@@ -61,15 +61,15 @@ const (
 	isFailure = "failure"
 )
 
-// asksForConfigCheck reports whether args run the check. It is false if they only ask for its
-// help.
+// asksForConfigCheck reports whether args run `badged config check`. It returns false if they
+// only ask for its help.
 func asksForConfigCheck(parser *kong.Kong, args []string) bool {
 	traced, err := kong.Trace(parser, args)
 	return err == nil && traced.Command() == "config check" && !slices.Contains(args, "--help") && !slices.Contains(args, "-h")
 }
 
-// run checks settings. It returns exitUsage if a setting is wrong, and exitFailed if only
-// Postgres or Redis fails a check.
+// run checks settings and prints the report. It returns exitUsage if a setting is wrong, and
+// exitFailed if the settings are right but Postgres or Redis fails a check.
 func (c *configCheckCmd) run(ctx context.Context, parser *kong.Kong, args []string, streams Streams) int {
 	report := configReport{Report: config.Check(parser, args, &c.Server)}
 	for _, err := range app.Check(c.Server) {
@@ -129,7 +129,7 @@ func (r *configReport) print(w io.Writer, asJSON bool) error {
 	return nil
 }
 
-// lookTimeout bounds the checks of Postgres, and separately those of Redis.
+// lookTimeout limits the time to check each database, and the time to check Redis.
 const lookTimeout = 10 * time.Second
 
 // findings has the results in the order of the checks.
@@ -139,7 +139,8 @@ func (f *findings) add(state, format string, args ...any) {
 	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
 }
 
-// lookAround connects to Postgres and Redis like a server. It changes nothing.
+// lookAround connects to Postgres and Redis as a server would, and checks them. It changes
+// nothing.
 func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	var found findings
 	databases, err := cfg.All()
@@ -180,8 +181,8 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	return found
 }
 
-// names checks only that databases have their configured names. It is used if a full check is
-// impossible.
+// names checks only that the databases have the names in the configuration. It replaces the
+// check of the cluster if a database cannot be reached or has failed a check.
 func (f *findings) names(ctx context.Context, present config.Database) {
 	databases, err := connect.Apart(ctx, present, true)
 	if err != nil {
@@ -191,7 +192,7 @@ func (f *findings) names(ctx context.Context, present config.Database) {
 	connect.Close(databases)
 }
 
-// cluster checks that the databases form one cluster.
+// cluster checks that the databases form one cluster, and adds which partitions each has.
 func (f *findings) cluster(ctx context.Context, d config.Database) {
 	c, err := connect.Databases(ctx, d, io.Discard) // the versions are reported already
 	if err != nil {
@@ -227,10 +228,10 @@ func (f *findings) redis(ctx context.Context, url string) {
 	f.add(isOK, "Redis delivers messages")
 }
 
-// minPostgres is the oldest supported major version of Postgres.
+// minPostgres is the oldest major version of Postgres that badged supports.
 const minPostgres = 14
 
-// postgres checks a database. reached reports whether it could be reached.
+// postgres checks one database. It returns false if the database could not be reached.
 func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) (reached bool) {
 	pool, err := s.PoolConfig()
 	if err != nil {
@@ -284,7 +285,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	return true
 }
 
-// needs tests whether a server has the features that badged needs.
+// needs checks whether the server has the features that badged needs, by trying each.
 func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
 	met := 0
 	for _, n := range pgneeds.All() {
@@ -337,8 +338,8 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 	f.connections(ctx, conn, cfg, s)
 }
 
-// connections compares the number of connections that a process may open with the limits of
-// the server.
+// connections compares the number of connections that a process may open with the limits of the
+// database, the role and the server.
 func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
 	limits, err := pgsession.Limits(ctx, conn)
 	if err != nil {
@@ -362,7 +363,7 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 	}
 }
 
-// openTransactions reports transactions that have been open for long.
+// openTransactions adds a warning for each transaction that has been open for long.
 func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
 	open, err := pgsession.OpenTransactions(ctx, conn, pgsession.StaysOpen)
 	if err != nil {
@@ -376,7 +377,8 @@ func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// schema checks the migrations. It reports whether the schema exists.
+// schema checks that no migrations are pending and that the log can be opened. It returns
+// whether the schema exists.
 func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Config) bool {
 	state, err := migrations.StateOf(ctx, conn)
 	if err != nil {
@@ -410,7 +412,7 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Conf
 	return true
 }
 
-// privilegesSQL lists the missing privileges on tables that a server needs.
+// privilegesSQL lists the privileges on tables that a server needs and its role lacks.
 const privilegesSQL = `SELECT n.privilege || ' on badged.' || c.relname
 FROM pg_class AS c
 JOIN (VALUES ('.', 'SELECT'),

@@ -23,7 +23,7 @@ type deadLettersCmd struct {
 	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters; each is printed."`
 }
 
-// deadLetterPage is the number of dead letters in a page.
+// deadLetterPage is the greatest number of dead letters that are read at once.
 const deadLetterPage = 500
 
 type deadLettersListCmd struct {
@@ -58,8 +58,8 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, table.Flush())
 }
 
-// eachDeadLetter calls do for each dead letter, in the order of ids. If databases are away, it
-// fails at the end.
+// eachDeadLetter calls do for each dead letter, in order of id. If databases are unavailable, it
+// fails after the last dead letter of the others.
 func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operations.DeadLetter) error) error {
 	letters, after := operations.New(operations.Config{Cluster: dbs}), int64(0)
 	for {
@@ -79,7 +79,7 @@ func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operation
 	}
 }
 
-// whereOf returns the place of a dead letter in its broker or in the log.
+// whereOf returns where a dead letter was: its place in its broker, or in the log.
 func whereOf(l operations.DeadLetter) string {
 	if l.Origin != "" {
 		return l.Origin
@@ -104,7 +104,7 @@ func (s selection) Validate() error {
 func (s selection) each(ctx context.Context, dbs *cluster.Cluster, do func(id int64) error) error {
 	var errs []error
 	ids := s.ID
-	if s.All { // list them before the first retry: a retried event may become a new dead letter
+	if s.All { // list them before the first retry, since a retried event may become a new dead letter
 		errs = append(errs, eachDeadLetter(ctx, dbs, func(l operations.DeadLetter) error {
 			ids = append(ids, l.ID)
 			return nil
@@ -126,8 +126,8 @@ func (c *deadLettersRetryCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run retries the selected dead letters. It continues after an error. It fails if an event
-// still cannot be folded.
+// Run retries the selected dead letters. It continues after errors, and fails at the end if any
+// event still cannot be decoded.
 func (c *deadLettersRetryCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -157,8 +157,8 @@ func (c *deadLettersDiscardCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run deletes the selected dead letters and prints each as JSON, so that they are not lost if
-// they were discarded by mistake.
+// Run deletes the selected dead letters. It prints each as JSON, so that a letter that was
+// discarded by mistake is not lost.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
 	if c.selection.All {
 		if err := c.Ask(streams, "Discard all dead letters?"); err != nil {

@@ -27,11 +27,11 @@ type demoCmd struct {
 	DataDir    string `help:"Where the demo's Postgres and keys live. Default: badged/demo under /var/lib for root, under the user's data directory for others." placeholder:"DIR"`
 }
 
-// databaseStop bounds the shutdown of the demo's Postgres.
+// databaseStop limits the time to stop a private Postgres.
 const databaseStop = 20 * time.Second
 
-// reconcileInterval is short so that clients show correct badges soon after a user has cut the
-// bus on the page.
+// reconcileInterval is short: on the page a user can interrupt the bus, and clients should show
+// correct badges soon after that.
 const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.
@@ -109,7 +109,7 @@ func (c *demoCmd) serve(ctx context.Context, streams Streams, log *slog.Logger, 
 	})
 }
 
-// demoBanner shows the URL of the page and how to publish to the demo.
+// demoBanner says what the URL of the page is and how to publish to the demo.
 const demoBanner = `badged: ready on %[1]s
 
   Open %[1]s in a browser: a simulated chat with live badges.

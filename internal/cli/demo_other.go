@@ -4,19 +4,19 @@ package cli
 
 import "errors"
 
-// demoCmd is `badged demo`, which runs on Unix only.
+// demoCmd is `badged demo`. It can only run on Unix.
 type demoCmd struct{}
 
-// devCmd is `badged dev`, which runs on Unix only.
+// devCmd is `badged dev`. It can only run on Unix.
 type devCmd struct{}
 
-// Run fails because `badged dev` needs a private Postgres, like the demo.
+// Run fails, since `badged dev` also needs a private Postgres; see the Run of the demo.
 func (devCmd) Run() error {
 	return errors.New("badged dev runs on Linux and macOS only: run it there, for example in WSL, or run `badged serve` with a database")
 }
 
-// Run fails: the demo starts a private Postgres and stops it with signals that this system
-// does not support.
+// Run fails: the demo starts a private Postgres, and stops it with signals that this system does
+// not support.
 func (demoCmd) Run() error {
 	return errors.New("the demo runs on Linux and macOS only: run it there, for example in WSL, or run `badged serve` with a database")
 }

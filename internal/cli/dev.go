@@ -29,7 +29,7 @@ type devCmd struct {
 	Seed       string `help:"Events to begin with: a file of CloudEvents, one a line." placeholder:"FILE" env:"-"`
 }
 
-// The keys of every `badged dev`. They are public.
+// The keys of every `badged dev`. They are public, since they are the same everywhere.
 const (
 	devPublisherKey = "dev-publisher-key"
 	devAdminKey     = "dev-admin-key-for-tests-only"
@@ -54,7 +54,7 @@ func (c *devCmd) Run(ctx context.Context, streams Streams) (err error) {
 		return err
 	}
 	defer l.Close()
-	// All data are deleted at the end, so they need not be durable.
+	// Turn durability off: all data is deleted at the end.
 	pg, err := embedpg.Start(ctx, embedpg.Config{Log: log, Settings: map[string]string{"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}})
 	if err != nil {
 		return fmt.Errorf("the private Postgres does not start: %w", err)
@@ -87,7 +87,7 @@ func (c *devCmd) Run(ctx context.Context, streams Streams) (err error) {
 	})
 }
 
-// devBanner explains how to use the server.
+// devBanner says how to use the server.
 const devBanner = `badged: ready on %[1]s
 
 export BADGED_URL=%[1]s
@@ -101,10 +101,10 @@ export BADGED_DATABASE_URL='%[5]s'
   Ctrl-C stops everything; nothing stays.
 `
 
-// seedBatch is the number of seed events in one append.
+// seedBatch is the number of events of --seed in one append.
 const seedBatch = 1000
 
-// seed reads the events of the file, if there is one.
+// seed reads the events of the file that --seed names. Without --seed it returns none.
 func (c *devCmd) seed() (all []events.Event, err error) {
 	if c.Seed == "" {
 		return nil, nil
@@ -128,12 +128,13 @@ func (c *devCmd) seed() (all []events.Event, err error) {
 	return all, nil
 }
 
-// foldedPause is the pause between checks whether events are folded.
+// foldedPause is the pause between two checks whether the events are folded.
 const foldedPause = 10 * time.Millisecond
 
-// awaitFolded answers once badges include everything committed before the request.
+// awaitFolded returns a handler that answers once the badges include all events committed before
+// the request.
 func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
-	everywhere := make([]string, 0, log.Layout().Len()) // a user of each partition
+	everywhere := make([]string, 0, log.Layout().Len()) // one user id for each partition
 	for i, seen := 0, map[int]bool{}; len(seen) < log.Layout().Len(); i++ {
 		if user := fmt.Sprint(i); !seen[log.PartitionOf(user)] {
 			seen[log.PartitionOf(user)] = true
@@ -162,7 +163,7 @@ func stopPrivate(ctx context.Context, pg *embedpg.Server, err *error) {
 	*err = errors.Join(*err, pg.Stop(ctx))
 }
 
-// watchPrivate returns a stage that fails when a private Postgres ends.
+// watchPrivate returns a stage that fails when a private Postgres stops.
 func watchPrivate(pg *embedpg.Server) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {

@@ -26,8 +26,8 @@ func say(w io.Writer, err error, hint string) {
 	}
 }
 
-// oneLine joins the lines of an error and omits repeated lines. pgx writes one line for each
-// attempt to connect.
+// oneLine writes the lines of an error on one line, without repeated lines: pgx writes one line
+// for each attempt to connect.
 func oneLine(err error) string {
 	var text string
 	for line := range strings.Lines(err.Error()) {
@@ -45,7 +45,7 @@ func oneLine(err error) string {
 	return text
 }
 
-// usageError returns a clearer error for an unknown command, which kong calls an unexpected
+// usageError returns a clearer error for an unknown command, which kong reports as an unexpected
 // argument. It returns other errors unchanged.
 func usageError(err error) error {
 	var parseErr *kong.ParseError
@@ -58,7 +58,7 @@ func usageError(err error) error {
 	return err
 }
 
-// usageHint names the help text of the command that err is about.
+// usageHint says which help text to read: the help of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
 	if parseErr, ok := errors.AsType[*kong.ParseError](err); ok && parseErr.Context != nil && parseErr.Context.Selected() != nil {
@@ -67,7 +67,8 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// failureHint returns a hint for a command that failed to connect or found an old schema.
+// failureHint returns what an operator can do about an error of Postgres, or "": for example,
+// about a wrong password, a missing right or a failed connection.
 func failureHint(command *kong.Node, err error) string {
 	if advice := pgsession.Advice(err); advice != "" {
 		return advice
@@ -108,10 +109,10 @@ type readyCmd struct {
 	URL string `name:"url" help:"The server." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
-// readyTimeout is longer than a server takes for its checks.
+// readyTimeout is longer than the server's own timeout of its checks.
 const readyTimeout = 5 * time.Second
 
-// Run fails if the server cannot serve or cannot be reached.
+// Run reads /readyz of a server. It fails if the server cannot serve or cannot be reached.
 func (c *readyCmd) Run(ctx context.Context, streams Streams) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

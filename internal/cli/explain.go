@@ -74,7 +74,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	return damaged(e.Differences, e.MoreDifferences)
 }
 
-// question converts the flags to a query.
+// question makes the query from the flags.
 func (c *userExplainCmd) question() (replay.Question, error) {
 	q := replay.Question{At: c.At, Conversation: c.Conversation, History: c.History, Delivered: c.Delivered}
 	if c.Delivered < 0 || c.Delivered > replay.MaxDelivered {
@@ -94,11 +94,11 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation. It stores the errors of writing in err.
+// explanationPrinter prints an explanation as text. It joins the errors of writing in err.
 type explanationPrinter struct {
 	w   io.Writer
 	err error
-	// levels maps a category to the event that set its level.
+	// levels has, by category, the event that set the level of the category.
 	levels map[string]replay.LoggedEvent
 }
 
@@ -107,7 +107,7 @@ func (p *explanationPrinter) line(format string, args ...any) {
 	p.err = errors.Join(p.err, err)
 }
 
-// table prints rows whose cells are separated by tabs.
+// table prints rows. The cells of a row are separated by tabs.
 func (p *explanationPrinter) table(rows ...string) {
 	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
@@ -152,7 +152,7 @@ func printExplanation(w io.Writer, e replay.Explanation) error {
 	return p.err
 }
 
-// conversation prints the numbers of a conversation and the events behind them.
+// conversation prints the numbers of a conversation and the events that they come from.
 func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	marked := ""
 	if c.MarkedUnread {
@@ -192,7 +192,7 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 	}
 }
 
-// uncounted prints the events that changed no number.
+// uncounted prints the events that changed no count, each with the reason.
 func (p *explanationPrinter) uncounted(e replay.Explanation) {
 	if len(e.Uncounted) == 0 {
 		return
@@ -229,14 +229,14 @@ func (p *explanationPrinter) differences(differences []replay.Difference, more i
 	}
 }
 
-// damaged returns an error that names the differences in a user's rows and the command that
-// corrects them. It returns nil if there are no differences.
+// damaged returns an error that names the first difference in a user's rows, and the command
+// that corrects the differences. It returns nil if there are none.
 func damaged(differences []replay.Difference, more int64) error {
 	if len(differences) == 0 {
 		return nil
 	}
 	whose := slices.IndexFunc(differences, func(d replay.Difference) bool { return d.UserID == "" })
-	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // healing a user does not correct the rows of a room
+	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // for the rows of a room, rebuild the partition: healing a user does not correct them
 	if whose < 0 {
 		heal = "--user " + differences[0].UserID
 	}
@@ -261,7 +261,7 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints messages and what happened to each.
+// delivered prints the last delivered messages, and what happened to each.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return
@@ -282,7 +282,7 @@ func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	}
 }
 
-// seq returns a seq for display, "" for 0.
+// seq returns a seq as text, "" for 0.
 func seq(n int64) string {
 	if n == 0 {
 		return ""
@@ -290,13 +290,13 @@ func seq(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// eventName describes an event within a sentence.
+// eventName returns a phrase that identifies an event.
 func eventName(e replay.LoggedEvent) string {
 	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
 }
 
-// when returns the time when an event was appended. It adds the time when the event was
-// folded, if this was more than a second later.
+// when returns when an event was appended. If it was folded more than a second later, when also
+// returns that time.
 func when(e replay.LoggedEvent) string {
 	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
 		return stamp(e.AppendedAt)

@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// interruptionHint returns what the operator should do after a command was interrupted, "" if
+// interruptionHint returns what the operator should do after a command was interrupted, or "" if
 // there is nothing to do.
 func interruptionHint(command *kong.Node) string {
 	if c, ok := command.Target.Addr().Interface().(interface{ AfterInterruption() string }); ok {
@@ -27,8 +27,9 @@ func interruptionHint(command *kong.Node) string {
 	return ""
 }
 
-// announces reports whether an interrupted command prints that it waits for databases, since a
-// database may hang. Commands with a log need no such line: they log that they stop.
+// announces reports whether a command, when interrupted, must print that it waits for databases,
+// since a database may hang. Commands that write a log need not: they log that they are
+// stopping.
 func announces(command *kong.Node) bool {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == flag })
@@ -36,13 +37,14 @@ func announces(command *kong.Node) bool {
 	return has("database-url") && !has("log-format")
 }
 
-// interruptedText is printed if an interrupted command does not end within slowEnd.
+// interruptedText is printed if a command has not ended within slowEnd after an interrupt.
 const interruptedText = "interrupted; waiting for the databases to end what was begun (a second interrupt does not wait)"
 
 const slowEnd = 2 * time.Second
 
-// announceInterruption prints interruptedText if an interrupted command does not call ended
-// within slowEnd. A running statement ends only when the database answers.
+// announceInterruption prints interruptedText if ended is not called within slowEnd after an
+// interrupt, which ends ctx. The command may still wait for a statement: it ends only when the
+// database answers.
 func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 	over := make(chan struct{})
 	var telling sync.WaitGroup
@@ -64,12 +66,12 @@ func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 	}
 }
 
-// parentPause is the pause between two checks whether the parent is still running.
+// parentPause is the pause between two checks whether the parent process still runs.
 const parentPause = 500 * time.Millisecond
 
-// endWithGoRun calls end when the `go run` that started this process has ended, because `go
-// run` does not forward a kill. Under another parent it does nothing, since a process may
-// outlive its shell.
+// endWithGoRun calls end when the parent process ends, if that is `go run`: when it is killed,
+// `go run` does not kill the process that it started. Under any other parent endWithGoRun does
+// nothing, since a process may outlive its shell.
 func endWithGoRun(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if !isGo(ctx, parent) {
@@ -86,7 +88,7 @@ func endWithGoRun(ctx context.Context, end func()) {
 // isGo reports whether a process is the go command.
 func isGo(ctx context.Context, pid int) bool {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
-	if err != nil { // there is no /proc: run ps
+	if err != nil { // without /proc, run ps
 		if name, err = exec.CommandContext(ctx, "ps", "-o", "comm=", "-p", strconv.Itoa(pid)).Output(); err != nil { //nolint:gosec // a number
 			return false
 		}

@@ -118,11 +118,11 @@ type importCmd struct {
 	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
 }
 
-// shownLines is the maximum number of bad lines, and of differences, to print.
+// shownLines is the greatest number of bad lines, and of differences, that are printed.
 const shownLines = 20
 
 // Run imports the files and prints the summary. It fails if the badges differ from the files
-// afterwards.
+// after the import.
 func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -166,7 +166,8 @@ func (c *importCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, c.finish(streams.Out, summary, err == nil))
 }
 
-// run imports the files, or undoes an import and records this in the audit trail.
+// run imports the files. With --undo it undoes an import instead, and records this in the audit
+// trail.
 func (c *importCmd) run(ctx context.Context, dbs *cluster.Cluster, cfg importing.Config) (summary importing.Summary, err error) {
 	first := dbs.Databases()[0].Pool
 	if err := first.QueryRow(ctx, `SELECT count(*) FROM badged.audit WHERE action = $1`, undoAction).Scan(&cfg.Round); err != nil {
@@ -189,11 +190,11 @@ func (c *importCmd) run(ctx context.Context, dbs *cluster.Cluster, cfg importing
 	return summary, err
 }
 
-// undoAction is the name of an undo in the audit trail.
+// undoAction is the name of the action with which the audit trail records the undo of an import.
 const undoAction = "import.undo"
 
-// notImported reads from the logs the events that no import published. It fails if a part of a
-// log is archived.
+// notImported returns a function that reads from the logs all events that were not published by
+// an import. The function fails if a part of a log is archived.
 func notImported(dbs *cluster.Cluster) importing.Touched {
 	return func(ctx context.Context, visit func(users []string, conversation string)) error {
 		return dbs.Each(ctx, func(s *cluster.Database) error {
@@ -210,13 +211,13 @@ func notImported(dbs *cluster.Cluster) importing.Touched {
 				if err == nil && e.Source != importing.Source {
 					visit(e.Data.UserIDs, e.Data.ConversationID)
 				}
-				return nil // an event that cannot be decoded has changed nothing
+				return nil // an event that cannot be decoded was not folded, so it has changed nothing
 			})
 		})
 	}
 }
 
-// report opens the file of the report. Without --report it returns functions that do nothing.
+// report creates the file of --report. Without --report, the returned functions do nothing.
 func (c *importCmd) report() (write func(importing.Difference) error, closeReport func() error, err error) {
 	if c.Report == "" {
 		return func(importing.Difference) error { return nil }, func() error { return nil }, nil
@@ -234,7 +235,7 @@ func (c *importCmd) report() (write func(importing.Difference) error, closeRepor
 	}, nil
 }
 
-// finish prints the summary. It fails if the import was completed but differences remain.
+// finish prints the summary. It fails if the import was completed and differences remain.
 func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) error {
 	var err error
 	if c.JSON {
@@ -253,7 +254,7 @@ func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) err
 
 func printImport(w io.Writer, s importing.Summary, completed, undo bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // tabwriter returns errors from Flush
+	row := func(name, format string, args ...any) { // ignore errors: tabwriter returns them again from Flush
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	distinct := func(n int64) string {

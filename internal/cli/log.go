@@ -38,13 +38,13 @@ type logLine struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
 	Event      json.RawMessage `json:"event,omitempty"`
-	// Payload has the event if it is not JSON. Damage is the reason if the row cannot be
-	// decoded.
+	// Payload is set instead of Event if the event is not JSON. If the row could not be split
+	// into events, Damage says why, and Event or Payload is the whole row.
 	Payload []byte `json:"payload_base64,omitempty"`
 	Damage  string `json:"damage,omitempty"`
 }
 
-// followInterval is how often `badged log --follow` looks for new events.
+// followInterval is the pause after which `badged log --follow` reads new events.
 const followInterval = 200 * time.Millisecond
 
 // Validate checks the ids and that --since is not after --until.
@@ -63,7 +63,7 @@ func (c *logCmd) Validate() error {
 	return nil
 }
 
-// Run prints the events of the log, each as a line of JSON.
+// Run prints the events of the log, one line of JSON for each.
 func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, closeCluster, err := connect.Follow(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer closeCluster()
 	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
-	record := func(bool) error { return nil } // records the read; the argument reports whether the user has events
+	record := func(bool) error { return nil } // records once that the user's events are read; known reports whether the user has any
 	if c.User != "" {
 		shard, err := dbs.Of(c.User)
 		if err != nil {
@@ -115,7 +115,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		})
 		if err != nil || !c.Follow {
 			if ctx.Err() != nil && c.Follow {
-				return nil // interrupted: the normal end
+				return nil // interrupted, which is the normal end of --follow
 			}
 			return errors.Join(err, record(false))
 		}
@@ -125,7 +125,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	}
 }
 
-// shards returns the databases whose logs are to be printed.
+// shards returns the databases that have the selected events.
 func (c *logCmd) shards(dbs *cluster.Cluster) ([]*cluster.Database, error) {
 	partition := c.Partition
 	if c.User != "" {
@@ -158,7 +158,7 @@ type lagCmd struct {
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// lagCount bounds the rows that `badged lag` counts in one partition.
+// lagCount is the greatest number of rows of a partition in which `badged lag` counts events.
 const lagCount = 1_000_000
 
 // Run prints the lag of every partition.

@@ -31,7 +31,7 @@ func (c *mcpCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run answers an assistant on standard input and output until the assistant closes them.
+// Run answers an assistant on standard input and output until the input ends.
 func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 	cfg := assistant.Config{}
 	if c.AllowWrites {
@@ -55,7 +55,7 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 	return assistant.New(cfg).Run(ctx, in, openWriter{streams.Out})
 }
 
-// openWriter ignores Close, because standard output must remain open until the process ends.
+// openWriter ignores Close, since standard output must stay open until the process ends.
 type openWriter struct{ io.Writer }
 
 // Close implements io.Closer.

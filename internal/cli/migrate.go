@@ -36,7 +36,7 @@ type migrateGrantCmd struct {
 	Role            string `arg:"" help:"The role. It must exist."`
 }
 
-// Run grants the privileges. Only the owner of the schema can grant them.
+// Run grants the privileges in every database. The role of the connection must own the schema.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
 	databases, err := connect.Apart(ctx, c.Database, false)
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *migrateUpCmd) partitions() int {
 	return *c.Partitions
 }
 
-// Run applies the pending migrations and prints them. It forms a cluster if there are several
-// databases.
+// Run applies the pending migrations and prints them. If there are several databases, it then
+// forms one cluster of them.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := c.partitions()
 	if c.Sharded() {
@@ -97,7 +97,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if !c.Sharded() {
-		// Report if servers would refuse the log.
+		// Fail if servers would refuse the log, for example because it must be renumbered.
 		pool, _, err := connect.Database(ctx, c.Database)
 		if err != nil {
 			return err
@@ -136,15 +136,15 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// checkShards returns the number of partitions for every database. It fails if a database
-// cannot be reached or if the databases cannot form one cluster.
+// checkShards returns the number of partitions of the cluster. It fails if a database cannot be
+// reached, or if the databases cannot form one cluster.
 func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err error) {
 	databases, err := connect.Pools(ctx, c.Database, &cluster.Guard{})
 	if err != nil {
 		return 0, err
 	}
 	defer connect.Close(databases)
-	// Detect databases of another cluster before comparing the numbers of partitions.
+	// Detect databases of another cluster first: their numbers of partitions mean nothing here.
 	if err := cluster.Identify(ctx, slices.Clone(databases), true); err != nil {
 		return 0, err
 	}
@@ -154,11 +154,11 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 	return partitions, cluster.CheckForm(ctx, databases)
 }
 
-// partitionsPerShard is the default number of partitions for each database of a new cluster.
+// partitionsPerShard is the default number of partitions per database in a new cluster.
 const partitionsPerShard = 4
 
-// partitionsOfAll returns the number of partitions for every database. If databases are
-// already migrated, it is the number that they have.
+// partitionsOfAll returns the number of partitions of the cluster, which every database must
+// have. If databases are already migrated, it is the number that these databases have.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
 	if err := connect.Each(databases, func(d cluster.Candidate) (err error) {
@@ -185,12 +185,12 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 	return n, nil
 }
 
-// perServer is the number of concurrent migrations on one server. More would hardly be faster,
-// and each migration needs thousands of locks, of which the server has a limited number.
+// perServer is the number of concurrent migrations on one Postgres server. More would hardly be
+// faster. Each migration needs thousands of locks, and their number on a server is limited.
 const perServer = 2
 
-// migrateAll applies the pending migrations of several databases in parallel. It prints the
-// lines of each database together. It continues after errors.
+// migrateAll applies the pending migrations of all databases in parallel. It prints the lines of
+// a database together. After an error it continues with the other databases.
 func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
 	servers := map[string]chan struct{}{}
@@ -228,7 +228,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	begun.Wait()
 	done := 0
 	for i, s := range all {
-		// Retry without concurrent migrations: the server may have enough locks now.
+		// Try again without concurrent migrations, since the server may have enough locks then.
 		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = migrate(i)
 		}
@@ -246,12 +246,11 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	return err
 }
 
-// locksPerPartition is the approximate number of locks that the largest migration needs for
-// each partition.
+// locksPerPartition is about the number of locks that the largest migration needs per partition.
 const locksPerPartition = 45
 
-// migrateOne applies the pending migrations of a database and returns the lines to print. It
-// calls tell with lines that should be printed at once.
+// migrateOne applies the pending migrations of one database and returns the lines to print at
+// the end. It calls tell with a line to print at once.
 func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
 	if _, err := pooler.Find(ctx, conn); err != nil {
 		return nil, err
@@ -275,7 +274,7 @@ type migrateStatusCmd struct {
 	config.Database `embed:""`
 }
 
-// Run prints all migrations. It fails if migrations are pending, for use in scripts.
+// Run prints all migrations. It fails if any is pending, so that scripts can check this.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	databases, err := connect.Apart(ctx, c.Database, true)
 	if err != nil {

@@ -56,8 +56,8 @@ func (c *rebuildCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run corrects the tables and prints how they differed from the log. Differences are no
-// failure of the command, since it corrects them.
+// Run corrects the tables, and prints how they differed from the log. The command does not fail
+// because of differences, since it corrects them.
 func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			if err != nil {
 				return err
 			}
-			if !known { // the result still says what was healed
+			if !known { // the audit trail gets the id only if something was healed
 				arguments.User = ""
 			}
 		}
@@ -123,7 +123,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 	return errors.Join(err, c.finish(streams.Out, sum))
 }
 
-// AfterInterruption returns what to do after an interruption.
+// AfterInterruption returns what the operator should do after an interruption.
 func (c *rebuildCmd) AfterInterruption() string {
 	if c.User != "" || c.Partition != nil {
 		return ""
@@ -131,12 +131,12 @@ func (c *rebuildCmd) AfterInterruption() string {
 	return "The partitions that are done stay so; run it again for the others."
 }
 
-// arguments returns the arguments to record in the audit trail.
+// arguments returns the arguments that the audit trail records.
 func (c *rebuildCmd) arguments() operations.RebuildOptions {
 	return operations.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
 }
 
-// rebuild rebuilds one or all partitions of a database.
+// rebuild rebuilds one or all partitions of a database, and prints the partitions that differed.
 func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *cluster.Database, cfg rebuild.Config) (operations.Rebuilt, error) {
 	meter, warn := metered(streams, connect.Prefix(s.Name)+"rebuild", c.Quiet)
 	defer meter.Close()
@@ -199,8 +199,8 @@ func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier
 	return did, errors.Join(err, lineErr)
 }
 
-// metered returns a progress meter for a command, and a function that prints a line. With
-// quiet, the meter shows nothing, but the function still prints.
+// metered returns a progress meter for a command, and a function that prints a line. If quiet is
+// set, the meter prints nothing, but the function still prints.
 func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn func(text string)) {
 	if quiet {
 		return progress.New(nil, name, nil), func(text string) { fmt.Fprintf(streams.Err, "%s: %s\n", name, text) }
@@ -237,8 +237,8 @@ func (c *verifyCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run compares the tables with the log and prints each difference. It fails if there are
-// differences.
+// Run compares the tables with the log and prints each difference. It fails if there is any
+// difference.
 func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	var some []*cluster.Database // nil stands for all databases
+	var some []*cluster.Database // nil means all databases
 	if c.Partition != nil || len(c.User) > 0 {
 		some = slices.DeleteFunc(slices.Clone(dbs.Databases()), func(s *cluster.Database) bool { _, ok := parts[s]; return !ok })
 	}
@@ -290,17 +290,17 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(append([]error{err, c.finish(streams.Out, sum)}, incomplete...)...)
 }
 
-// isPartial reports whether a command failed on some databases but succeeded on others, and
-// was not interrupted. Such a command prints its result.
+// isPartial reports whether a command succeeded on some databases, failed on others, and was not
+// interrupted. Such a command still prints its result.
 func isPartial(ctx context.Context, err error) bool {
 	_, partial := errors.AsType[*cluster.PartialFailure](err)
 	return partial && ctx.Err() == nil
 }
 
-// AfterInterruption returns what to do after an interruption.
+// AfterInterruption returns what the operator should know after an interruption.
 func (c *verifyCmd) AfterInterruption() string { return "Not everything was compared." }
 
-// shardDifference is a difference, with the name of its database.
+// shardDifference is a difference, with the name of the shard.
 type shardDifference struct {
 	Shard string `json:"shard,omitempty"`
 	replay.Difference
@@ -308,7 +308,7 @@ type shardDifference struct {
 
 func (c *verifyCmd) print(w io.Writer, s *cluster.Database, d replay.Difference) {
 	if c.JSON {
-		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // finish reports the error of a failed write
+		_ = json.NewEncoder(w).Encode(shardDifference{s.Name, d}) // if writing fails, finish also fails and reports it
 		return
 	}
 	fmt.Fprintln(w, connect.Prefix(s.Name)+d.String())
@@ -330,7 +330,7 @@ func (c *verifyCmd) finish(w io.Writer, sum operations.Verified) error {
 	return err
 }
 
-// notFolded says that n events are in the log and in no table yet.
+// notFolded says that n events of the log are not folded yet, "" if n is 0.
 func notFolded(n int64) string {
 	switch n {
 	case 0:

@@ -40,7 +40,7 @@ func (c *relayRunCmd) Validate() error {
 	return c.Relay.Validate()
 }
 
-// Run carries events until it is interrupted.
+// Run publishes the events of the outbox until it is interrupted.
 func (c *relayRunCmd) Run(ctx context.Context, streams Streams) error {
 	return runSidecar(ctx, streams, c.Log, c.Listen, func(l net.Listener, log *slog.Logger) (*app.App, error) {
 		return app.OpenRelay(ctx, c.Relay, c.MaxLag, l, log)
@@ -103,7 +103,7 @@ type relayStatusCmd struct {
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// shownRefusals is the maximum number of refused events in the status.
+// shownRefusals is the greatest number of refused events that the status shows.
 const shownRefusals = 20
 
 // relayStatus is the output of `badged relay status --json`.
@@ -160,7 +160,7 @@ type relayRetryCmd struct {
 	config.Outbox `embed:""`
 }
 
-// Run puts the refused events back into the outbox.
+// Run moves the refused events back into the outbox, after all other events.
 func (c *relayRetryCmd) Run(ctx context.Context, streams Streams) error {
 	outbox, err := openOutbox(ctx, c.Outbox)
 	if err != nil {

@@ -22,7 +22,7 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, false) // each database separately: the order of its log cannot be trusted yet
+	databases, err := connect.Apart(ctx, c.Database, false) // not connect.Databases, which fails until the log is renumbered
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
 	return connect.Each(databases, func(d cluster.Candidate) error { return c.repair(ctx, streams, d) })
 }
 
-// repair renumbers the log of a database.
+// repair renumbers the log of a database and prints the result.
 func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d cluster.Candidate) error {
 	if err := connect.Migrated(ctx, d); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d cluster.Ca
 	return nil
 }
 
-// renumber renumbers the log. Unless it is a dry run, it records the action in the audit
-// trail.
+// renumber renumbers the log of a database. It records this in the audit trail, except in a dry
+// run.
 func (c *repairLogCmd) renumber(ctx context.Context, cfg renumber.Config) (needed bool, err error) {
 	do := func(ctx context.Context) (any, error) {
 		needed, err = renumber.Run(ctx, cfg)

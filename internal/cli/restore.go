@@ -38,7 +38,7 @@ func (c *restoreCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Run restores the log and prints the number of appended events.
+// Run restores the log and prints how many events it appended.
 func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *restoreCmd) Run(ctx context.Context, streams Streams) error {
 	return c.print(streams.Out, sum)
 }
 
-// restore restores the log, and records the action in the audit trail of each database.
+// restore restores the log of all databases, and records this in the audit trail of each.
 func (c *restoreCmd) restore(ctx context.Context, dbs *cluster.Cluster, cfg archiving.RestoreConfig) (all []archiving.Restored, err error) {
 	run := func(ctx context.Context) error {
 		all, err = archiving.Restore(ctx, cfg)
@@ -98,8 +98,8 @@ func (c *restoreCmd) restore(ctx context.Context, dbs *cluster.Cluster, cfg arch
 	return all, run(ctx)
 }
 
-// sources returns the archives to restore. If a named folder is not itself an archive, it
-// returns the archives of the databases inside it.
+// sources returns the archives to restore. If a location of --from is not itself an archive, it
+// returns the archives inside it that are named like the databases.
 func (c *restoreCmd) sources(ctx context.Context, dbs *cluster.Cluster) (from []archive.Store, err error) {
 	for _, location := range c.From {
 		places := []string{location}

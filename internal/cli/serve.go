@@ -36,7 +36,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	collectRarely()
 	memory.Heed("/")
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP) // without this, SIGHUP ends the process
+	signal.Notify(hangups, syscall.SIGHUP) // without this, SIGHUP would end the process
 	defer signal.Stop(hangups)
 	l, err := app.Listen(ctx, c.Listen)
 	if err != nil {
@@ -87,8 +87,8 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	})
 }
 
-// notifySystemd reports a state to systemd, for units with Type=notify. It does nothing if
-// systemd did not start the process this way.
+// notifySystemd tells systemd the state of the process, for units with Type=notify. It does
+// nothing if the process was not started by such a unit.
 func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.WarnContext(ctx, "cannot notify systemd", "state", state, "error", err)
@@ -96,19 +96,20 @@ func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 }
 
 const (
-	// smallHeap is the size in bytes below which the heap is not collected. By default Go
-	// collects whenever the heap has doubled, so a server with a small heap would collect
-	// several times a second and spend an eighth of its processor time on it.
+	// smallHeap is the heap size in bytes below which the heap is not collected. By default Go
+	// collects whenever the heap has doubled. With a small heap, a server would collect several
+	// times a second, and spend an eighth of its processor time on it.
 	smallHeap = 64 << 20
-	// defaultGrowth is Go's default growth in percent. It applies to larger heaps.
+	// defaultGrowth is Go's default growth of the heap between collections, in percent. Larger
+	// heaps have it.
 	defaultGrowth = 100
-	// mostGrowth limits Go's minimum heap, which is 4 MiB × growth / 100, to less than
-	// smallHeap.
+	// mostGrowth is the greatest growth in percent. Go's minimum heap is 4 MiB × growth / 100,
+	// so it stays below smallHeap.
 	mostGrowth = 1500
 )
 
-// collectRarely adjusts the growth of the heap after each collection, as long as the process
-// runs. It does nothing if the operator has set GOGC.
+// collectRarely makes Go collect small heaps less often: after each collection, it sets how far
+// the heap may grow before the next one. It does nothing if the operator has set GOGC.
 func collectRarely() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -127,11 +128,12 @@ func collectRarely() {
 	runtime.SetFinalizer(&sentinel{}, collected)
 }
 
-// sentinel is an object that is unreachable, so each collection runs its finalizer.
+// sentinel is an object that nothing refers to. So each collection runs its finalizer, which
+// sets the finalizer again.
 type sentinel struct{ _ *sentinel }
 
-// growthOf returns the growth in percent for a heap with live bytes in use. The result is
-// rounded so that it rarely changes, since each change briefly stops all goroutines.
+// growthOf returns the growth in percent for a heap of which live bytes are in use. It is
+// rounded, so that it rarely changes: each change briefly stops all goroutines.
 func growthOf(live uint64) int {
 	const step = 50
 	if live >= smallHeap/2 {

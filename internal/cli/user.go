@@ -46,7 +46,7 @@ type userShowCmd struct {
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
-// Run prints the badge of a user. It fails if the tables differ from the log.
+// Run prints the badge of a user from the tables. It fails if the tables differ from the log.
 func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -97,13 +97,13 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	return damaged(differences, 0)
 }
 
-// ofUser has the arguments that the audit trail records when data of a user are read.
+// ofUser has the arguments that the audit trail records for a read of a user's data.
 type ofUser struct {
 	User string `json:"user"`
 }
 
-// recordRead records in the audit trail that a command will show data of a user. known is set
-// if badged has data of this user; otherwise the user's id is not recorded.
+// recordRead records in the audit trail that a command will show data of a user. known is set if
+// badged has data of this user. Otherwise the trail must not get the user's id.
 func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action, user string, known bool) error {
 	var arguments any = operations.NoUser{}
 	if known {
@@ -116,10 +116,11 @@ func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action
 	return err
 }
 
-// behindRows is the maximum number of unfolded rows of a partition that are counted.
+// behindRows is the greatest number of rows of a partition in which unfolded events are counted.
 const behindRows = 10_000
 
-// printSnapshot prints a badge. folded is set if all events of the partition are folded.
+// printSnapshot prints the state of a user. folded is set if all events of the partition are
+// folded.
 func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string, folded bool) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "user\t%s\ntotal\t%d\nmentions\t%d\n", s.UserID, s.Total, s.Mentions)
@@ -162,7 +163,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 	return table.Flush()
 }
 
-// levelOf returns the level of a conversation, with its end if it has one.
+// levelOf returns the level of a conversation and, if the level ends, its end.
 func levelOf(c *pubsub.Conversation) string {
 	if c.LevelUntil.IsZero() {
 		return c.Level
@@ -180,7 +181,7 @@ type userEraseCmd struct {
 	terminal.Confirmation `embed:""`
 }
 
-// Run erases a user and prints how much was erased.
+// Run erases a user from all databases, and prints how much was erased.
 func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -250,13 +251,13 @@ type userExportCmd struct {
 	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
 }
 
-// exportArguments has the arguments that the audit trail records.
+// exportArguments has the arguments that the audit trail records for an export.
 type exportArguments struct {
 	User    string `json:"user"`
 	Archive string `json:"archive,omitempty"`
 }
 
-// Run prints all data of a user. It fails if a part of the data could not be read.
+// Run prints all data of a user. It fails if any part of the data could not be read.
 func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
 		return fmt.Errorf("user id %s", reason)
@@ -302,7 +303,7 @@ type userMergeCmd struct {
 	terminal.Confirmation `embed:""`
 }
 
-// Run moves the unread messages of a guest to an account and prints their number.
+// Run moves the unread messages of a guest to an account, and prints how many were moved.
 func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Guest); reason != "" {
 		return fmt.Errorf("id of the guest %s", reason)
@@ -335,8 +336,8 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// numbersOf formats the numbers of a category: the total, and each other number that adds
-// information.
+// numbersOf returns the numbers of a category as text: the total, and the numbers of unseen and
+// muted messages if they say more than the total.
 func numbersOf(n pubsub.Numbers) string {
 	text := strconv.FormatInt(n.Total, 10)
 	if n.Unseen < n.Total {

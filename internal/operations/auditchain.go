@@ -18,8 +18,9 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// AuditHead names a record of the audit trail by its number and hash. An operator who stores a
-// head outside of the database can later verify that the trail up to that record is unchanged.
+// AuditHead identifies a record of the audit trail by its number and hash. An operator who
+// stores a head outside the database can later verify that the trail up to that record is
+// unchanged.
 type AuditHead struct {
 	// Count is the number of the record, from 1.
 	Count int64 `json:"count"`
@@ -29,14 +30,15 @@ type AuditHead struct {
 
 // AuditVerified is the result of a verification of the audit trail.
 type AuditVerified struct {
-	// AuditHead is the last record, or the last record before the fault.
+	// AuditHead is the last verified record: the last one of the trail, or the last one before
+	// the fault.
 	AuditHead
-	// Records is the number of verified records, Pruned the number of earlier records that were
-	// pruned.
+	// Records is the number of verified records. Pruned is the number of earlier records that
+	// were pruned.
 	Records int64 `json:"records"`
 	Pruned  int64 `json:"pruned"`
-	// Redactions is the number of redactions, RedactedSince the number of redactions after the
-	// head that the caller gave. NewestRedactions has the last redactions, newest first.
+	// Redactions is the number of redactions. RedactedSince is the number of redactions after
+	// the head that the caller gave. NewestRedactions has the last 100 redactions, newest first.
 	Redactions       int64            `json:"redactions"`
 	RedactedSince    int64            `json:"redactions_since_head"`
 	NewestRedactions []AuditRedaction `json:"newest_redactions,omitempty"`
@@ -44,7 +46,7 @@ type AuditVerified struct {
 	Fault *AuditFault `json:"fault,omitempty"`
 }
 
-// AuditFault is the first record of the trail that was tampered with.
+// AuditFault is the first record of the trail that does not agree with the hash chain.
 type AuditFault struct {
 	// Record is the number of the record.
 	Record int64 `json:"record"`
@@ -65,19 +67,20 @@ const (
 	recordInserted = "inserted"
 )
 
-// auditRecord is the stored record of the beginning or the end of an action.
+// auditRecord is a stored record of the trail: an action has one record of its beginning and one
+// of its end.
 type auditRecord struct {
 	number int64
 	hash   []byte
-	// former is the digest of the content before a redaction; nil if the record was not
+	// former is the digest of the content that a redaction replaced; nil if the record was not
 	// redacted.
 	former []byte
 	kind   string // begin or end
 	id     int64  // of the action
 	at     time.Time
 
-	who, via, action, arguments *string // of a beginning
-	result, failed              *string // of an end
+	who, via, action, arguments *string // set in the record of a beginning
+	result, failed              *string // set in the record of an end
 }
 
 // String names the record in a message.
@@ -88,9 +91,9 @@ func (r auditRecord) String() string {
 	return fmt.Sprintf("action %d, %s", r.id, *r.action)
 }
 
-// link computes the hash of the record from the hash of the previous one, as badged.audit_link
-// does. For a redacted record, the hash covers the digest of the former content, and the other
-// fields, which a redaction cannot change.
+// link computes the hash of the record from the hash of the previous record, as
+// badged.audit_link does. For a redacted record, link uses the digest of the former content, so
+// that a redaction does not change the hash.
 func (r auditRecord) link(before []byte) []byte {
 	content := r.former
 	if content == nil {
@@ -105,7 +108,7 @@ func (r auditRecord) link(before []byte) []byte {
 	return hash[:]
 }
 
-// content returns the digest of the fields that a redaction may replace.
+// content returns the digest of the fields that a redaction may change.
 func (r auditRecord) content() []byte {
 	if r.kind == "end" {
 		return auditDigest([]*string{r.result, r.failed})
@@ -127,16 +130,17 @@ func auditDigest(fields []*string) []byte {
 	return digest[:]
 }
 
-// auditWalk compares the records with their hashes, in order.
+// auditWalk reads the records in order and compares them with the hash chain.
 type auditWalk struct {
-	// records is the expected number of records, and head the hash of the last one.
+	// records is the number of records that the trail should have, and head the hash of the last
+	// one.
 	records int64
 	head    []byte
-	number  int64 // of the last compared record
+	number  int64 // the number of the last compared record; hash is its hash
 	hash    []byte
 	kept    AuditHead
-	// start is the last pruned record. announced is set once the walk has found the record of
-	// the pruning that names start. prunings has the ids of the actions that prune.
+	// start is the last pruned record. announced is set once the walk has found the record in
+	// which a pruning names start. prunings has the ids of the actions that prune.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
@@ -179,8 +183,8 @@ func (w *auditWalk) observe(r auditRecord) {
 	}
 }
 
-// end makes the comparisons after the last record: it compares this record with the head of
-// the chain, and compares start and the kept head with the records.
+// end makes the checks that need all records. It compares the last record with the head of the
+// chain, requires a record of the pruning that ended at start, and compares the kept head.
 func (w *auditWalk) end() *AuditFault {
 	switch {
 	case w.number < w.records:
@@ -206,16 +210,16 @@ func missing(first, last int64, why string) *AuditFault {
 	return &AuditFault{first, recordRemoved, why}
 }
 
-// errFaultFound stops a walk.
+// errFaultFound stops the query once a record has a fault.
 var errFaultFound = errors.New("the trail has a fault")
 
-// VerifyAudit verifies every record of the audit trail against the hash chain. kept, unless
-// its count is 0, is the head of an earlier verification. db must be a repeatable read
-// transaction, so that all statements see one snapshot.
+// VerifyAudit verifies every record of the audit trail against the hash chain. kept is the head
+// that an earlier verification returned; a Count of 0 means that there is none. db must be a
+// repeatable read transaction, so that all statements see one snapshot.
 //
-// Only a kept head reveals that the last records were removed together with the head of the
-// chain, or that the chain was rewritten from some record on. A returned error means that the
-// trail could not be verified; a fault is in the result.
+// Two changes are detected only with kept: the last records were removed together with the head
+// of the chain, or the chain was computed again from some record on. If the trail has a fault,
+// the result says so; an error means that the trail could not be verified.
 func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
 	var (
 		records, pruned  int64
@@ -258,16 +262,16 @@ func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, err
 	return v, nil
 }
 
-// auditPruneAction is the action of [PruneAudit] in the trail.
+// auditPruneAction is the name of the action with which the trail records [PruneAudit].
 const auditPruneAction = "audit.prune"
 
-// pruneArguments are the arguments of a pruning in the trail.
+// pruneArguments are the arguments that the trail records for [PruneAudit].
 type pruneArguments struct {
 	Before time.Time `json:"before"`
 }
 
-// pruneAge is the minimum age of pruned records. A younger action may still run, and its end
-// needs its beginning.
+// pruneAge is the minimum age of pruned records. The action of a younger record may still run,
+// and the record of its end needs the record of its beginning.
 const pruneAge = 24 * time.Hour
 
 // ErrYoung is returned if the pruning would include records of the last day.
@@ -276,13 +280,14 @@ var ErrYoung = errors.New("records of the last day, by the clock of the database
 // ErrNothingToPrune is returned if no record is old enough.
 var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
 
-// PruneAudit deletes the records at the start of the trail that are older than before, and
-// returns the last of them, or [ErrNothingToPrune]. It fails with [ErrYoung], and with a
-// [*dbclock.DifferError] if the clocks of this process and the database differ. It never
-// deletes only a part of an action. The pruning is recorded in the same transaction, with the
-// hash at which the remaining chain begins.
+// PruneAudit deletes the records at the start of the trail that are older than before. It
+// returns the last deleted record, or [ErrNothingToPrune]. It fails with [ErrYoung] if before is
+// less than a day ago, and with a [*dbclock.DifferError] if the clocks of this process and the
+// database differ. It keeps or deletes both records of an action. The pruning is recorded in the
+// same transaction, with the hash at which the remaining chain begins.
 //
-// It does not prune a trail with a fault, since that could remove the evidence.
+// If the trail has a fault, PruneAudit fails with the [*AuditFault] and deletes nothing, since
+// the records may be evidence.
 func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before time.Time) (start AuditHead, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := pgsession.CheckOwner(ctx, tx, "prune the audit trail"); err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/badged/badged/internal/user/erasure"
 )
 
-// auditRedactAction is the action of [RedactAudit] in the trail.
+// auditRedactAction is the name of the action with which the trail records [RedactAudit].
 const auditRedactAction = "audit.redact"
 
-// redaction is the result of a redaction in the trail.
+// redaction is the result that the trail records for [RedactAudit].
 type redaction struct {
 	Records []redactedRecord `json:"records"`
 }
@@ -30,10 +30,11 @@ type redactedRecord struct {
 	Digest string `json:"digest"`
 }
 
-// maxRedactions is the most redactions that a verification lists.
+// maxRedactions is the greatest number of redactions that a verification lists.
 const maxRedactions = 100
 
-// AuditRedaction is a record of the trail about redacted records.
+// AuditRedaction is a redaction as the trail records it: its own record, and the records that it
+// changed.
 type AuditRedaction struct {
 	Record int64     `json:"record"`
 	At     time.Time `json:"at"`
@@ -43,13 +44,13 @@ type AuditRedaction struct {
 	Redacted []int64 `json:"redacted"`
 }
 
-// RedactAudit replaces the id of a user in arguments, results and errors of the audit trail,
-// and returns the number of changed records. It does not change the operator, interface, time
-// and name of an action.
+// RedactAudit removes the id of a user from arguments, results and errors in the audit trail,
+// and returns the number of changed records. It does not change the other fields of an action:
+// operator, interface, time and name.
 //
 // The hash chain stays verifiable: a redacted record stores the digest of its former content,
-// which its hash covers. The redaction itself is recorded in the same transaction, with the
-// digests of the new contents, so that these cannot be changed unnoticed.
+// from which its hash is computed. The redaction itself is recorded in the same transaction,
+// with the digests of the new contents. So a later change of the new contents is detected.
 func RedactAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (redacted int64, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var records, pruned int64
@@ -98,7 +99,7 @@ func redactRecords(ctx context.Context, tx pgx.Tx, userID string) (done []redact
 		keep := func(row pgx.Row) error {
 			var digest []byte
 			err := row.Scan(&digest)
-			if errors.Is(err, pgx.ErrNoRows) { // the record is in the other table
+			if errors.Is(err, pgx.ErrNoRows) { // the number belongs to a record in the other table
 				return nil
 			}
 			done[i].Digest = hex.EncodeToString(digest)
@@ -116,7 +117,8 @@ func redactRecords(ctx context.Context, tx pgx.Tx, userID string) (done []redact
 	return done, nil
 }
 
-// readRedactions adds the redactions to v, and returns the digests of redacted records by number.
+// readRedactions adds the redactions to v. It returns the digest of the content of each redacted
+// record, by the number of the record.
 func (v *AuditVerified) readRedactions(ctx context.Context, db DB, kept AuditHead) (map[int64]string, error) {
 	digests := map[int64]string{}
 	var by AuditRedaction

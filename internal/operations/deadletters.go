@@ -37,8 +37,8 @@ func newDeadLetter(s *cluster.Database, l deadletters.Letter) DeadLetter {
 	return letter
 }
 
-// DeadLetters returns up to limit dead letters with an id above after, in order of id. Dead letters
-// of databases that are away are missing.
+// DeadLetters returns up to limit dead letters with an id above after, in order of id. Dead
+// letters in databases that are not available are missing.
 func (o *Operations) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *Operations) DeadLetters(ctx context.Context, after int64, limit int) ([
 		})
 }
 
-// oneDeadLetter has the arguments of an action on one dead letter.
+// oneDeadLetter has the arguments that the trail records for an action on one dead letter.
 type oneDeadLetter struct {
 	ID int64 `json:"id"`
 }
@@ -93,7 +93,7 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int6
 		return DeadLetter{}, err
 	}
 	var arguments any = found
-	if err != nil { // the trail records the failure too
+	if err != nil { // the audit trail records the failed attempt too
 		arguments = oneDeadLetter{id}
 	}
 	err = Audited(ctx, s.Pool, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {
@@ -105,9 +105,9 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int6
 }
 
 // findDeadLetter returns a dead letter and its database. If no database has the letter, it
-// returns the first database and [deadletters.ErrNotFound]. If a database that cannot be
-// reached may have the letter, it returns no database and an error that names the unreachable
-// database.
+// returns the first database and [deadletters.ErrNotFound]. If it did not find the letter and a
+// database is not available, it returns no database and an error that names the unavailable
+// database, since that database may have the letter.
 func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
 	present, away := o.cfg.Cluster.Present()
 	for _, s := range present {

@@ -2,21 +2,22 @@ package operations
 
 import "slices"
 
-// histogram counts observations by upper bounds, which ascend. Above counts the observations
-// above the last bound. The zero value is empty.
+// histogram counts observations in buckets. Counts[i] is the number of observations up to
+// Bounds[i] and above the bound before it; Above is the number above the last bound. The bounds
+// ascend. The zero value is empty.
 type histogram struct {
 	Bounds []float64 `json:"bounds"`
 	Counts []uint64  `json:"counts"`
 	Above  uint64    `json:"above"`
 }
 
-// observe adds n observations up to a bound. Call it with ascending bounds.
+// observe appends a bucket with n observations up to bound. Call it with ascending bounds.
 func (h *histogram) observe(bound float64, n uint64) {
 	h.Bounds, h.Counts = append(h.Bounds, bound), append(h.Counts, n)
 }
 
-// add adds the observations since an earlier histogram. It ignores histograms with other
-// bounds, which come from another release.
+// add adds the observations that now has and before does not have; before is an earlier state of
+// the same histogram. It ignores histograms with other bounds, which come from another release.
 func (h *histogram) add(now, before *histogram) {
 	if now == nil || before == nil || !slices.Equal(now.Bounds, before.Bounds) {
 		return
@@ -33,8 +34,8 @@ func (h *histogram) add(now, before *histogram) {
 	h.Above += now.Above - before.Above
 }
 
-// quantile returns the quantile q to the precision of the bounds, or nil without observations.
-// Above the last bound it returns that bound.
+// quantile returns the quantile q, from 0 to 1, or nil if there are no observations. It
+// interpolates within a bucket. For observations above the last bound it returns that bound.
 func (h *histogram) quantile(q float64) *float64 {
 	total := h.Above
 	for _, n := range h.Counts {

@@ -32,11 +32,12 @@ const (
 	StateDone     State = "done"
 	StateFailed   State = "failed"
 	StateCanceled State = "canceled"
-	// StateInterrupted means that the process ended before its job.
+	// StateInterrupted means that the process of the job ended before the job.
 	StateInterrupted State = "interrupted"
 )
 
-// Job is a rebuild or verification that an operator started. All processes can read it.
+// Job is the record of a rebuild or verification that an operator started. It is in the
+// database, so every process can show it.
 type Job struct {
 	ID              int             `json:"id" doc:"The id of the job."`
 	Shard           string          `json:"shard,omitempty" doc:"The shard that it works on; absent without shards."`
@@ -65,7 +66,7 @@ type JobProgress struct {
 // jobClass is the first key of the advisory lock of a running job; the second is its id.
 const jobClass = 0x6261646a // "badj"
 
-// reap marks jobs as interrupted if their process has ended.
+// reap marks running jobs as interrupted if no session has their lock: their process has ended.
 func reap(ctx context.Context, db DB) error {
 	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)
@@ -73,7 +74,7 @@ func reap(ctx context.Context, db DB) error {
 	return nil
 }
 
-// scannedJob returns a function that scans a job of a database.
+// scannedJob returns a function that scans a row of s as a job.
 func scannedJob(s *cluster.Database) pgx.RowToFunc[Job] {
 	return func(row pgx.CollectableRow) (Job, error) {
 		j := Job{Shard: s.Name}
@@ -96,16 +97,16 @@ func oneJob(ctx context.Context, db DB, s *cluster.Database, doing, sql string, 
 	return job, nil
 }
 
-// ErrNoJob is returned for an id without a job of the kind.
+// ErrNoJob is returned if no job of the given kind has the id.
 var ErrNoJob = errors.New("there is no such job")
 
-// ErrJobEnded is returned for canceling a job that has ended.
+// ErrJobEnded is returned if a job cannot be canceled because it has ended.
 var ErrJobEnded = errors.New("the job has ended already")
 
-// Jobs returns up to limit jobs of a kind, newest first. It begins before the job with the id
-// `before`, or with the newest job if `before` is 0. A page may be shorter to stay within
-// deadletters.MaxPageBytes, but is empty only at the end. Jobs of databases that are away are
-// missing.
+// Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the
+// id `before`, or with the newest job if `before` is 0. A page may be shorter to stay within
+// deadletters.MaxPageBytes, but is empty only if there are no more jobs. Jobs in databases that
+// are not available are missing.
 func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {
@@ -140,8 +141,9 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 }
 
 // findJob returns a job and its database. If no database has the job, it returns the first
-// database and [ErrNoJob]. If a database that cannot be reached may have the job, it returns
-// no database and an error that names the unreachable database.
+// database and [ErrNoJob]. If it did not find the job and a database is not available, it
+// returns no database and an error that names the unavailable database, since that database may
+// have the job.
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
 	present, away := o.cfg.Cluster.Present()
 	for _, s := range present {
@@ -163,14 +165,14 @@ func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.D
 	return present[0], Job{}, fmt.Errorf("read job %d: %w", id, ErrNoJob)
 }
 
-// CancelJob asks the process that runs a job to cancel it, and returns at once. It fails with
-// [ErrNoJob] or [ErrJobEnded].
+// CancelJob asks the process that runs a job to cancel it, and returns without waiting for that
+// process. It fails with [ErrNoJob] or [ErrJobEnded].
 func (o *Operations) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
 	s, job, found := o.findJob(ctx, kind, id)
 	if s == nil {
 		return Job{}, found
 	}
-	err = Audited(ctx, s.Pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) { // the trail also records that there is no such job
+	err = Audited(ctx, s.Pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) { // the trail also records a request for a job that does not exist
 		if found != nil {
 			return nil, found
 		}
@@ -193,19 +195,19 @@ type Meter interface {
 	Note(text string)
 }
 
-// Partitions shows the progress of work on several partitions, one after the other, on a
-// meter. The amount of work on a partition is known only once this work begins. It implements
-// [replay.Progress].
+// Partitions shows the progress of work on several partitions, one after the other, on a meter.
+// Each partition counts the same, since the amount of work on a partition is known only once
+// this work begins. Partitions implements [replay.Progress].
 type Partitions struct {
 	meter         Meter
 	finished      int64
 	planned, done int64 // of the current partition
 }
 
-// wholePartition is the amount of progress that one partition counts on the meter.
+// wholePartition is the progress on the meter for one partition.
 const wholePartition = 1000
 
-// BeginPartitions begins a phase of a meter.
+// BeginPartitions begins a phase of m that works on the given number of partitions.
 func BeginPartitions(m Meter, phase string, partitions int, countsEvents bool) *Partitions {
 	m.Begin(phase, wholePartition*int64(partitions), countsEvents)
 	return &Partitions{meter: m}
@@ -217,8 +219,8 @@ func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
 // Done implements replay.Progress.
 func (p *Partitions) Done(work, events int) {
 	p.done += int64(work)
-	// Stay below wholePartition: after the planned work, a rebuild must catch up, and may wait
-	// for sessions that read.
+	// Stay below wholePartition: after the planned work, a rebuild folds the events that came
+	// meanwhile, and may wait for sessions that read the tables.
 	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
 }
 
@@ -227,7 +229,7 @@ func (p *Partitions) Blocked(partition int, by pgsession.Holder) {
 	p.meter.Note(fmt.Sprintf("partition %d waits for %s, %s, which uses its tables; %s", partition, by, by.Open(), by.Remedy()))
 }
 
-// Finish records that this number of partitions is finished.
+// Finish records that the given number of further partitions is finished.
 func (p *Partitions) Finish(partitions int) {
 	p.finished += int64(partitions)
 	p.planned, p.done = 0, 0

@@ -12,16 +12,16 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// KeyLoad has the names of the keys that a process has loaded, never secrets.
+// KeyLoad has the names of the API keys that a process has loaded. It never has secrets.
 type KeyLoad struct {
 	// Keys has the current keys.
 	Keys []string `json:"keys"`
-	// Added, Changed and Removed are the differences to the previous keys.
+	// Added, Changed and Removed are the differences from the keys before.
 	Added   []string `json:"added,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Removed []string `json:"removed,omitempty"`
-	// Started is set for the keys that were loaded when a process started. The trail records
-	// these keys only if they differ from its last entry.
+	// Started is set if the process loaded the keys at its start. Such a load is recorded only
+	// if its keys differ from the last entry of the trail.
 	Started bool `json:"-"`
 }
 
@@ -35,23 +35,23 @@ type KeyLoads struct {
 	waiting []KeyLoad
 }
 
-// keyLoadInterval is how often Run writes pending entries.
+// keyLoadInterval is the time between two attempts of Run to write pending entries.
 const keyLoadInterval = time.Second
 
-// NewKeyLoads returns a record of the keys of this process.
+// NewKeyLoads returns the recorder of this process. Run writes its entries to db.
 func NewKeyLoads(db Execer, log *slog.Logger) *KeyLoads {
 	return &KeyLoads{db: db, log: log, process: ProcessName()}
 }
 
-// Loaded records that keys were loaded. It does not block.
+// Loaded adds an entry that Run will write. It does not block.
 func (k *KeyLoads) Loaded(l KeyLoad) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.waiting = append(k.waiting, l)
 }
 
-// Run writes pending entries at intervals until ctx is done, and then once more. It retries
-// entries that could not be written.
+// Run writes pending entries at intervals until ctx is done, and then once more. An entry that
+// could not be written stays pending.
 func (k *KeyLoads) Run(ctx context.Context) error {
 	err := wait.Repeat(ctx, keyLoadInterval, func(ctx context.Context) {
 		if err := k.record(ctx); err != nil && ctx.Err() == nil {
@@ -61,7 +61,7 @@ func (k *KeyLoads) Run(ctx context.Context) error {
 	return errors.Join(err, k.record(context.WithoutCancel(ctx)))
 }
 
-// record writes the pending entries in order.
+// record writes the pending entries in order, and stops at the first failure.
 func (k *KeyLoads) record(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()

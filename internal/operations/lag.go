@@ -32,7 +32,8 @@ type OpenTransaction struct {
 	Text     string   `json:"text" doc:"Which it is, for how long it is open, and how to end it."`
 }
 
-// openTransactions returns the long-running transactions on the server of a database.
+// openTransactions returns the transactions on the server of a database that have been open for
+// long, also of other databases on that server.
 func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransaction, error) {
 	found, err := pgsession.OpenTransactions(ctx, s.Pool, pgsession.StaysOpen)
 	if err != nil {
@@ -50,7 +51,8 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 	return open, nil
 }
 
-// Waiting counts messages to rooms in the hints that one database stores for another.
+// Waiting counts the hints that one database (On) stores for another (For): messages to rooms
+// that could not be appended there.
 type Waiting struct {
 	For      string  `json:"for" doc:"The shard that lacks them."`
 	On       string  `json:"on" doc:"The shard that keeps them."`
@@ -58,7 +60,7 @@ type Waiting struct {
 	Seconds  float64 `json:"seconds" doc:"The age of the oldest."`
 }
 
-// AwayShard is a database that cannot be reached.
+// AwayShard is a database that is not available.
 type AwayShard struct {
 	Shard      string `json:"shard" doc:"The name of the shard."`
 	Partitions []int  `json:"partitions,omitempty" doc:"Its partitions."`
@@ -77,11 +79,12 @@ type PartitionLag struct {
 	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which devices are told; absent if that is all that is folded, or there are none."`
 }
 
-// lagCount is the most rows of one partition in which servers and assistants count events.
+// lagCount is the greatest number of rows of a partition in which servers and assistants count
+// unfolded events.
 const lagCount = 100_000
 
-// Lag returns how far each partition is behind, and which databases are away. It fails if all are
-// away.
+// Lag returns how far each partition is behind, and which databases are not available. It fails
+// if no database is available.
 func (o *Operations) Lag(ctx context.Context) (Lag, error) {
 	lags, err := ReadLag(ctx, o.cfg.Cluster, lagCount)
 	if len(lags.Partitions) > 0 && cluster.OnlyAway(err) {
@@ -91,8 +94,8 @@ func (o *Operations) Lag(ctx context.Context) (Lag, error) {
 }
 
 // ReadLag returns how far each partition is behind. It counts events in at most limit rows of
-// each partition. If databases are away, it returns the lag of the others and an error that
-// names them.
+// each partition. If databases are not available, it returns the lag of the other databases and
+// an error that names the unavailable ones.
 func ReadLag(ctx context.Context, c *cluster.Cluster, limit int) (Lag, error) {
 	all := make([]Lag, len(c.Databases()))
 	err := c.AtOnce(func(i int, s *cluster.Database) error {

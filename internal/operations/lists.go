@@ -13,21 +13,21 @@ import (
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
-// cursor is a position in the merged lists of all databases, which are ordered newest first.
-// The page begins after the element with this time and, among equal times, this id. Without a
-// time, only the id counts. The zero value is the beginning.
+// cursor is a position in a list that is merged from all databases, newest first. The page
+// begins after the element with this time and id; the id orders elements with the same time. If
+// at is nil, only the id is compared. The zero value is the beginning.
 type cursor struct {
 	at *time.Time
 	id int64
 }
 
-// compare orders elements as the lists do.
+// compare orders elements by time, then by id, newest first.
 func compare(at time.Time, id int64, otherAt time.Time, otherID int64) int {
 	return cmp.Or(otherAt.Compare(at), cmp.Compare(otherID, id))
 }
 
-// cursorAt returns the cursor at the element with an id, or the beginning if the id is 0.
-// query reads the time of the element.
+// cursorAt returns the cursor at the element with an id, or the beginning if the id is 0. It
+// runs query in each database, which returns the time of the element if the database has it.
 func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query string) (cursor, error) {
 	c := cursor{id: id}
 	for _, s := range present {
@@ -42,12 +42,13 @@ func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query 
 	return c, nil
 }
 
-// list reads the list of one database: the page after an element, or the first page if it is nil.
-// The page after the last element is empty.
+// list reads one page of the list of one database: the page after an element, or the first page
+// if the element is nil. The page after the last element is empty.
 type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, error)
 
-// merged merges up to limit elements of the lists of some databases, in order. The result may be
-// shorter to stay within deadletters.MaxPageBytes, but is empty only at the end.
+// merged merges the lists of databases in order and returns the first elements, up to limit. It
+// may return fewer, to stay within deadletters.MaxPageBytes. It returns none only if the lists
+// have no more elements.
 func merged[T any](ctx context.Context, some []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
 	pages, ended, last := make([][]T, len(some)), make([]bool, len(some)), make([]*T, len(some))
 	var all []T

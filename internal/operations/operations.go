@@ -1,6 +1,6 @@
-// Package operations has the operations of operators: jobs, the audit trail, lag, rates, dead
+// Package operations implements what operators do: jobs, the audit trail, lag, rates, dead
 // letters, webhooks, and actions on one user. The HTTP API, the command line and the assistant
-// share it.
+// use it.
 //
 // It works on a cluster, which may be a single database, and does not know HTTP or the command
 // line. ADR 27 and ADR 82 have the reasons.
@@ -40,9 +40,9 @@ type Via string
 
 // The interfaces.
 const (
-	ViaAPI  Via = "api"  // the name is that of an admin key
-	ViaCLI  Via = "cli"  // the name is that of a user of the operating system
-	ViaFile Via = "file" // the name of the process that loaded the file, or of the flag that names the file
+	ViaAPI  Via = "api"  // the name of the operator is that of an admin key
+	ViaCLI  Via = "cli"  // the name of the operator is that of a user of the operating system
+	ViaFile Via = "file" // the name of the operator is the process that loaded the file, or the flag that names the file
 )
 
 // Operator identifies the operator who acts.
@@ -60,13 +60,14 @@ func OSUser() Operator {
 	return Operator{u.Username, ViaCLI}
 }
 
-// Config configures operations. Cluster is required. Commands also need Append; the other fields
-// are for servers.
+// Config configures operations. Cluster is required. The commands of the command line also need
+// Append; the other fields are for servers.
 type Config struct {
 	Cluster *cluster.Cluster
 	// Append appends the events of retried dead letters to the databases of their users.
 	Append events.Append
-	// Wake notifies projectors that partitions have new events; if it is nil, they poll.
+	// Wake notifies projectors that partitions have new events. If it is nil, projectors find
+	// the events when they poll.
 	Wake func(partitions []int)
 	// Bus receives the corrected states of users that a job has healed; nil means no bus.
 	Bus pubsub.Bus
@@ -78,12 +79,12 @@ type Config struct {
 	Interval time.Duration
 }
 
-// Operations has the operations on a cluster. It records changes in the audit trail of the
-// changed database. It is safe for concurrent use.
+// Operations runs the operations on a cluster. Each change is recorded in the audit trail of the
+// database that it changes. Operations is safe for concurrent use.
 type Operations struct {
 	cfg   Config
 	reads reads
-	// exports is a semaphore of maxExports.
+	// exports is a semaphore that admits maxExports exports.
 	exports chan struct{}
 
 	mu sync.Mutex
@@ -92,10 +93,11 @@ type Operations struct {
 	jobs sync.WaitGroup
 }
 
-// maxExports is the most concurrent exports of a process, since each reads the whole log.
+// maxExports is the greatest number of concurrent exports in a process. Each export reads the
+// whole log.
 const maxExports = 2
 
-// New returns the operations on a cluster. Jobs start only while Run runs.
+// New returns the operations on a cluster. Jobs can start only while [Operations.Run] runs.
 func New(cfg Config) *Operations {
 	if cfg.Wake == nil {
 		cfg.Wake = func([]int) {}
@@ -112,7 +114,7 @@ func New(cfg Config) *Operations {
 	return &Operations{cfg: cfg, exports: make(chan struct{}, maxExports)}
 }
 
-// CheckPartition fails if there is no such partition.
+// CheckPartition fails if the partition does not exist.
 func (o *Operations) CheckPartition(partition int) error {
 	return o.cfg.Cluster.CheckPartition(partition)
 }

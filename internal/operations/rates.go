@@ -32,10 +32,12 @@ type Connections struct {
 	Gaps         int64  `json:"bus_gaps" doc:"Outages of the bus since the process started."`
 }
 
-// silentSamples is the number of missed samples after which a process counts as stopped.
+// silentSamples is the number of sample intervals after which a process without a new sample
+// counts as stopped.
 const silentSamples = 4
 
-// Processes returns the processes that have written a sample recently, in any database.
+// Processes returns the processes that have written a sample recently, in any available
+// database.
 func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
 	newest := map[string]Process{}
 	err := o.some(func(s *cluster.Database) error {
@@ -54,7 +56,7 @@ func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
 	return slices.SortedFunc(maps.Values(newest), func(a, b Process) int { return cmp.Compare(a.Process, b.Process) }), nil
 }
 
-// some calls the function do with each database that is not away. It fails if all are away.
+// some calls do with each database that is available. It fails if no database is available.
 func (o *Operations) some(do func(*cluster.Database) error) error {
 	some, err := o.cfg.Cluster.Some()
 	for _, s := range some {
@@ -81,7 +83,7 @@ func scanProcess(row pgx.CollectableRow) (p Process, err error) {
 	return p, err
 }
 
-// Rates are the rates of all processes together in the last hour.
+// Rates are the rates of the last hour, summed over all processes.
 type Rates struct {
 	IntervalSeconds float64 `json:"interval_seconds" doc:"The seconds that each point covers, up to its time."`
 	Points          []Rate  `json:"points" doc:"The points, oldest first."`
@@ -100,9 +102,9 @@ type Rate struct {
 	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
 }
 
-// Rates returns the points of the last hour after since. It adds up the events of all
-// databases. It counts the connections of each process only once, since a process writes
-// samples to all databases.
+// Rates returns the points of the last hour that are later than since. It adds up the events of
+// all databases. The connections and frames of a process come from one database only, since a
+// process writes its samples to all databases.
 func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
 	at := map[time.Time]int{}
@@ -132,7 +134,7 @@ func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) 
 
 // readRates returns the points of a database.
 func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err error) {
-	// The samples shortly before the first point are the reference for its rates.
+	// Read the samples shortly before the first point too: its rates are differences from them.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
@@ -159,45 +161,48 @@ func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err 
 }
 
 const (
-	// pointWidth is the time between two points. Every process writes a sample within it.
+	// pointWidth is the time between two points. Every process writes at least one sample in
+	// that time.
 	pointWidth = 2 * SampleInterval
-	// pointPatience is the delay with which a sample may arrive. Points younger than
-	// pointPatience are not returned, so a returned point never changes.
+	// pointPatience is how late a sample may arrive. A younger point is not returned yet, so
+	// that a returned point never changes.
 	pointPatience = time.Second
 )
 
-// run identifies one run of a process.
+// run identifies one run of a process: the process and its start.
 type run struct {
 	process string
 	started time.Time
 }
 
-// sample holds the counters of a process at one time.
+// sample has the counters of a process at one time.
 type sample struct {
 	run     run
 	at      time.Time
 	counted counted
 }
 
-// ratings assigns samples to points. The samples must be ordered by time.
+// ratings computes points from samples. The samples must be added in the order of time.
 type ratings struct {
 	last map[run]sample
-	// log is the latest sample of the log, from any process.
+	// log is the latest sample of the event log, by any process, with the greatest counts so
+	// far.
 	log     *sample
 	buckets []*bucket
 }
 
-// bucket collects the samples of the interval before a point.
+// bucket collects the samples of one point, which is at the end of the interval.
 type bucket struct {
 	at time.Time
-	// logged and folded count the events during the time spent.
+	// logged and folded count the events that were appended and folded in the time spent.
 	logged, folded float64
 	spent          time.Duration
 	delays         histogram
 	gateways       map[run]*traffic
 }
 
-// traffic is the activity of one gateway in the time spent.
+// traffic counts the frames and repairs of one gateway in the time spent. sample is the last
+// sample of this gateway.
 type traffic struct {
 	sample          sample
 	frames, repairs float64
@@ -210,8 +215,8 @@ func (r *ratings) add(s sample) {
 		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
-	// All processes sample the same log, at slightly different moments, so the counts of a
-	// later sample may be lower.
+	// All processes count the events of the same log, at slightly different times. So the counts
+	// of a later sample may be lower.
 	log := s
 	if r.log != nil {
 		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
@@ -243,7 +248,7 @@ func (r *ratings) add(s sample) {
 	}
 }
 
-// rate returns the rates of the bucket's time.
+// rate returns the point of the bucket.
 func (b *bucket) rate() Rate {
 	r := Rate{At: b.at, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
 	if b.spent > 0 {

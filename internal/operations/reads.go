@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/user/erasure"
 )
 
-// Recorded reads by operators. They show what users did or wrote.
+// The names of reads by operators that are recorded, since they show what users did or wrote.
 const (
 	ReadExplanation = "user.explain"
 	ReadDeadLetters = "deadletters.read"
@@ -23,20 +23,21 @@ const (
 )
 
 const (
-	// readInterval is how long an identical read is not recorded again, since pages poll.
+	// readInterval is the time in which an identical read is not recorded again, since pages of
+	// the admin UI poll.
 	readInterval = 10 * time.Minute
-	// maxReads is the most reads that are remembered.
+	// maxReads is the greatest number of reads in the memory of a process.
 	maxReads = 1 << 12
 )
 
-// reads remembers which reads of operators were recorded recently. The zero value is ready. It
-// is safe for concurrent use.
+// reads stores which reads of operators this process has recorded recently. The zero value is
+// empty. It is safe for concurrent use.
 type reads struct {
 	mu       sync.Mutex
 	recorded map[string]time.Time
 }
 
-// isNew reports whether a read was not recorded within readInterval.
+// isNew reports whether this process has not recorded the read within readInterval.
 func (r *reads) isNew(read string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,15 +76,15 @@ func (o *Operations) Read(ctx context.Context, by Operator, action string, argum
 	return nil
 }
 
-// record records an action in the audit trail, its start and its end at once.
+// record adds an action to the audit trail with one statement, both its start and its end.
 func record(ctx context.Context, db DB, by Operator, action, arguments string) error {
 	_, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, arguments)
 	return err
 }
 
-// RecordRead records a read by a command. recorded is false if the role may not write, or if
-// the server is a standby. The read is allowed nevertheless: such a role could also read the
-// tables without badged.
+// RecordRead records a read by a command of the command line. It returns false and no error if
+// the role may not write or the server is a standby. The caller may then read nevertheless,
+// since such a role could also read the tables without badged.
 func RecordRead(ctx context.Context, db DB, action string, arguments any) (recorded bool, err error) {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
@@ -101,13 +102,13 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 	return true, nil
 }
 
-// NoUser has the arguments of a read of a user without data. It omits the id, since the trail
-// would otherwise store the id of an erased user again.
+// NoUser has the arguments that the trail records for a user without data. It has no id: after
+// an erasure, the trail must not store the id of the erased user again.
 type NoUser struct{}
 
-// AuditedExport runs an export of a user and records it. do must call found before it writes
-// the first data of the user: the trail records arguments if found was called, and [NoUser]
-// otherwise.
+// AuditedExport runs do, an export of a user, and records it in the audit trail. do must call
+// found before it writes the first data of the user. If it calls found, the trail records
+// arguments, otherwise [NoUser].
 func AuditedExport(ctx context.Context, db DB, by Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
 	var end func(ctx context.Context, result any, failure error) error
 	result, did := do(ctx, func(ctx context.Context) (err error) {
@@ -127,7 +128,8 @@ func AuditedExport(ctx context.Context, db DB, by Operator, userID string, argum
 	return errors.Join(did, end(ctx, result, failure))
 }
 
-// ActDisconnect is the action of a key that closes the connections of a user and may revoke tokens.
+// ActDisconnect is the name of an action by an API key: it closes the connections of a user, and
+// may revoke tokens.
 const ActDisconnect = "user.disconnect"
 
 // disconnection has the arguments of ActDisconnect.
@@ -136,9 +138,9 @@ type disconnection struct {
 	RevokeBefore *time.Time `json:"revoke_before,omitempty"`
 }
 
-// RecordDisconnect records a request to close the connections of a user. Unless revokeBefore
-// is zero, the request also refuses the tokens that were issued before it. If recording fails,
-// the caller must not carry out the request.
+// RecordDisconnect records a request to close the connections of a user. If revokeBefore is not
+// zero, the request also revokes the tokens that were issued before revokeBefore. If the record
+// cannot be written, the caller must not carry out the request.
 func RecordDisconnect(ctx context.Context, db DB, by Operator, userID string, revokeBefore time.Time) error {
 	d := disconnection{User: userID}
 	if !revokeBefore.IsZero() {

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// RebuildOptions selects the partitions to rebuild, by default all, and how.
+// RebuildOptions selects the partitions to rebuild, by default all, and the way to do it.
 type RebuildOptions struct {
 	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
 	User      string  `json:"user,omitempty" doc:"Only this user, whose rows are healed in place."`
@@ -20,8 +20,8 @@ type RebuildOptions struct {
 	MaxLoad   float64 `json:"max_load,omitempty" doc:"Share of the time, above 0 and up to 1, spent working rather than pausing."`
 }
 
-// RebuildTargets returns the databases to rebuild, or nil for all. It also returns databases
-// that cannot be reached.
+// RebuildTargets returns the databases to rebuild, or nil for all. The databases may be
+// unavailable.
 func RebuildTargets(c *cluster.Cluster, o RebuildOptions) ([]*cluster.Database, error) {
 	partition := o.Partition
 	if o.User != "" {
@@ -38,7 +38,7 @@ func RebuildTargets(c *cluster.Cluster, o RebuildOptions) ([]*cluster.Database, 
 	return []*cluster.Database{s}, nil
 }
 
-// Rebuilt sums up a rebuild.
+// Rebuilt has the totals of a rebuild.
 type Rebuilt struct {
 	Partitions     int   `json:"partitions"`
 	Users          int64 `json:"users"`
@@ -46,7 +46,8 @@ type Rebuilt struct {
 	DifferentUsers int64 `json:"different_users"`
 	// NewEpochs counts the partitions that got new tables, and with them a new epoch.
 	NewEpochs int `json:"new_epochs"`
-	// NotFolded counts the events that are not folded yet: rebuilt tables do not have them.
+	// NotFolded counts the events of the log that are not folded yet, so that the rebuilt tables
+	// do not include them.
 	NotFolded int64 `json:"not_folded,omitempty"`
 }
 
@@ -61,7 +62,7 @@ func (r *Rebuilt) Add(p rebuild.Result) {
 	}
 }
 
-// AddAll adds the sums of another database.
+// AddAll adds the totals of another database.
 func (r *Rebuilt) AddAll(more Rebuilt) {
 	r.Partitions += more.Partitions
 	r.Users += more.Users
@@ -71,8 +72,9 @@ func (r *Rebuilt) AddAll(more Rebuilt) {
 	r.NotFolded += more.NotFolded
 }
 
-// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It sets the callbacks of cfg, so
-// that meter receives the progress. It calls `each` after every finished partition.
+// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks
+// Progress, Resumed and Rebuilt of cfg. meter receives the progress. `each` is called after
+// every finished partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var partitions []int
@@ -114,14 +116,15 @@ func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(reb
 
 // Healed is the result of healing a user.
 type Healed struct {
-	// UserID is empty in the trail if badged has no data of the user.
+	// UserID is empty in the audit trail if badged has no data of the user.
 	UserID      string              `json:"user_id,omitempty"`
 	Healed      bool                `json:"healed"`
 	Version     int64               `json:"version,omitempty"`
 	Differences []replay.Difference `json:"differences"`
 }
 
-// Heal rewrites the rows of a user from the log and publishes the result on bus, which may be nil.
+// Heal computes the rows of a user again from the log and stores them. It publishes the result
+// on bus, which may be nil. Differences lists what was wrong before.
 func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
 	did := Healed{UserID: userID, Differences: []replay.Difference{}}
 	_, err := v.Verify(ctx, partition, replay.VerifyOptions{

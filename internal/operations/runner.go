@@ -14,16 +14,17 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// errStopping is the cause when the process stops its jobs.
+// errStopping is the cause of the cancellation of a job if its process stops.
 var errStopping = errors.New("the server was stopped")
 
-// errCanceled is the cause when an operator has canceled a job.
+// errCanceled is the cause of the cancellation of a job if an operator canceled it.
 var errCanceled = errors.New("canceled")
 
-// ErrNotRunning is returned while Run does not run.
+// ErrNotRunning is returned if a job cannot start, since [Operations.Run] does not run.
 var ErrNotRunning = errors.New("this process takes no jobs: it is starting or stopping")
 
-// Run lets jobs start until ctx is done, then stops them, and returns once all have ended.
+// Run lets jobs start until ctx is done. Then it cancels all jobs, and returns once they have
+// ended.
 func (o *Operations) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	o.mu.Lock()
@@ -43,31 +44,32 @@ type task struct {
 	db        *cluster.Database
 	kind      Kind
 	arguments any
-	// allowed, if not nil, is called in the transaction that inserts the record. These
-	// transactions run one at a time.
+	// allowed, if not nil, is called in the transaction that inserts the record of the job. If
+	// it fails, the job does not start. These transactions run one at a time.
 	allowed func(ctx context.Context, tx pgx.Tx) error
-	// work does the work. It may return a result together with an error; a nil result means
-	// none.
+	// work runs the job. It may return a result together with an error. A nil result means that
+	// there is no result.
 	work func(ctx context.Context, meter *jobMeter) (result any, err error)
 }
 
-// maxJobs is the most concurrent jobs of this process: each needs memory.
+// maxJobs is the greatest number of concurrent jobs in this process: each needs memory.
 const maxJobs = 3
 
-// keptJobs is the number of ended jobs that are kept in the table.
+// keptJobs is the number of ended jobs whose records are kept.
 const keptJobs = 1000
 
-// ErrTooManyJobs is returned if maxJobs jobs are running.
+// ErrTooManyJobs is returned if maxJobs jobs are running in this process.
 var ErrTooManyJobs = fmt.Errorf("%d jobs run in this process already, the most allowed; wait for one to end, or cancel one", maxJobs)
 
-// startedJob is the result of starting a job, for the audit trail.
+// startedJob is the result that the audit trail records for the start of a job.
 type startedJob struct {
 	Job int `json:"job"`
 }
 
-// start begins jobs for an operator, and records each in the audit trail of its database. If
-// one of the databases is away, it begins no job. It returns the first job, which lists the
-// others. If a job cannot start, the jobs that have already started continue.
+// start starts one job per task, and records each in the audit trail of its database. If one of
+// the databases is not available, it starts none. It returns the first job, whose Others lists
+// the other jobs. If a later job cannot start, start returns an error and the started jobs
+// continue.
 func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (first Job, err error) {
 	var some []*cluster.Database
 	for _, t := range tasks {
@@ -101,7 +103,7 @@ func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (firs
 	return first, err
 }
 
-// begin begins a job and returns its record.
+// begin starts a job and returns its record.
 func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error) { //nolint:contextcheck // a job outlives its request
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,7 +114,7 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 	if err != nil {
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
-	// A separate connection holds the lock while the job runs.
+	// The lock of the job belongs to this connection. It is held while the job runs.
 	conn, err := pgsession.OpenSession(ctx, t.db.Pool.Config().ConnConfig, "badged job "+o.cfg.Process)
 	if err != nil {
 		return Job{}, fmt.Errorf("begin a job: %w", err)
@@ -168,7 +170,7 @@ type running struct {
 	log      *slog.Logger
 }
 
-// run does the work and records its end.
+// run does the work of the job and records how it ended.
 func (j *running) run(base context.Context) {
 	defer pgsession.CloseSession(base, j.conn)
 	ctx, cancel := context.WithCancelCause(base)
@@ -199,10 +201,11 @@ func (j *running) run(base context.Context) {
 	}
 }
 
-// beat records the progress. If it fails, the job must end.
+// beat records the progress. It returns an error if the job must stop: an operator has canceled
+// it, or the session with the lock was lost.
 func (j *running) beat(ctx context.Context) error {
-	// A hanging session counts as lost: it must not block the cancellation or the end of the
-	// job.
+	// If the session does not answer, treat it as lost: it must not block the cancellation or
+	// the end of the job.
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	var cancelRequested bool

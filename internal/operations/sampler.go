@@ -17,7 +17,7 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Limits of a gateway; 0 is no limit.
+// Limits has the configured limits of a gateway; 0 means no limit.
 type Limits struct {
 	Connections     int     `json:"connections" doc:"Connections of the process; 0 for no limit."`
 	UserConnections int     `json:"user_connections" doc:"Connections of one user; 0 for no limit."`
@@ -25,11 +25,11 @@ type Limits struct {
 	Commands        float64 `json:"commands_per_second" doc:"Commands per second of one user; 0 for no limit."`
 }
 
-// counted has the counters of a process since its start. Counters of roles that the process does
-// not have are nil.
+// counted has the counters of a process since its start. A process has no Connections if it is
+// not a gateway, and no Delays if it is not a projector.
 type counted struct {
-	// Logged and Folded count the appended and folded events of all partitions. All processes
-	// count the same log.
+	// Logged and Folded count the appended and folded events of all partitions in the database.
+	// Every process counts the same log.
 	Logged int64 `json:"logged"`
 	Folded int64 `json:"folded"`
 	// Connections counts all clients, EventStreams the clients of server-sent events.
@@ -39,7 +39,8 @@ type counted struct {
 	Repairs      int64   `json:"repairs,omitempty"`
 	Gaps         int64   `json:"gaps,omitempty"`
 	Limits       *Limits `json:"limits,omitempty"`
-	// Delays counts batches by the time that their oldest event had waited.
+	// Delays counts batches by their delay, from the append of the oldest event of the batch to
+	// the commit of the batch.
 	Delays *histogram `json:"delays,omitempty"`
 }
 
@@ -71,7 +72,7 @@ func ProcessName() string {
 // SampleInterval is the time between two samples of a process.
 const SampleInterval = 5 * time.Second
 
-// sampleWindow is the age at which samples are deleted.
+// sampleWindow is how long samples are stored.
 const sampleWindow = time.Hour
 
 // Sampler stores the counters of its process, so that the admin API of any process can show all
@@ -79,8 +80,8 @@ const sampleWindow = time.Hour
 type Sampler struct {
 	cfg     SamplerConfig
 	started time.Time
-	// offsets has the greatest counts of the log that were stored so far. They are kept
-	// because stored counts must not decrease.
+	// offsets has the greatest Logged and Folded that were stored so far, since stored counts
+	// must not decrease.
 	offsets counted
 }
 
@@ -98,8 +99,8 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	return &Sampler{cfg: cfg, started: time.Now()}, nil
 }
 
-// Run samples until ctx is done. A sample that cannot be written is lost; the first of consecutive
-// failures is logged.
+// Run stores a sample at each interval until ctx is done. A sample that cannot be written is
+// discarded; of consecutive failures only the first is logged.
 func (s *Sampler) Run(ctx context.Context) error {
 	failing := false
 	return wait.Repeat(ctx, s.cfg.Interval, func(ctx context.Context) {
@@ -132,7 +133,7 @@ func (s *Sampler) sample(ctx context.Context) error {
 	return nil
 }
 
-// eventsSQL returns a query that counts the appended and folded events of partitions.
+// eventsSQL returns a query for the sums of appended and folded events of partitions.
 func eventsSQL(partitions []int) string {
 	var each []string
 	for _, p := range partitions {
@@ -153,8 +154,8 @@ func (s *Sampler) count(ctx context.Context) (counted, error) {
 			return c, fmt.Errorf("count the events of the log: %w", err)
 		}
 	}
-	// The counts may decrease: overlapping transactions may commit in another order than their
-	// offsets.
+	// The counts may decrease, since overlapping transactions may commit in another order than
+	// the order of their offsets.
 	c.Logged, c.Folded = max(c.Logged, s.offsets.Logged), max(c.Folded, s.offsets.Folded)
 	s.offsets = c
 

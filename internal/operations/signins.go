@@ -15,10 +15,11 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// SignIns records wrong keys and bad tokens of users in the audit trail: an entry with a count for
-// each kind of key, address and minute. A flood cannot fill the trail: each minute at most
-// maxSignInAddresses addresses get entries of their own, at most maxTokenAddresses of them for bad
-// tokens. It is safe for concurrent use.
+// SignIns records wrong keys and bad tokens of users in the audit trail. Each minute it writes one
+// entry, with a count, for each kind of key and address. A flood of attempts cannot fill the
+// trail: each minute at most maxSignInAddresses entries are about wrong keys and at most
+// maxTokenAddresses about bad tokens; further addresses share one entry per kind. SignIns is safe
+// for concurrent use.
 type SignIns struct {
 	db  Execer
 	log *slog.Logger
@@ -27,13 +28,14 @@ type SignIns struct {
 	failed map[signIn]*failedSignIns
 }
 
-// signIn is the key by which wrong keys are counted.
+// signIn is what attempts are counted by: the kind of key, and the address they came from.
 type signIn struct {
 	kind string
 	from string
 }
 
-// failedSignIns counts wrong keys since the last entry. It has the arguments of the next one.
+// failedSignIns counts failed attempts since the last entry. It is also the arguments of the
+// next entry.
 type failedSignIns struct {
 	KeyOf string    `json:"key_of"`
 	Times int64     `json:"times"`
@@ -44,16 +46,16 @@ const (
 	signInInterval     = time.Minute
 	maxSignInAddresses = 20
 	maxTokenAddresses  = 5
-	// otherAddresses stands for the addresses beyond the limit.
+	// otherAddresses is the address of the entry that counts the addresses beyond the limit.
 	otherAddresses = "other addresses"
 )
 
-// NewSignIns returns a SignIns without counts.
+// NewSignIns returns a SignIns without counts, which writes to db.
 func NewSignIns(db Execer, log *slog.Logger) *SignIns {
 	return &SignIns{db: db, log: log, failed: map[signIn]*failedSignIns{}}
 }
 
-// userTokens is the kind of tokens of users.
+// userTokens is the kind of access tokens of users.
 const userTokens = "user"
 
 // BadToken counts an invalid or revoked token of a user from an address. It does not block.
@@ -84,9 +86,9 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 	f.Times += times
 }
 
-// isFull reports whether no further address gets an entry of its own. Bad tokens, which anyone can
-// send, have a lower limit, so that they do not displace wrong keys. The caller has locked the
-// mutex.
+// isFull reports whether a new address gets no entry of its own. Bad tokens have a lower limit of
+// their own: anyone can send them, and they must not displace wrong keys. The caller has locked
+// the mutex.
 func (s *SignIns) isFull(kind string) bool {
 	users := 0
 	for by := range s.failed {
@@ -100,13 +102,14 @@ func (s *SignIns) isFull(kind string) bool {
 	return len(s.failed)-users >= maxSignInAddresses
 }
 
-// Run writes entries every minute until ctx is done, and then the last ones.
+// Run writes entries every minute until ctx is done, and then once more.
 func (s *SignIns) Run(ctx context.Context) error {
 	defer s.record(context.WithoutCancel(ctx))
 	return wait.Every(ctx, signInInterval, s.record)
 }
 
-// record writes the counts. Counts that the database did not store go into the next entry.
+// record writes the counts. If the database does not store them, they are added to the next
+// entries.
 func (s *SignIns) record(ctx context.Context) {
 	s.mu.Lock()
 	counted := s.failed

@@ -10,15 +10,15 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// VerifyOptions selects the users to verify, by default all.
+// VerifyOptions selects the users to verify. The zero value selects all.
 type VerifyOptions struct {
 	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all if absent."`
 	Users     []string `json:"users,omitempty" doc:"Only these users; excludes partition and sample."`
 	Sample    int      `json:"sample,omitempty" doc:"Only this many users, drawn at random from the tables; at most 100,000."`
 }
 
-// VerifyTargets divides a verification among databases. They may include databases that are
-// away.
+// VerifyTargets divides a verification among databases: it returns the options for each. The
+// databases may be unavailable.
 func VerifyTargets(c *cluster.Cluster, o VerifyOptions) (map[*cluster.Database]VerifyOptions, error) {
 	split := map[*cluster.Database]VerifyOptions{}
 	all := c.Databases()
@@ -39,7 +39,7 @@ func VerifyTargets(c *cluster.Cluster, o VerifyOptions) (map[*cluster.Database]V
 	}
 	for i, s := range all {
 		part := o
-		part.Users, part.Sample = users[s], (o.Sample+i)/len(all) // the samples add up to o.Sample
+		part.Users, part.Sample = users[s], (o.Sample+i)/len(all) // the samples of all databases add up to o.Sample
 		if (len(o.Users) == 0 || len(part.Users) > 0) && (o.Sample == 0 || part.Sample > 0) {
 			split[s] = part
 		}
@@ -47,19 +47,19 @@ func VerifyTargets(c *cluster.Cluster, o VerifyOptions) (map[*cluster.Database]V
 	return split, nil
 }
 
-// Verified sums up a verification.
+// Verified has the totals of a verification.
 type Verified struct {
 	Partitions int `json:"partitions"`
-	// Users and Conversations count users and conversations in the log.
+	// Users and Conversations count the compared users and conversations of the log.
 	Users         int64 `json:"users"`
 	Conversations int64 `json:"conversations"`
 	Differences   int64 `json:"differences"`
-	// NotFolded counts the events that are not folded yet, and are therefore in no table of
-	// badges. It is 0 if only some users were compared.
+	// NotFolded counts the events of the log that are not folded yet, so that the tables do not
+	// include them. It is 0 if only some users were compared.
 	NotFolded int64 `json:"not_folded,omitempty"`
 }
 
-// Add adds the sums of another database.
+// Add adds the totals of another database.
 func (v *Verified) Add(more Verified) {
 	v.Partitions += more.Partitions
 	v.Users += more.Users
@@ -102,7 +102,7 @@ type target struct {
 	users     []string // nil for all
 }
 
-// targets returns the targets in ascending order of partitions.
+// targets returns which users to compare in each partition, in ascending order of partitions.
 func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *events.Log) ([]target, error) {
 	held, err := v.Held(ctx)
 	if err != nil {
@@ -136,7 +136,8 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 	return targets, nil
 }
 
-// shares splits n at random into nearly equal shares and returns the shares above zero.
+// shares splits n into nearly equal shares among a number of partitions, and chooses at random
+// which partitions get one more. It returns the shares above zero by index.
 func shares(n, among int) map[int]int {
 	got := map[int]int{}
 	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, not a secret

@@ -32,20 +32,20 @@ func (d DeclaredWebhook) settings() WebhookSettings {
 	return WebhookSettings{URL: d.URL, Secrets: d.Secrets, Events: d.Events, Categories: d.Categories, Batch: d.Batch}
 }
 
-// WebhookFile is a file that declares webhooks: a JSON object whose keys are their names. The
-// file is applied when the server starts and when it changes.
+// WebhookFile is a file that declares webhooks: a JSON object in which each key is the name of a
+// webhook. The file is applied when the server starts and whenever it changes.
 type WebhookFile struct {
 	files wait.Files
 	rules WebhookRules
 	log   *slog.Logger
-	// logged is the last mistake that was logged.
+	// logged is the last error that was logged, so that a repeated error is logged only once.
 	logged string
-	// asked signals that the file must be read at once.
+	// asked signals that Run must read the file at once.
 	asked chan struct{}
 }
 
-// NewWebhookFile reads the file. Its error joins all mistakes and names the webhook and the field
-// of each.
+// NewWebhookFile reads the file and checks it. Its error joins all mistakes, and names the
+// webhook and the field of each.
 func NewWebhookFile(path string, rules WebhookRules, log *slog.Logger) (*WebhookFile, error) {
 	f := &WebhookFile{rules: rules, log: log, asked: make(chan struct{}, 1)}
 	f.files = wait.Files{Paths: []string{path}, Interval: fileInterval, Retry: refusedInterval}
@@ -53,14 +53,15 @@ func NewWebhookFile(path string, rules WebhookRules, log *slog.Logger) (*Webhook
 	return f, err
 }
 
-// parse returns the declared webhooks by name.
+// parse returns the declared webhooks by name. contents and err are the result of reading the
+// file.
 func (f *WebhookFile) parse(contents [][]byte, err error) (map[string]DeclaredWebhook, error) {
 	if err != nil {
 		return nil, err
 	}
 	content, path := contents[0], f.files.Paths[0]
 	line := func(offset int64) int { return 1 + bytes.Count(content[:min(int(offset), len(content))], []byte("\n")) }
-	// Reject duplicate fields: encoding/json would use the last one.
+	// Reject fields that are given twice: encoding/json would use the second value.
 	if _, err := jsontext.NewDecoder(bytes.NewReader(content)).ReadValue(); err != nil {
 		if wrong, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 			return nil, fmt.Errorf("%s: line %d: %w", path, line(wrong.ByteOffset), err)
@@ -91,8 +92,8 @@ func (f *WebhookFile) parse(contents [][]byte, err error) (map[string]DeclaredWe
 	return declared, errors.Join(errs...)
 }
 
-// decodeDeclared decodes the entry of a webhook. Its errors name the field as in the file. Names
-// must be in lower case: encoding/json would let "URL" replace "url".
+// decodeDeclared decodes the entry of a webhook. Its errors name the fields as they are in the
+// file. The names are case-sensitive: encoding/json would accept "URL" for "url".
 func decodeDeclared(text []byte, d *DeclaredWebhook) error {
 	err := jsonv2.Unmarshal(text, d, jsonv2.RejectUnknownMembers(true))
 	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
@@ -118,11 +119,12 @@ func (f *WebhookFile) Reload() {
 const (
 	// fileInterval is how often Run checks the file for changes.
 	fileInterval = time.Second
-	// refusedInterval is how often Run retries a file that could not be applied.
+	// refusedInterval is how often Run tries again to apply a file after an error.
 	refusedInterval = 30 * time.Second
 )
 
-// Run applies the file to all databases until ctx is done.
+// Run applies the file to all databases until ctx is done: at once, after each change, and after
+// [WebhookFile.Reload].
 func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	f.files.Use = func(ctx context.Context, contents [][]byte, err error) error {
 		return f.use(ctx, webhooks, contents, err)
@@ -141,7 +143,7 @@ func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	}
 }
 
-// use applies the contents of the file. It logs a mistake once.
+// use applies the contents of the file. It logs an error unless it is the same as the last one.
 func (f *WebhookFile) use(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
 	if err = f.apply(ctx, webhooks, contents, err); ctx.Err() != nil {
 		return nil
@@ -157,10 +159,11 @@ func (f *WebhookFile) use(ctx context.Context, webhooks *Webhooks, contents [][]
 	return err
 }
 
-// byConfiguration is the operator of changes by the file in the audit trail.
+// byConfiguration is the operator that the audit trail names for changes made by the file.
 var byConfiguration = Operator{Name: "--webhooks-config", Via: ViaFile}
 
-// apply replaces the declared webhooks of all databases by the webhooks of the file.
+// apply replaces the declared webhooks in all available databases by the webhooks of the file.
+// It returns an error for each database that is not available.
 func (f *WebhookFile) apply(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
 	declared, err := f.parse(contents, err)
 	if err != nil {
@@ -177,8 +180,8 @@ func (f *WebhookFile) apply(ctx context.Context, webhooks *Webhooks, contents []
 	return errors.Join(errs...)
 }
 
-// declare replaces the declared webhooks of a database. If a webhook cannot be applied, it
-// continues with the others.
+// declare replaces the declared webhooks of a database. If one of them cannot be stored or
+// removed, declare continues with the others and returns an error.
 func (s *webhooksOf) declare(ctx context.Context, declared map[string]DeclaredWebhook, log *slog.Logger) error {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {

@@ -10,17 +10,17 @@ import (
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
-// webhooksOf has the webhooks of one database.
+// webhooksOf gives access to the webhooks that one database stores.
 type webhooksOf struct {
 	cfg     *WebhooksConfig
 	db      *cluster.Database
 	targets *outbound.Targets
 }
 
-// putWebhook has the arguments of a put in the audit trail.
+// putWebhook has the arguments that the audit trail records for a put of a webhook.
 type putWebhook struct {
 	Webhook    string   `json:"webhook"`
-	URL        string   `json:"url"` // without its query, which may hold a token
+	URL        string   `json:"url"` // without its query, which may contain a token
 	Events     []string `json:"events"`
 	Categories []string `json:"categories,omitempty"`
 	Batch      int      `json:"batch"`
@@ -29,7 +29,7 @@ type putWebhook struct {
 }
 
 // put does the work of [Webhooks.Put] in one database. declared means that the settings come
-// from the file: an existing webhook then keeps its state, such as paused.
+// from the file. An existing webhook then keeps its state, such as paused.
 func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
 	given, err := s.cfg.check(name, &settings)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 	arguments := putWebhook{name, shown, settings.Events, settings.Categories, *settings.Batch, settings.State, len(given)}
 	err = Audited(ctx, s.db.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
 		var generated []byte
-		rate, asked := 0, false // asking the endpoint may take seconds: meanwhile, another call can put the webhook
+		rate, asked := 0, false // the call of the endpoint may take seconds, in which another request can store the webhook
 		for {
 			put := outbound.WebhookSettings{
 				Declared: declared || old.Declared,
@@ -95,8 +95,9 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 	return w, created, err
 }
 
-// replaced returns the webhook that settings will replace; its generation is 0 if it does not
-// exist. It fails if a file declares the webhook and the settings are not from the file.
+// replaced returns the webhook that settings will replace, or a webhook with generation 0 if
+// there is none. It fails if a file declares the webhook and the settings do not come from the
+// file and differ.
 func (s *webhooksOf) replaced(ctx context.Context, name string, settings WebhookSettings, declared bool) (outbound.Webhook, error) {
 	old, err := s.targets.Webhook(ctx, name)
 	switch {
@@ -120,7 +121,7 @@ func (s *webhooksOf) open(ctx context.Context, name string) (outbound.Webhook, [
 	return w, secrets, err
 }
 
-// sameSettings reports whether a webhook has these settings, apart from secrets and state.
+// sameSettings reports whether a webhook has the given settings, ignoring secrets and state.
 func sameSettings(w outbound.Webhook, settings WebhookSettings) bool {
 	return w.URL == settings.URL && slices.Equal(w.Events, settings.Events) &&
 		slices.Equal(w.Categories, settings.Categories) && w.Batch == *settings.Batch
@@ -131,7 +132,8 @@ func isDeclared() error {
 	return &InvalidWebhookError{[]string{"the webhook is declared in the file of --webhooks-config: change it there; only its state can be set here"}}
 }
 
-// read returns all webhooks in the form for operators, by name, or only the webhook with a name.
+// read returns the webhooks in the form for operators: all of them by name, or only the webhook
+// called name if name is not empty.
 func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {
@@ -156,7 +158,7 @@ func (s *webhooksOf) delete(ctx context.Context, by Operator, name string) error
 	switch {
 	case err == nil && old.Declared:
 		return isDeclared()
-	case err != nil && !errors.Is(err, outbound.ErrNotFound): // deleting it is audited
+	case err != nil && !errors.Is(err, outbound.ErrNotFound): // if there is no such webhook, remove records the attempt in the audit trail
 		return err
 	}
 	return s.remove(ctx, by, name)
@@ -172,7 +174,7 @@ func (s *webhooksOf) remove(ctx context.Context, by Operator, name string) error
 	})
 }
 
-// namedWebhook has the arguments of other actions in the audit trail.
+// namedWebhook has the arguments that the audit trail records for other actions on webhooks.
 type namedWebhook struct {
 	Webhook string `json:"webhook"`
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/internal/notify/seal"
 )
 
-// Limits of the settings of a webhook.
+// Limits of the settings of a webhook: bytes of the URL, and numbers of the others.
 const (
 	maxWebhookURL        = 2048
 	maxWebhookSecrets    = 5
@@ -68,8 +68,8 @@ type WebhookTest struct {
 
 // WebhookCaller calls endpoints.
 type WebhookCaller interface {
-	// Handshake asks an endpoint for permission and returns the permitted calls a minute, 0 for no
-	// limit. Its errors are safe to show.
+	// Handshake asks an endpoint for permission to call it. It returns how many calls per minute
+	// the endpoint permits, 0 for no limit. Its errors are safe to show.
 	Handshake(ctx context.Context, url string) (rate int, err error)
 	// Test makes a test call.
 	Test(ctx context.Context, name, url string, secrets [][]byte, batch int) WebhookTest
@@ -78,36 +78,36 @@ type WebhookCaller interface {
 // ErrNoWebhook is returned if no webhook has the name.
 var ErrNoWebhook = errors.New("there is no such webhook")
 
-// InvalidWebhookError lists the mistakes in settings.
+// InvalidWebhookError lists the mistakes in the settings of a webhook.
 type InvalidWebhookError struct{ Problems []string }
 
 func (e *InvalidWebhookError) Error() string { return strings.Join(e.Problems, "; ") }
 
-// EndpointError is returned if an endpoint cannot be called or refuses calls.
+// EndpointError is returned if the endpoint of a webhook cannot be called or refuses calls.
 type EndpointError struct{ Err error }
 
 func (e *EndpointError) Error() string { return "url: " + e.Err.Error() }
 
-// WebhookRules has the rules for settings of webhooks.
+// WebhookRules says which settings of webhooks are allowed.
 type WebhookRules struct {
 	// AllowPrivate permits endpoints in private networks.
 	AllowPrivate bool
-	// Reminders permits unread.reminder: the server has a delay for reminders.
+	// Reminders permits unread.reminder. It is set if the server has --remind-after.
 	Reminders bool
 }
 
 // WebhooksConfig configures the operations on webhooks. Cluster, Box and Caller are required.
 type WebhooksConfig struct {
 	Cluster *cluster.Cluster
-	// Box seals secrets.
+	// Box encrypts the secrets that the databases store.
 	Box    *seal.Box
 	Caller WebhookCaller
 	WebhookRules
 }
 
 // Webhooks implements the operations on webhooks. Each database stores all webhooks and calls
-// them for its users. Webhooks records changes in the audit trails, without secrets. It is
-// safe for concurrent use.
+// them for its own users. Webhooks records each change in the audit trail of the database,
+// without secrets. It is safe for concurrent use.
 type Webhooks struct {
 	cfg WebhooksConfig
 	// of has the webhooks of each database, in the order of the cluster.
@@ -123,15 +123,15 @@ func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 	return w
 }
 
-// all returns the webhooks of all databases. It fails if a database is away, since a change
-// must reach all of them.
+// all returns the webhooks of all databases. If a database is not available, all fails, since a
+// change must reach every database.
 func (s *Webhooks) all() ([]*webhooksOf, error) {
 	_, err := s.cfg.Cluster.Present()
 	return s.of, err
 }
 
-// read returns all webhooks by name, or only the webhook with a name, with the results of their
-// calls on all reachable databases.
+// read returns the webhooks, sorted by name: all of them, or only the webhook called name if
+// name is not empty. It adds up the results of their calls by all available databases.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
 	if _, err := s.cfg.Cluster.Some(); err != nil {
 		return nil, err
@@ -177,9 +177,10 @@ func only(found []Webhook, err error) (Webhook, error) {
 	return found[0], nil
 }
 
-// Put creates a webhook or replaces its settings, in all databases. A webhook that becomes
-// active gets the changes that were made while it was paused. Put asks a new endpoint for
-// permission. It does nothing if a database is away. If it fails in one database, repeat it.
+// Put creates a webhook or replaces its settings, in all databases. If a paused webhook becomes
+// active, it is called about the changes that came while it was paused. Put asks a new endpoint
+// for permission. If a database is not available, Put does nothing. If it fails in one database,
+// call it again.
 func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
 	all, err := s.all()
 	if err != nil {
@@ -205,10 +206,11 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 	return made, created, nil
 }
 
-// secretsFor returns the secrets that a database needs so that it signs like the first
-// database. If new secrets were generated, it returns these. If this database does not have
-// the webhook, as after an interrupted put, it returns the secrets of the first database. It
-// returns none if the database has secrets already.
+// secretsFor returns the secrets to store in a database, so that it signs with the same secrets
+// as the first database. If the first database has generated a secret, it returns this secret.
+// If this database does not have the webhook, for example after an interrupted put, it returns
+// the secrets of the first database. Otherwise it returns none: the database has the secrets
+// already.
 func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, generated []string) ([]string, error) {
 	if len(generated) > 0 {
 		return generated, nil
@@ -224,8 +226,8 @@ func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, 
 	return texts, s.of[0].db.Wrap(err)
 }
 
-// Delete deletes a webhook with its pending calls in all databases. It does nothing if a database
-// is away.
+// Delete deletes a webhook and its pending calls in all databases. If a database is not
+// available, Delete does nothing.
 func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
 	all, err := s.all()
 	if err != nil {
@@ -246,7 +248,7 @@ func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
 	return nil
 }
 
-// Test makes a test call, in any state of the webhook.
+// Test makes a test call of a webhook in any state, also paused or disabled.
 func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
 	some, err := s.cfg.Cluster.Some()
 	if err != nil {
@@ -272,7 +274,8 @@ var webhookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 // webhookEvents are the events that a webhook can subscribe to.
 var webhookEvents = []string{outbound.BadgeChanged, outbound.UnreadReminder, outbound.DeadletterBuried, outbound.DriftFound}
 
-// check sets defaults and returns the secrets, or an error with all mistakes.
+// check checks settings and sets their defaults. It returns the decoded secrets, or an error
+// that lists all mistakes.
 func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][]byte, err error) {
 	var problems []string
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
@@ -339,11 +342,11 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 	return secrets, nil
 }
 
-// webhookContext returns the context with which the secrets of a webhook are sealed, so that
-// they cannot be opened in the row of another webhook.
+// webhookContext returns the context for encrypting the secrets of a webhook. With it, a secret
+// that was copied to the row of another webhook cannot be decrypted.
 func webhookContext(name string) string { return "webhook/" + name }
 
-// OpenWebhook opens the secrets of a webhook.
+// OpenWebhook decrypts the secrets of a webhook.
 func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
 	secrets := make([][]byte, len(w.Secrets))
 	for i, sealed := range w.Secrets {
@@ -355,7 +358,7 @@ func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
 	return secrets, nil
 }
 
-// shownWebhook returns a webhook in the form for operators, without its pending calls.
+// shownWebhook returns a webhook in the form for operators, without DueEvents and secrets.
 func shownWebhook(w outbound.Webhook) Webhook {
 	shown := Webhook{
 		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,
@@ -379,7 +382,7 @@ func utc(t *time.Time) *time.Time {
 	return &u
 }
 
-// join adds the results of the calls of the same webhook in another database.
+// join merges into w the results of the calls that another database made for the same webhook.
 func (w *Webhook) join(other Webhook) {
 	later := func(a, b *time.Time) *time.Time {
 		if a == nil || b != nil && b.After(*a) {
@@ -399,25 +402,25 @@ func (w *Webhook) join(other Webhook) {
 	}
 	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
 	if w.Step == 0 && w.LastSuccessAt != nil && (w.LastFailureAt == nil || w.LastSuccessAt.After(*w.LastFailureAt)) {
-		w.LastError = "" // outdated: the failing database has made no call since
+		w.LastError = "" // outdated: the database whose call failed has not called since
 	}
-	if other.State != "active" && w.State == "active" { // one database has paused it
+	if other.State != "active" && w.State == "active" { // the other database has paused or disabled it
 		w.State = other.State
 	}
 }
 
-// secretPrefix is the prefix of every secret of a webhook, by which scanners find leaked
-// secrets.
+// secretPrefix is the prefix of every webhook secret. Programs that search for leaked secrets
+// recognize it.
 const secretPrefix = "whsec_"
 
-// The sizes of secrets in bytes, as Standard Webhooks defines them.
+// The smallest, greatest and generated size of a secret in bytes, as Standard Webhooks defines.
 const (
 	minSecret = 24
 	maxSecret = 64
 	newSecret = 32
 )
 
-// formatSecret returns a secret as receivers configure it.
+// formatSecret returns a secret as the text with which receivers configure it.
 func formatSecret(secret []byte) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
@@ -429,7 +432,8 @@ func generateSecret() []byte {
 	return b
 }
 
-// parseSecret is the inverse of formatSecret. reason says why the text is invalid, or is "".
+// parseSecret is the inverse of formatSecret. reason says why the text is invalid, "" if it is
+// valid.
 func parseSecret(text string) (secret []byte, reason string) {
 	rest, ok := strings.CutPrefix(text, secretPrefix)
 	if !ok {

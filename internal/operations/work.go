@@ -22,7 +22,7 @@ type jobMeter struct {
 
 	mu          sync.Mutex
 	done, total int64
-	// resumed is the progress that an earlier job had made.
+	// resumed is the progress that an interrupted job had made before this job continued it.
 	resumed int64
 	events  int64
 	note    string
@@ -82,19 +82,19 @@ func (m *jobMeter) text() string {
 	return string(b)
 }
 
-// maxFound is the most differences that the result of a job lists.
+// maxFound is the greatest number of differences that the result of a job lists.
 const maxFound = 100
 
-// rebuiltResult is the result of a rebuild of one or all partitions. First has the first
+// rebuiltResult is the result of a rebuild of one or all partitions. First has up to maxFound
 // differences.
 type rebuiltResult struct {
 	Rebuilt
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// Rebuild starts a rebuild on each selected database and returns the first job, which lists
-// the others. While another rebuild of partitions runs, it fails with a [*RebuildJobError], or
-// with a [*rebuild.RunningError] if that rebuild is not a job.
+// Rebuild starts a job that rebuilds on each selected database. It returns the first job, whose
+// Others lists the other jobs. While another rebuild of partitions runs, it fails with a
+// [*RebuildJobError], or with a [*rebuild.RunningError] if that rebuild is not a job.
 func (o *Operations) Rebuild(ctx context.Context, by Operator, options RebuildOptions) (Job, error) {
 	some, err := RebuildTargets(o.cfg.Cluster, options)
 	if err != nil {
@@ -129,7 +129,7 @@ func (o *Operations) Rebuild(ctx context.Context, by Operator, options RebuildOp
 	return o.start(ctx, by, tasks)
 }
 
-// RebuildJobError reports that a job is rebuilding partitions.
+// RebuildJobError means that the job with this id is rebuilding partitions.
 type RebuildJobError struct{ ID int }
 
 // Error implements error.
@@ -137,8 +137,8 @@ func (e *RebuildJobError) Error() string {
 	return fmt.Sprintf("another rebuild is under way: job %d; wait for it, or cancel it", e.ID)
 }
 
-// rebuildAllowed fails if partitions are being rebuilt, by a job or by a command. It looks for
-// a job first, because a new job may not hold the lock of rebuilds yet.
+// rebuildAllowed fails if partitions are being rebuilt, by a job or by a command. It looks for a
+// job first, because a job that has just started may not have the lock of rebuilds yet.
 func rebuildAllowed(ctx context.Context, tx pgx.Tx) error {
 	var id int
 	err := tx.QueryRow(ctx, statements.Get("find a rebuild of partitions")).Scan(&id)
@@ -151,15 +151,14 @@ func rebuildAllowed(ctx context.Context, tx pgx.Tx) error {
 	return rebuild.Running(ctx, tx)
 }
 
-// verifiedResult is the result of a verification. First has the first
-// differences.
+// verifiedResult is the result of a verification. First has up to maxFound differences.
 type verifiedResult struct {
 	Verified
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// Verify starts a verification on each selected database and returns the first job, which
-// lists the others.
+// Verify starts a verification job on each selected database. It returns the first job, whose
+// Others lists the other jobs.
 func (o *Operations) Verify(ctx context.Context, by Operator, options VerifyOptions) (Job, error) {
 	parts, err := VerifyTargets(o.cfg.Cluster, options)
 	if err != nil {

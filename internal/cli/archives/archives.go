@@ -1,6 +1,6 @@
 // Package archives opens the archives of the log for commands.
 //
-// It does not know the commands.
+// It does not know the commands that use it.
 package archives
 
 import (
@@ -17,12 +17,13 @@ import (
 	"github.com/badged/badged/internal/partition/bucket"
 )
 
-// Keys has the flag --archive-keys for commands that open an archive.
+// Keys has the flag --archive-keys, for commands that open an archive.
 type Keys struct {
 	ArchiveKeys string `help:"File of the keys of an encrypted archive, as age-keygen makes it: the first encrypts, all of them decrypt." placeholder:"FILE"`
 }
 
-// Store returns the store of an archive. It encrypts if --archive-keys is given.
+// Store returns the store of the archive at a location. If --archive-keys is given, the store
+// encrypts and decrypts.
 func (k *Keys) Store(location string) (archive.Store, error) {
 	store, err := bucket.Store(location)
 	if err != nil || k.ArchiveKeys == "" {
@@ -40,9 +41,9 @@ func (k *Keys) Store(location string) (archive.Store, error) {
 	return archive.Sealed{Store: store, Keys: keys}, nil
 }
 
-// Gathered returns the store of a database's archive. Partitions that have moved to this
-// database may have files in the archives of the other databases: Gathered first moves these
-// files to this archive.
+// Gathered returns the store of the archive of a database. If a partition has moved to this
+// database, other archives may still have files of this partition; Gathered first moves such
+// files to the archive of this database.
 func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database, location string) (archive.Store, error) {
 	store, err := k.Store(s.Archive(location))
 	if err != nil {
@@ -66,13 +67,13 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
-// Given has the flag --archive for commands that replay the log.
+// Given has the flag --archive, for commands that replay the log.
 type Given struct {
 	Keys    `embed:""`
 	Archive string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
 }
 
-// Open opens the archive of a database. It returns nil without --archive.
+// Open opens the archive of a database, as --archive says. Without --archive it returns nil.
 func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
@@ -85,17 +86,17 @@ func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Datab
 	return OrNone(ctx, s, a, err)
 }
 
-// Warn prints a warning if the archive lists erasures that the database has not completed. a
-// may be nil.
+// Warn prints a warning if the archive lists erasures of users that the database has not
+// completed. a may be nil.
 func (c *Given) Warn(ctx context.Context, w io.Writer, s *cluster.Database, a *archive.Archive) {
 	if err := archiving.WantErased(ctx, s.Pool, a); err != nil {
 		fmt.Fprintf(w, "badged: %s%v\n", connect.Prefix(s.Name), err)
 	}
 }
 
-// OrNone returns a and err. If the archive does not exist, it adds advice to err. With several
-// databases, a database that has archived nothing needs no archive: OrNone then returns a nil
-// archive and no error.
+// OrNone returns a and err, the result of opening the archive of a database. If there is no
+// archive, it adds advice to err. But if the database is one of several and has archived
+// nothing, it needs no archive: OrNone then returns nil and no error.
 func OrNone(ctx context.Context, s *cluster.Database, a *archive.Archive, err error) (*archive.Archive, error) {
 	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
 		return a, archiving.WithoutArchive(ctx, s.Pool, err)

@@ -22,7 +22,8 @@ type giveUpArguments struct {
 	Files   []string `json:"files"`
 }
 
-// GiveUp gives up lost files in the archives of all databases. It fails if a name matches no file.
+// GiveUp marks missing or damaged files in the archives of all databases as lost, so that
+// archiving and erasing continue without these files. It fails if a name matches no file.
 func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, location string, names []string, asJSON bool) error {
 	var files []archive.FileNames
 	for _, name := range names {
@@ -63,8 +64,8 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, 
 	return err
 }
 
-// WarnLost prints which files of a database's archive were given up. The text `follows` says
-// what the consequence is.
+// WarnLost prints how many files and events of each partition were given up in the archive of a
+// database. The text `follows` says what this means for the command.
 func WarnLost(ctx context.Context, w io.Writer, s *cluster.Database, follows string) error {
 	all, err := archiving.AllLost(ctx, s.Pool)
 	for _, lost := range all {

@@ -25,8 +25,8 @@ type takeOverArguments struct {
 	Archive string `json:"archive"`
 }
 
-// TakeOver assigns the archive to a database. Then it repeats the erasures that the archive
-// lists and that the database has not completed.
+// TakeOver makes the archive belong to a database. Then it repeats the erasures that the archive
+// lists and the database has not completed.
 func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *cluster.Database, location string, asJSON bool) (err error) {
 	done := takenOver{Archive: s.Archive(location)}
 	store, err := k.Store(done.Archive)

@@ -1,6 +1,7 @@
 // Package connect connects commands to the databases that their flags name.
 //
-// It does not know the commands. ADR 115 says why a connection pooler is refused.
+// It does not know the commands that use it. ADR 115 says why it refuses some connection
+// poolers.
 package connect
 
 import (
@@ -23,7 +24,8 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// Database connects to a database that has been migrated.
+// Database connects to a single database. It fails if [events.Open] fails: if the database has no
+// log, or a log that must be renumbered.
 func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
@@ -46,9 +48,9 @@ func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Lo
 	return pool, log, nil
 }
 
-// Databases connects to all databases of a migrated cluster, or to a single database. It fails
-// if migrations are pending, and prints a warning if the databases have different schemas. A
-// database may be away: see [cluster.Database.Err]. The caller must close the cluster.
+// Databases connects to all databases of a cluster, or to the single database. It fails if
+// migrations are pending. It prints a warning if the databases have different schemas. A
+// database may be unavailable: see [cluster.Database.Err]. The caller must close the cluster.
 func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*cluster.Cluster, error) {
 	var guard cluster.Guard
 	databases, err := Pools(ctx, d, &guard)
@@ -60,7 +62,7 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 		states[databases[i].Name], err = migrated(ctx, databases[i])
 		return err
 	}
-	if !d.Sharded() { // check first: statements would fail on an old schema
+	if !d.Sharded() { // check before Open, whose statements would fail on an old schema
 		if err := check(ctx, 0); err != nil {
 			Close(databases)
 			return nil, err
@@ -76,10 +78,10 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 	return dbs, nil
 }
 
-// Apart connects to databases for a command that works on each of them separately. It
-// tolerates databases that are missing or away. It fails if a database has another name than
-// configured. With joining, databases may be new to the cluster: see [cluster.Identify]. Call
-// [Each] with the result, and [Close] it.
+// Apart connects to databases for a command that works on each of them separately. Databases of
+// the cluster may be missing or unavailable. It fails if a database has another name than the
+// configuration. If joining is set, databases may be new to the cluster: see [cluster.Identify].
+// Call [Each] with the result, and [Close] at the end.
 func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
 	databases, err := Pools(ctx, d, &cluster.Guard{})
 	if err != nil || !d.Sharded() {
@@ -92,9 +94,10 @@ func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Cand
 	return databases, nil
 }
 
-// Pools returns guarded pools for all databases. It checks all databases in parallel for a
-// pooler in front. If a database cannot be reached, Pools sets its Err; but if it is the only
-// database, Pools fails.
+// Pools returns a pool for each database. guard refuses connections to a wrong database. Pools
+// connects to all databases in parallel, and fails if a connection goes through an unsupported
+// pooler. If a database cannot be reached, Pools sets its Err; if it is the only database, Pools
+// fails.
 func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
 	if err != nil {
@@ -112,10 +115,11 @@ func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]clus
 	return databases, nil
 }
 
-// Patience is how long one of several databases may take to answer before it counts as away.
+// Patience is how long one of several databases may take to answer before it counts as
+// unavailable.
 const Patience = 10 * time.Second
 
-// open returns a guarded pool for a database.
+// open returns the pool for one database; see [Pools].
 func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.Candidate, err error) {
 	d.Name = s.Name
 	cfg, err := s.PoolConfig()
@@ -141,13 +145,13 @@ func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.
 			d.Err = refused
 		} else if looking.Err() != nil {
 			d.Err = err
-		} // retry other errors
+		} // ignore other errors: later statements meet them again
 	}
 	return d, nil
 }
 
-// AtOnce calls do for all databases in parallel. Its errors name the databases and are in
-// their order.
+// AtOnce calls do for all databases in parallel and joins the errors, in the order of the
+// databases. Each error names its database.
 func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
 	errs := make([]error, len(all))
 	var g sync.WaitGroup
@@ -158,9 +162,8 @@ func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
 	return errors.Join(errs...)
 }
 
-// Each calls do for one database after the other. If a database is away or do fails, Each
-// continues with the next database and returns an error at the end. Its errors name the
-// databases.
+// Each calls do for one database after another. If a database is unavailable or do fails, Each
+// continues with the next database. At the end it returns all errors; each names its database.
 func Each(databases []cluster.Candidate, do func(cluster.Candidate) error) error {
 	var errs []error
 	for _, d := range databases {
@@ -182,7 +185,7 @@ func Close(databases []cluster.Candidate) {
 	}
 }
 
-// Migrated fails if migrations are pending in a database.
+// Migrated fails if migrations are pending in the database.
 func Migrated(ctx context.Context, d cluster.Candidate) error {
 	_, err := migrated(ctx, d)
 	return err
@@ -199,8 +202,9 @@ func migrated(ctx context.Context, d cluster.Candidate) (migrations.State, error
 	return state, nil
 }
 
-// Follow does the same as [Databases], for commands that run long: the cluster keeps reading
-// which databases are away and which partitions have moved. Call stop at the end.
+// Follow does what [Databases] does, for commands that run for long: the cluster keeps reading
+// which databases are available and which partitions have moved. Call stop at the end; it closes
+// the cluster.
 func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cluster.Cluster, stop func(), err error) {
 	if dbs, err = Databases(ctx, d, warnings); err != nil {
 		return nil, nil, err
@@ -215,7 +219,8 @@ func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cl
 	}, nil
 }
 
-// InShard adds the name of a database to an error. The name of a single database is "".
+// InShard adds the name of a shard to an error. If name is "", the name of a single database, it
+// returns err.
 func InShard(name string, err error) error {
 	if err != nil && name != "" {
 		return fmt.Errorf("shard %s: %w", name, err)
@@ -223,8 +228,8 @@ func InShard(name string, err error) error {
 	return err
 }
 
-// Prefix returns the beginning of a line about a database. It is "" for a single database,
-// whose name is "".
+// Prefix returns the beginning of a line about a database. It is "" if name is "", the name of a
+// single database.
 func Prefix(name string) string {
 	if name == "" {
 		return ""
@@ -232,8 +237,8 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns the first cell of a row in a table with one row per database. It is "" for a
-// single database.
+// Before returns cell as the first cell of a row of a table, for a column that exists only if
+// there are several databases. It returns "" if name is "", the name of a single database.
 func Before(cell, name string) string {
 	if name == "" {
 		return ""
@@ -241,7 +246,7 @@ func Before(cell, name string) string {
 	return cell + "\t"
 }
 
-// After is Before for the last cell of a row.
+// After does what [Before] does, for the last cell of a row.
 func After(cell, name string) string {
 	if name == "" {
 		return ""
@@ -249,7 +254,7 @@ func After(cell, name string) string {
 	return "\t" + cell
 }
 
-// Cluster does the same as [Databases], but fails for a single database.
+// Cluster does what [Databases] does, but fails if there is only a single database.
 func Cluster(ctx context.Context, d config.Database, warnings io.Writer) (*cluster.Cluster, error) {
 	dbs, err := Databases(ctx, d, warnings)
 	if err != nil {

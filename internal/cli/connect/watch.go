@@ -14,13 +14,14 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// silence is both the interval and the timeout of the probes of Watch.
+// silence is the time between two probes of Watch, and also the time in which a probe must be
+// answered.
 const silence = 5 * time.Second
 
-// Watch calls tell when the database stops answering and when it answers again, until stop is
-// called. Use it while a command works on the database: a hanging server does not close its
-// connections, so the command would block without an explanation. Watch may call tell from
-// another goroutine at any time.
+// Watch calls tell when the database stops answering, and when it answers again, until stop is
+// called. Use it while a command works on the database: a server that hangs does not close its
+// connections, so the command would block without saying why. Watch calls tell from another
+// goroutine.
 func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (stop func()) {
 	return watch(ctx, s.Pool, s.Name, silence, tell)
 }
@@ -53,8 +54,8 @@ func watch(ctx context.Context, pool *pgxpool.Pool, shard string, every time.Dur
 	}
 }
 
-// answers reports whether a server accepts or refuses a new session within a time. It opens a
-// new session, because all sessions of the pool may be in use.
+// answers reports whether a server accepts or refuses a new session within the given time. It
+// does not use the pool, since all sessions of the pool may be in use.
 func answers(ctx context.Context, cfg *pgx.ConnConfig, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -63,6 +64,6 @@ func answers(ctx context.Context, cfg *pgx.ConnConfig, within time.Duration) boo
 		_, refused := errors.AsType[*pgconn.PgError](err)
 		return refused
 	}
-	_ = conn.Close(ctx) // the server has answered
+	_ = conn.Close(ctx) // an error does not matter, since the server has answered
 	return true
 }

@@ -37,7 +37,7 @@ func (c *Conformance) Validate() error {
 	return nil
 }
 
-// Run runs the client through the scenarios and prints the report.
+// Run runs the client through the scenarios and prints the report. It fails if a scenario fails.
 func (c *Conformance) Run(ctx context.Context, streams terminal.Streams) error {
 	if c.List {
 		table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)

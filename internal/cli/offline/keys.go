@@ -1,4 +1,4 @@
-// Package offline has the commands that need neither a database nor a server.
+// Package offline has the commands that need no database, and no server of badged.
 //
 // It does not know Postgres or HTTP.
 package offline
@@ -28,10 +28,10 @@ type Keys struct {
 // keysHashCmd is `badged keys hash`.
 type keysHashCmd struct{}
 
-// minSecretBytes is the minimum length of a secret, so that it cannot be guessed.
+// minSecretBytes is the minimum length of a secret in bytes. A shorter secret may be guessed.
 const minSecretBytes = 16
 
-// maxSecretBytes is the maximum length of a secret: clients send it in a header.
+// maxSecretBytes is the maximum length of a secret in bytes, since clients send it in a header.
 const maxSecretBytes = 32 << 10
 
 // Run prints the hash.
@@ -59,7 +59,7 @@ type keysNewCmd struct {
 	Kind keyring.Kind `help:"Kind of the key: publisher, reader or admin." default:"publisher" enum:"publisher,reader,admin" env:"-"`
 }
 
-// secretPrefix allows scanners to detect leaked secrets of badged.
+// secretPrefix lets programs that search for leaked secrets recognize secrets of badged.
 const secretPrefix = "badged_"
 
 // Validate implements kong's validation.

@@ -42,7 +42,7 @@ func (c *Size) load() sizing.Load {
 // Validate implements kong's validation.
 func (c *Size) Validate() error { return c.load().Check() }
 
-// Run prints the resources that the given load needs.
+// Run prints the resources that the given load needs, as an estimate.
 func (c *Size) Run(streams terminal.Streams) error {
 	needs := sizing.Estimate(c.load())
 	if c.JSON {
@@ -53,7 +53,7 @@ func (c *Size) Run(streams terminal.Streams) error {
 
 func printSize(w io.Writer, n sizing.Needs) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // tabwriter returns errors from Flush
+	row := func(name, format string, args ...any) { // ignore errors: tabwriter returns them again from Flush
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	count := func(v float64) string { return progress.Count(int64(math.Ceil(v))) }

@@ -1,6 +1,6 @@
 // Package partition has the commands that list, move and split partitions.
 //
-// It does not know how a partition moves: package moving does.
+// It does not know how a partition is moved or split; packages moving and splitting do.
 package partition
 
 import (
@@ -31,7 +31,7 @@ type Cmd struct {
 	Split splitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
 }
 
-// movingShards returns the databases of a cluster as package moving needs them, and their
+// movingShards returns the databases of a cluster in the form for package moving, and their
 // names.
 func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) {
 	for _, s := range dbs.Databases() {
@@ -41,8 +41,8 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. If databases are away, it omits their
-// partitions and also returns an error.
+// listPartitions lists the partitions of a cluster. If databases are not available, their
+// partitions are listed as away or unknown, and listPartitions also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
 	var away []error
@@ -142,15 +142,15 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
-// pause has the flag --max-pause, which bounds how long a switch may block publishing and
-// folding.
+// pause has the flag --max-pause, which limits how long an attempt to switch may block
+// publishing and folding.
 type pause struct {
 	MaxPause     time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
 	connect.Wait `embed:""`
 }
 
-// check fails unless the pause is in its range. Sessions that hang for five seconds are
-// terminated, so during a longer pause an attempt could terminate its own session.
+// check fails if --max-pause is out of range. Sessions that hang for five seconds are
+// terminated, so an attempt with a longer pause could terminate its own session.
 func (p pause) check() error {
 	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 3*time.Second {
 		return fmt.Errorf("--max-pause must be from 100ms to 3s, is %s", p.MaxPause)
@@ -176,7 +176,7 @@ func (c *moveCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
-// AfterInterruption returns what to do after an interruption.
+// AfterInterruption returns what the operator should do after an interruption.
 func (c *moveCmd) AfterInterruption() string {
 	again := "badged partition move " + strconv.Itoa(c.Partition)
 	if c.Undo {
@@ -185,14 +185,14 @@ func (c *moveCmd) AfterInterruption() string {
 	return fmt.Sprintf("Nothing is lost: finish the move with `%s --to %s`, or give it up with `%[1]s --undo`, which is refused after the switch.", again, c.To)
 }
 
-// moveArguments has the arguments that the audit trail records.
+// moveArguments has the arguments that the audit trail records for a move.
 type moveArguments struct {
 	Partition int    `json:"partition"`
 	To        string `json:"to,omitempty"`
 	Undo      bool   `json:"undo,omitempty"`
 }
 
-// Run moves the partition and prints for how long it was paused.
+// Run moves the partition, and prints for how long publishing and folding paused.
 func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	dbs, err := connect.Cluster(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -206,11 +206,11 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// A database may still have old rows of a partition that was split.
-	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is normal between the commits of the two databases
+		// Continue: the database may still have old rows of a partition that was split.
+	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if a switch was interrupted between the commits in the two databases
 		return err
 	}
-	if target := dbs.Database(c.To); target != nil { // if it is nil, the error of moving.Move names the existing ones
+	if target := dbs.Database(c.To); target != nil { // if it is nil, moving.Move fails, and its error lists the shards
 		if err := target.Err(); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			return nil, err
 		}
 		r, err := moving.Move(ctx, cfg)
-		if errors.Is(err, moving.ErrSameShard) { // for example after a move that was killed at its end
+		if errors.Is(err, moving.ErrSameShard) { // for example after a move that was interrupted just before its end
 			r, err = moving.Result{Partition: c.Partition, From: c.To, To: c.To}, nil
 		}
 		if err != nil {
@@ -264,8 +264,8 @@ func printMove(w io.Writer, r moving.Result) error {
 	return err
 }
 
-// pauses describes for how long a move or split paused publishing and folding. folding is 0 if
-// no server folds the partition.
+// pauses says for how long a move or split paused publishing and folding. folding is 0 if no
+// server folds the partition.
 func pauses(publishing, folding time.Duration) string {
 	text := fmt.Sprintf("publishing to it paused for %s", publishing.Round(time.Millisecond))
 	if folding == 0 {
@@ -274,7 +274,7 @@ func pauses(publishing, folding time.Duration) string {
 	return fmt.Sprintf("%s and folding it for %s", text, folding.Round(time.Millisecond))
 }
 
-// watchedMove prints the progress of a move or split.
+// watchedMove prints the progress of a move or split, unless quiet is set.
 type watchedMove struct {
 	out     io.Writer
 	command string
@@ -283,7 +283,7 @@ type watchedMove struct {
 	said    time.Time
 }
 
-// stepInterval is how often the progress of a step is printed.
+// stepInterval is the minimum time between two lines about the progress of the same step.
 const stepInterval = 5 * time.Second
 
 func (w *watchedMove) progress(step string, rows int64) {

@@ -42,18 +42,18 @@ func (c *splitCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.check())
 }
 
-// AfterInterruption returns what to do after an interruption.
+// AfterInterruption returns what the operator should do after an interruption.
 func (c *splitCmd) AfterInterruption() string {
 	return "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo gives up one that has not switched yet."
 }
 
-// splitArguments has the arguments that the audit trail records.
+// splitArguments has the arguments that the audit trail records for a split.
 type splitArguments struct {
 	Partition int  `json:"partition"`
 	Undo      bool `json:"undo,omitempty"`
 }
 
-// Run splits the partitions and prints for how long each was paused.
+// Run splits the partitions, and prints for how long publishing and folding of each paused.
 func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", s.Name, err)
 		}
-		for _, p := range begun { // the new partitions may already have moved
+		for _, p := range begun { // the new partitions may already have moved to another database
 			parents[p] = s
 		}
 	}
@@ -99,7 +99,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		}
 		if err = c.split(ctx, streams, s, p, func(r splitting.Result) {
 			done = append(done, r)
-			for _, child := range r.Into { // a later split may be of these
+			for _, child := range r.Into { // a later argument may be one of the new partitions
 				holders[child] = s
 			}
 		}); err != nil {
@@ -112,8 +112,8 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions that were split least often. n is the number of partitions
-// before the first split.
+// lowest returns the partitions that were split least often, in ascending order. n is the number
+// of partitions before the first split.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {
@@ -129,7 +129,7 @@ func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	return nil
 }
 
-// holderOf returns a database that holds one of the partitions into which p was split, nil if
+// holderOf returns a database that has one of the partitions into which p was split, or nil if
 // there is none.
 func holderOf(dbs *cluster.Cluster, holders map[int]*cluster.Database, p int) *cluster.Database {
 	if a, b, ok := eventlog.Children(p, dbs.Partitions()); ok {
@@ -142,7 +142,7 @@ func holderOf(dbs *cluster.Cluster, holders map[int]*cluster.Database, p int) *c
 	return nil
 }
 
-// split splits a partition of a database. With --undo it undoes the split.
+// split splits a partition in the database s. With --undo it undoes an interrupted split.
 func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *cluster.Database, p int, done func(splitting.Result)) error {
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	defer connect.Watch(ctx, s, watch.note)()
@@ -160,7 +160,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *clust
 			return nil, err
 		}
 		r, err := splitting.Split(ctx, cfg)
-		if errors.Is(err, splitting.ErrWasSplit) { // for example after a split that was killed at its end
+		if errors.Is(err, splitting.ErrWasSplit) { // for example after a split that was interrupted just before its end
 			out := streams.Out
 			if c.JSON {
 				out = streams.Err

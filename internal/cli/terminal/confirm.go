@@ -11,16 +11,16 @@ import (
 	"github.com/mattn/go-isatty"
 )
 
-// Confirmation has the flag --yes for commands with irreversible changes.
+// Confirmation has the flag --yes, for commands whose changes cannot be undone.
 type Confirmation struct {
 	Yes bool `short:"y" help:"Do not ask for confirmation. Without a terminal nothing is asked." env:"-"`
 }
 
-// ErrNotConfirmed means that the answer to a question was not yes.
+// ErrNotConfirmed is returned if the operator did not answer yes.
 var ErrNotConfirmed = errors.New("not confirmed: nothing was changed")
 
-// Ask prints a question and returns [ErrNotConfirmed] unless the answer is yes. With --yes, or
-// if the input is not a terminal, it returns nil without asking.
+// Ask prints a question, and returns [ErrNotConfirmed] if the answer is not yes. With --yes, or
+// if the input is not a terminal, it returns nil without a question.
 func (c Confirmation) Ask(streams Streams, question string) error {
 	if c.Yes || !isTerminal(streams.In) {
 		return nil

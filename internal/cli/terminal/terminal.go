@@ -1,4 +1,4 @@
-// Package terminal has the functions with which commands print.
+// Package terminal has functions for the input and output of commands.
 //
 // It does not know the commands.
 package terminal
@@ -24,7 +24,7 @@ func PrintJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// Counted returns a number with its noun, such as "1,000 users".
+// Counted returns a number with its noun in the right form, such as "1 user" or "1,000 users".
 func Counted(n int64, thing string) string {
 	if n != 1 {
 		thing += "s"

@@ -1,7 +1,7 @@
-// Package deadletters lists, retries and discards events that could not be folded, and
-// messages of brokers that are no events.
+// Package deadletters lists, retries and discards dead letters: events in the log that could not
+// be folded, and messages of brokers that are not valid events.
 //
-// It does not know the loop that folds: a retry appends the event again.
+// It does not know the code that folds events: a retry appends the event to the log again.
 package deadletters
 
 import (
@@ -24,8 +24,9 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Letter is an event in the log that could not be folded, or a message of a broker that is no
-// event. Partition, Place (its row and index) and UUID are set only for an event in the log.
+// Letter is a dead letter: an event in the log that could not be folded, or a message of a
+// broker that is not a valid event. Partition, Place (its row, and its index in the row) and
+// UUID are set only for an event in the log.
 type Letter struct {
 	ID        int64        `json:"id"`
 	Partition int          `json:"partition"`
@@ -43,34 +44,36 @@ type Letter struct {
 	At time.Time `json:"at"`
 }
 
-// Letters are the dead letters of one database. It is safe for concurrent use.
+// Letters gives access to the dead letters of one database. It is safe for concurrent use.
 type Letters struct {
 	pool *pgxpool.Pool
 	log  *events.Log
-	// elsewhere appends events to all databases; nil if there is only one.
+	// elsewhere appends events to the databases of their users; nil if there is only one
+	// database.
 	elsewhere events.Append
 }
 
-// New returns the dead letters of a database and its log.
+// New returns access to the dead letters of a database, and log is the event log in it.
 func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
 }
 
-// PublishingTo returns d with a Retry for several databases. This Retry first appends the
-// events with elsewhere, since their users may be in other databases, and then removes the
-// letter. If it is interrupted in between, repeat it: repeated events count once.
+// PublishingTo returns a copy of d whose Retry works with several databases. This Retry first
+// appends the events with elsewhere, since their users may be in other databases, and then
+// removes the letter. If Retry is interrupted in between, call it again: repeated events count
+// once.
 func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	other := *d
 	other.elsewhere = elsewhere
 	return &other
 }
 
-// MaxPageBytes is the size in bytes at which a page ends. The last element may exceed it by
-// the size of an event, up to 1 MiB.
+// MaxPageBytes is the size in bytes at which a page ends. The last element of a page may exceed
+// it by the size of one event, up to 1 MiB.
 const MaxPageBytes = 4 << 20
 
 // List returns up to limit dead letters with an id above after, in order of id. A page may be
-// shorter to stay within MaxPageBytes, but is empty only at the end.
+// shorter to stay within MaxPageBytes, but is empty only if there are no more letters.
 func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
 	rows, _ := d.pool.Query(ctx, statements.Get("list dead letters"), after, limit, MaxPageBytes)
 	letters, err := pgx.CollectRows(rows, scanDeadLetter)
@@ -92,8 +95,8 @@ func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
 	return letter, nil
 }
 
-// DamagedError is returned for a dead letter that is a whole row of the log, if this release
-// cannot split the row into events.
+// DamagedError is returned for a dead letter that is a whole row of the log, if this release of
+// badged cannot split the row into events.
 type DamagedError struct {
 	// Damage is the defect of the row, or nil if the row was too large to store.
 	Damage error
@@ -110,11 +113,11 @@ func (e *DamagedError) Error() string {
 // Unwrap returns Damage.
 func (e *DamagedError) Unwrap() error { return e.Damage }
 
-// Retry appends the event of a dead letter to the log, like a new event, and removes the
-// letter, in one transaction. If the letter is a whole row of the log, Retry appends all
-// events of the row. If this release cannot decode the letter, Retry keeps it and fails with a
-// [*DamagedError] or an [*events.InvalidError]. See [Letters.PublishingTo] for several
-// databases.
+// Retry appends the event of a dead letter to the log, like a new event, and removes the letter,
+// in one transaction. If the letter is a whole row of the log, Retry appends all events of the
+// row. If this release of badged cannot decode the letter, Retry keeps the letter and fails with
+// a [*DamagedError] or an [*events.InvalidError]. For several databases, see
+// [Letters.PublishingTo].
 func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	var receipt events.Receipt
 	err := pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
@@ -130,7 +133,7 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 			receipt, err = d.log.Publish(ctx, tx, evs...)
 			return err
 		}
-		// Append before the commit: if appending fails, the transaction restores the letter.
+		// Append before the commit: if the append fails, the rollback restores the letter.
 		receipt, err = d.elsewhere(ctx, evs...)
 		return err
 	})
@@ -159,7 +162,7 @@ func eventsOf(l Letter) ([]events.Event, error) {
 	all := make([]events.Event, len(payloads))
 	for i, payload := range payloads {
 		if all[i], err = events.Decode(payload); err == nil {
-			all[i].PublishedBy = "" // it may be forged; the operator is the publisher now
+			all[i].PublishedBy = "" // it may be forged, and now the operator is the publisher
 			err = all[i].CheckReserved()
 		}
 		if err != nil && len(payloads) > 1 {

@@ -20,10 +20,10 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// commandSource is the source of events made from commands of users.
+// commandSource is the source of the events that are made from commands of apps.
 const commandSource = "badged/gateway"
 
-// commands turns users' commands into events. It implements gateway.Commands.
+// commands appends an event for each command of an app. It implements gateway.Commands.
 type commands struct{ publisher *publisher }
 
 // Read implements gateway.Commands.
@@ -58,7 +58,8 @@ func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conv
 	})
 }
 
-// append appends an event of a user in a transaction that fails if the token has been revoked.
+// append appends an event of the user who sent a command. It fails if the token of this user has
+// been revoked, which the database checks in the same transaction.
 func (c commands) append(ctx context.Context, by gateway.Identity, key string, t events.Type, d events.Data) error {
 	id, err := commandID(by.UserID, key)
 	if err != nil {
@@ -76,9 +77,9 @@ func (c commands) append(ctx context.Context, by gateway.Identity, key string, t
 	return err
 }
 
-// connected implements gateway.Devices for the gateway with this name.
+// connected implements gateway.Devices for the gateway whose name is in the field gateway.
 type connected struct {
-	// targets returns the targets of the database of a user.
+	// targets returns access to the devices in the database of a user.
 	targets func(userID string) (*outbound.Targets, error)
 	gateway string
 }
@@ -101,8 +102,8 @@ func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease tim
 	return errors.Join(errs...)
 }
 
-// commandID returns the event id of a command. Clients choose the keys, so the id contains the
-// user id: equal keys of two users must not collide. ADR 33 has the reasons.
+// commandID returns the id of the event for a command. The app chooses the key, so the id also
+// contains the user id: equal keys of two users must not collide. ADR 33 has the reasons.
 func commandID(userID, key string) (string, error) {
 	if key != "" {
 		return userID + "/" + key, nil
@@ -134,13 +135,13 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 		return gateway.Identity{}, gateway.ErrTokenExpired
 	case errors.Is(err, auth.ErrKeysAway), errors.As(err, new(*auth.PartialReadError)):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
-	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket has another context, and calls Vouch itself
+	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket authenticates in another context, and calls Vouch itself
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	}
 	return gateway.Identity(id), err
 }
 
-// busState are the methods of pubsub.Redis that the metrics call.
+// busState has the methods of pubsub.Redis that the metrics call.
 type busState interface {
 	Stats() pubsub.Stats
 	Connected() bool

@@ -37,16 +37,16 @@ import (
 
 const (
 	// HTTP reads with keys may use one in readersShare of the serving connections, and HTTP
-	// reads with tokens may use the same number. These reads and the reads of devices and of
-	// the gateway leave at least one connection of 16 to publishers.
+	// reads with tokens may use the same number. Together with the reads of devices and of the
+	// gateway, they leave at least one of 16 connections to publishers.
 	readersShare = 5
 	// HTTP reads with keys wait for a connection for at most readersPatience, HTTP reads with
-	// tokens for at most appsPatience. The latter is shorter, because apps retry.
+	// tokens for at most appsPatience, which is shorter because apps repeat their requests.
 	readersPatience = 30 * time.Second
 	appsPatience    = 2 * time.Second
 )
 
-// App is a server with some or all roles.
+// App is a server process with some or all roles.
 type App struct {
 	cfg      config.Server
 	log      *slog.Logger
@@ -55,12 +55,12 @@ type App struct {
 	mux      *http.ServeMux
 
 	pools []*pgxpool.Pool
-	// cluster has the databases. databases has the parts of this process that work on each
-	// database, in the same order.
+	// cluster has the databases. databases has, in the same order, what this process runs for
+	// each database.
 	cluster   *cluster.Cluster
 	identity  cluster.Guard
 	databases []*database
-	// share bounds how many partitions the projectors of all databases fold at once.
+	// share limits how many partitions the projectors of all databases fold concurrently.
 	share     *projector.Share
 	timelines pgfault.Timelines
 	bus       pubsub.Bus
@@ -74,35 +74,35 @@ type App struct {
 	traces  *traces
 	// checks are the checks of readiness.
 	checks []obs.Check
-	// stages are in start order.
+	// stages are the parts that Run starts, in the order of their start.
 	stages   []stage
 	listener net.Listener
-	// operators has the routes for operators. It is the same as mux, unless there is a
-	// separate listener for operators: internal.
+	// operators has the routes for operators. It is the same as mux, unless internal, a separate
+	// listener for operators, is set.
 	operators *http.ServeMux
 	internal  net.Listener
-	// profiled is set if operators has the routes of profiles, which clients must not reach.
+	// profiled is set if operators also serves profiles, which clients must not reach.
 	profiled bool
-	// limits bounds the connections of clients.
+	// limits limits the connections of clients.
 	limits inbound.Limits
-	// guard wraps every route; nil for no wrapper.
+	// guard wraps the handler of every route; nil means no wrapper.
 	guard   func(http.Handler) http.Handler
 	inbound *inbound.Metrics
-	// bodies bounds the memory of bodies of requests.
+	// bodies limits the memory for the bodies of requests.
 	bodies *inbound.Bodies
-	// ended disconnects users. connected returns the users with connections.
+	// ended closes the connections of users. connected returns the users that have connections.
 	ended     func(userIDs []string)
 	connected func() []string
 	// closers are called by Close.
 	closers []func()
-	// opening is closed once the gateway accepts connections; nil without a gateway.
+	// opening is closed once the gateway accepts connections; nil without the role gateway.
 	opening <-chan struct{}
 }
 
 // Option changes the server that Open assembles.
 type Option func(*App)
 
-// WithBus sets the bus of a server without Redis. The server closes it.
+// WithBus sets the bus of a server without Redis. App.Close closes the bus.
 func WithBus(b pubsub.Bus) Option { return func(a *App) { a.bus = b } }
 
 // WithInternal serves the routes for operators on a separate listener.
@@ -110,15 +110,16 @@ func WithInternal(l net.Listener) Option {
 	return func(a *App) { a.internal, a.operators, a.profiled = l, http.NewServeMux(), true }
 }
 
-// ForOperators declares that only operators can reach the listener, so that it may also serve
-// profiles of the process. The server must have neither the role api nor the role gateway.
+// ForOperators declares that only operators can reach the listener, so that the server may also
+// serve profiles of the process on it. The server must have neither the role api nor the role
+// gateway.
 func ForOperators() Option { return func(a *App) { a.profiled = true } }
 
 // WithGuard wraps every route in a handler.
 func WithGuard(guard func(http.Handler) http.Handler) Option { return func(a *App) { a.guard = guard } }
 
-// Open connects to the database and assembles the server, which Run serves on l. Call Close
-// afterwards, also after Run; it does not close l.
+// Open connects to the databases and assembles the server, which Run then serves on l. Call
+// Close afterwards, even after Run has returned; Close does not close l.
 func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logger, options ...Option) (_ *App, err error) {
 	a := &App{cfg: cfg, log: log, listener: l, registry: obs.NewRegistry(), mux: http.NewServeMux(), ended: func([]string) {}, connected: func() []string { return nil }}
 	a.operators = a.mux
@@ -130,7 +131,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			a.Close()
 		}
 	}()
-	// Check the settings first: that needs no connection.
+	// Check the settings first, since this needs no connection.
 	given, errs := parse(cfg, a.now, log, a.registry)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -184,7 +185,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if a.acceptsTokens() {
 		a.checks = append(a.checks, obs.Check{Name: "revocations", Vital: true, Run: a.checkRevocations})
 	}
-	a.checks = append(a.checks, obs.Check{Name: "folding", Run: a.checkFolding}) // not vital: badges can be read while folding stands still
+	a.checks = append(a.checks, obs.Check{Name: "folding", Run: a.checkFolding}) // not vital: badges can be read while folding is stopped
 	if keySet != nil {
 		// Not vital: tokens signed with cached keys can still be verified.
 		a.checks = append(a.checks, obs.Check{Name: "jwks", Run: keySet.Check})
@@ -299,7 +300,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.ended, a.connected = g.Disconnect, g.Users
 		routes := gatewayRoutes(g, given.allowOrigin)
 		for i, r := range routes {
-			if r.Path == "/v1/commands" { // the other routes last as long as their connection, so their durations mean nothing
+			if r.Path == "/v1/commands" { // the other routes last as long as a connection, so their durations are not useful
 				routes[i].Handler = requests.Instrument(r.Handler)
 			}
 		}
@@ -324,8 +325,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	return a, nil
 }
 
-// Log is the event log of the first database. Call Wake after appending to it directly;
-// otherwise projectors find the events only by polling.
+// Log is the event log of the first database. After appending to it directly, call Wake; without
+// Wake, projectors find the events only when they poll.
 func (a *App) Log() *events.Log { return a.databases[0].Log }
 
 // Wake notifies the projectors that partitions have new events.
@@ -337,7 +338,8 @@ func (a *App) Pool() *pgxpool.Pool { return a.databases[0].serving }
 // Tokens returns the signer and verifier of users' tokens.
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
 
-// Reload reads the configuration files again that may change while the server runs.
+// Reload reads the configuration files again that may change while the server runs: the file of
+// keys and the file of webhooks.
 func (a *App) Reload(ctx context.Context) {
 	a.keys.Reload(ctx)
 	if a.declared != nil {
@@ -348,8 +350,8 @@ func (a *App) Reload(ctx context.Context) {
 // Handle adds a route. It must be called before Run.
 func (a *App) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
 
-// Stage adds a part that starts after all other parts and stops before them. It must be called
-// before Run.
+// Stage adds a part that starts after all earlier parts and stops before them. Call it before
+// Run.
 func (a *App) Stage(name string, run func(ctx context.Context) error) { a.stage(name, run) }
 
 // Close releases the resources that Open acquired. It is idempotent.
@@ -367,7 +369,7 @@ func (a *App) Close() {
 		p.Close()
 	}
 	a.pools = nil
-	if a.tracing != nil { // last: the parts above may still make spans
+	if a.tracing != nil { // last, since the parts above may still record spans
 		a.tracing.Close()
 		a.tracing = nil
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Check returns the errors that Open or Listen would return for settings, as far as that is
-// possible without connecting.
+// Check returns the errors that Open or Listen would return for these settings. It does not
+// connect, so it cannot find errors that need a connection.
 func Check(cfg config.Server) []error {
 	_, errs := parse(cfg, time.Now, nil, nil)
 	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
@@ -59,17 +59,18 @@ func Check(cfg config.Server) []error {
 	return errs
 }
 
-// exists reports whether a file may exist: every error but fs.ErrNotExist counts as yes.
+// exists reports whether a file may exist. It returns false only if name is empty or the error
+// is fs.ErrNotExist.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return name != "" && !errors.Is(err, fs.ErrNotExist)
 }
 
-// parsed are settings in the form that the parts need.
+// parsed has the settings in the form in which the parts of the server need them.
 type parsed struct {
 	keys        *keyring.Ring
 	allowOrigin func(*http.Request) bool
-	// apps are the apps that get pushes; box encrypts secrets in the tables.
+	// apps are the apps that get pushes. box encrypts the secrets stored in tables.
 	apps push.Apps
 	box  *seal.Box
 	// webhooks is the file that declares webhooks; nil without such a file.
@@ -80,11 +81,11 @@ type parsed struct {
 	certificate *inbound.Certificate
 }
 
-// parse parses settings without connecting, and returns all errors. now is the clock of
-// quotas, of the expiry of keys, and of the signatures of pushes.
+// parse parses settings without connecting. It returns all errors. The clock now is used for
+// quotas, for the expiry of keys, and for the signatures of pushes.
 func parse(cfg config.Server, now func() time.Time, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
 	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry, Now: now}
-	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles, so the file may be missing
+	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles, and then the file may be missing
 		keys.File = cfg.KeysFile
 	}
 	p.keys, errs = keyring.New(keys)

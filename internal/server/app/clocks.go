@@ -18,12 +18,12 @@ import (
 const (
 	// Differences between clocks above noticedDifference are logged.
 	noticedDifference = time.Second
-	// clockTimeout bounds one reading of a clock.
+	// clockTimeout limits the time to read the clock of a database.
 	clockTimeout = 5 * time.Second
 )
 
-// now returns the median of the times of the databases and of this machine. Use it where no
-// single database is concerned.
+// now returns the median of the clocks of all databases and of this machine. Use it for work
+// that is not about one database.
 func (a *App) now() time.Time {
 	return dbclock.Middle(func(yield func(*dbclock.Clock) bool) {
 		for _, d := range a.databases {
@@ -35,7 +35,7 @@ func (a *App) now() time.Time {
 }
 
 // openClocks compares the clock of this process with the clocks of the databases, for the
-// metric, the log and readiness. Irreversible work does not rely on this: it compares the
+// metric, the log and readiness. Work that cannot be undone, such as pruning, compares the
 // clocks itself.
 func (a *App) openClocks() {
 	for _, d := range a.databases {
@@ -56,18 +56,18 @@ func (a *App) openClocks() {
 	}})
 }
 
-// measureClock compares the clock of a database with that of this process.
+// measureClock measures how far the clock of a database is ahead of the clock of this process.
 func (d *database) measureClock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, clockTimeout)
 	defer cancel()
 	return d.clock.Measure(ctx, func(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, d.watching) })
 }
 
-// followClock measures the clock of a database until ctx is done.
+// followClock measures the clock of a database at intervals until ctx is done.
 func followClock(ctx context.Context, d *database, difference prometheus.Gauge) error {
 	noticed := false
 	return wait.Repeat(ctx, dbclock.Interval, func(ctx context.Context) {
-		if err := d.measureClock(ctx); err == nil { // after an error, other checks report that the database is away
+		if err := d.measureClock(ctx); err == nil { // after an error, other checks report that the database is not available
 			ahead := d.clock.Ahead()
 			difference.Set(ahead.Seconds())
 			if differs := ahead.Abs() > noticedDifference; differs != noticed {

@@ -35,13 +35,13 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// database has the parts of this process for one database: the only one, or a shard.
+// database has what this process runs for one database: the only database, or a shard.
 type database struct {
 	*cluster.Database
 	config config.Shard
-	// schema is the state of the database's migrations at the last check.
+	// schema says which migrations the database had at the last check.
 	schema migrations.State
-	// registry and log add a label with the shard, if there are several databases.
+	// registry and log add the name of the shard as a label if there are several databases.
 	registry prometheus.Registerer
 	log      *slog.Logger
 	faults   *pgfault.Watch
@@ -49,9 +49,10 @@ type database struct {
 	progress *lag.Progress
 	// conns are the sizes of the pools to the database.
 	conns config.Connections
-	// serving is the pool for requests. It is separate so that requests do not delay folding.
+	// serving is the pool for requests. Folding has its own pool, so that requests do not delay
+	// it.
 	serving *pgxpool.Pool
-	// watching is the pool for statements that must not queue behind requests.
+	// watching is the pool for statements that must not wait for connections behind requests.
 	watching *pgxpool.Pool
 	targets  *outbound.Targets
 	// revoked has the revoked tokens of the users of this database.
@@ -59,7 +60,7 @@ type database struct {
 	clock   dbclock.Clock
 	// projector is nil if this process does not fold.
 	projector *projector.Projector
-	// folded is called with each batch that the projector folds.
+	// folded is called with each batch that the projector of this process folds.
 	folded func(projector.FoldedBatch)
 }
 
@@ -85,9 +86,9 @@ func (a *App) nameDatabases() ([]*database, error) {
 	return databases, nil
 }
 
-// openDatabases connects to the databases and fails if they cannot be served. purpose is the
-// name of the serving pools. If a shard cannot be reached, it is checked once it can be
-// reached.
+// openDatabases connects to the databases. It fails if a database cannot be served, for example
+// because migrations are pending. A shard that is not available is checked later, once it is
+// available. purpose is the name of the serving pools.
 func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	var all []cluster.Candidate
 	for _, d := range a.databases {
@@ -152,8 +153,8 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	return nil
 }
 
-// migrateShards migrates the databases that can be reached. It fails if a database has another
-// name than configured, or belongs to another cluster.
+// migrateShards migrates the databases that are available. It fails if a database has another
+// name than the configuration, or belongs to another cluster.
 func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error {
 	if err := cluster.Identify(ctx, all, true); err != nil {
 		return err
@@ -162,8 +163,8 @@ func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error 
 		if all[i].Err != nil {
 			continue
 		}
-		// A database without a schema has yet to join the cluster, which needs more than
-		// migrations.
+		// Skip a database without a schema: it has not joined the cluster yet, which needs more
+		// than migrations.
 		n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
 		if err == nil && n > 0 {
 			err = a.checkPooler(ctx, d)
@@ -178,7 +179,7 @@ func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error 
 	return nil
 }
 
-// unreachable reports whether an error means that no connection could be made.
+// unreachable reports whether err means that no connection could be opened.
 func unreachable(err error) bool {
 	_, ok := errors.AsType[*pgconn.ConnectError](err)
 	return ok || errors.Is(err, context.DeadlineExceeded)
@@ -219,7 +220,7 @@ func (a *App) registerShards() {
 	})
 }
 
-// awayPartitions is a collector of the partitions whose database cannot be reached.
+// awayPartitions is a collector of the partitions whose database is not available.
 type awayPartitions struct {
 	cluster *cluster.Cluster
 	desc    *prometheus.Desc
@@ -235,14 +236,14 @@ func (c awayPartitions) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// watchDatabases adds the readiness checks of the databases and their clocks.
+// watchDatabases adds the readiness checks of the databases and of their clocks.
 func (a *App) watchDatabases() {
 	a.checks = append(a.checks, obs.Check{Name: "postgres", Vital: true, Run: a.checkDatabases})
 	a.openClocks()
 }
 
-// stageOf adds a stage that works on one database. The stage of a shard starts once the shard
-// has been reached.
+// stageOf adds a stage that works on one database. The stage of a shard starts once the shard is
+// available.
 func (a *App) stageOf(d *database, name string, run func(ctx context.Context) error) {
 	if d.config.Name == "" {
 		a.stage(name, run)
@@ -258,15 +259,15 @@ func (a *App) stageOf(d *database, name string, run func(ctx context.Context) er
 	})
 }
 
-// watchingLockTimeout is how long statements of the watching pool wait for a lock. Readiness,
-// revocations and the lag depend on them.
+// watchingLockTimeout limits how long statements of the watching pool wait for a lock.
+// Readiness, revocations and the measurement of lag use this pool.
 const watchingLockTimeout = time.Second
 
-// leastFolding is how many connections for folding are always kept open.
+// leastFolding is the number of connections for folding that are always kept open.
 const leastFolding = 3
 
-// lockTimeout returns how long statements of a pool wait for a lock, 0 for no limit. While a
-// partition is split or moved, a lock (the gate) stops its publishers for up to 3s.
+// lockTimeout limits how long statements of a pool wait for a lock, 0 for no limit. While a
+// partition is split or moved, the gate (a lock) stops its publishers for up to 3s.
 func (a *App) lockTimeout(purpose string) time.Duration {
 	switch purpose {
 	case "serving":
@@ -284,7 +285,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		return nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = maxConns, min(cfg.MinConns, maxConns)
-	if purpose == "folding" { // reserve them before other clients use up the connections of Postgres
+	if purpose == "folding" { // reserve connections before other clients use all connections of Postgres
 		cfg.MinConns = min(maxConns, leastFolding)
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -295,16 +296,16 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	if cfg.ConnConfig.ValidateConnect == nil {
-		// Refuse standbys: they lag, and clients would be compared with old badges.
+		// Refuse standbys: they lag behind, and clients would be compared with outdated badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: if it is another server, its timeline is meaningless
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server means nothing
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
 	if most := a.lockTimeout(purpose); most > 0 {
 		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
 	}
-	projector.ConfigurePool(cfg, limits...) // last: the settings must be applied before the checks above run
+	projector.ConfigurePool(cfg, limits...) // last: it applies the settings before the checks above run
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}
@@ -317,7 +318,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	return p, nil
 }
 
-// checkPooler fails if the database is behind an unsupported pooler.
+// checkPooler fails if the connection goes through a pooler that is not supported.
 func (a *App) checkPooler(ctx context.Context, d *database) error {
 	cfg, err := d.config.PoolConfig()
 	if err != nil {
@@ -352,8 +353,9 @@ func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error 
 	return nil
 }
 
-// appendTo returns a function that appends to a database. Small appends share a transaction.
-// If the projector of this process can, it also folds the events in this transaction.
+// appendTo returns a function that appends to a database. Small appends that arrive together
+// share a transaction. If possible, the projector of this process folds the events in this
+// transaction.
 func (a *App) appendTo(s *cluster.Database) events.Append {
 	var d *database
 	for _, other := range a.databases {
@@ -383,17 +385,18 @@ func (a *App) appendTo(s *cluster.Database) events.Append {
 }
 
 const (
-	// With several databases, a call is divided into parts, one for each database. The
-	// transaction that appends a part may also fold it, if the part has at most largeCall /
-	// (number of databases) events. Larger parts are only appended: the loops of the
-	// partitions then fold them in batches that are larger than a part.
+	// With several databases, a call is divided into parts, one for each database. A part of at
+	// most largeCall / (number of databases) events may be folded in the transaction that
+	// appends it. A larger part is only appended, and the projector folds its events later, in
+	// batches that are larger than a part.
 	largeCall = 500
-	// A larger part shares its transaction with other parts, if it has at most largePart
-	// events: a commit costs as much for a part as for a whole call.
+	// A larger part of at most largePart events shares its transaction with other parts, since a
+	// commit costs as much for a part as for a whole call.
 	largePart = 1000
 )
 
-// openProjector adds the projector of a database, and the stages that verify and expire.
+// openProjector adds the projector of a database, and the stages that verify users and expire
+// conversations.
 func (a *App) openProjector(ctx context.Context, d *database) error {
 	folding, err := a.pool(ctx, d, "folding", d.conns.Folding)
 	if err != nil {
@@ -432,14 +435,14 @@ func (a *App) databaseOf(userID string) (*database, error) {
 	return a.databases[i], nil
 }
 
-// byName returns the databases sorted by name. The first one stores the data that concerns all
-// databases. Sorting makes every process choose the same database, regardless of the order in
+// byName returns the databases sorted by name. The first of them stores the data that concerns
+// all databases. Every process chooses the same database for this data, whatever the order in
 // its configuration.
 func (a *App) byName() []*database {
 	return slices.SortedFunc(slices.Values(a.databases), func(a, b *database) int { return cmp.Compare(a.config.Name, b.config.Name) })
 }
 
-// targetsOf returns the devices and webhooks in the database of a user.
+// targetsOf returns access to the devices and webhooks in the database of a user.
 func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
 	d, err := a.databaseOf(userID)
 	if err != nil {
@@ -448,8 +451,9 @@ func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
 	return d.targets, nil
 }
 
-// waiting measures how far folding is behind, for backpressure. A database that cannot be
-// measured counts as not behind: publishing to it fails with another error.
+// waiting measures how far folding is behind in each partition, for backpressure. The result
+// lacks the partitions of a database that cannot be measured, so they count as not behind;
+// publishing to such a database fails with another error.
 func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 	parts := make([]map[int]lag.Waiting, len(a.databases))
 	err := a.cluster.AtOnce(func(i int, s *cluster.Database) (err error) {
@@ -473,7 +477,7 @@ func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 	return all, err
 }
 
-// explainers explain the badge of a user from the log in the user's database.
+// explainers explains the badge of a user from the log in the database of the user.
 type explainers struct {
 	of      []*replay.Explainer
 	cluster *cluster.Cluster
@@ -517,8 +521,8 @@ func (a *App) checkDatabases(ctx context.Context) error {
 	return err
 }
 
-// checkEach runs a check of all databases concurrently. If some database can serve, a failure
-// of the others is only an impairment, and the process stays ready.
+// checkEach runs a check for all databases concurrently. If any database can serve, the failure
+// of another one is only an impairment, and the process stays ready.
 func (a *App) checkEach(check func(d *database) error) error {
 	errs := make([]error, len(a.databases))
 	var g sync.WaitGroup
@@ -546,7 +550,8 @@ func (a *App) checkEach(check func(d *database) error) error {
 	}
 }
 
-// prefix returns the beginning of a text about the database, "" if it is the only one.
+// prefix returns the beginning of a text about the database: its label, or "" if it is the only
+// one.
 func (d *database) prefix() string {
 	if d.config.Name == "" {
 		return ""

@@ -9,17 +9,17 @@ import (
 	"github.com/badged/badged/internal/server/inbound"
 )
 
-// reservedFiles is how many open files are reserved for uses other than clients and Postgres
-// pools: Redis, jobs, logs, the key set and the Go runtime.
+// reservedFiles is the number of open files that are reserved for uses other than clients and
+// pools of Postgres: Redis, jobs, logs, the key set and the Go runtime.
 const reservedFiles = 64
 
-// internalConnections limits the connections to the internal listener, from Prometheus, probes
-// and the admin page.
+// internalConnections limits the connections to the internal listener, which serves Prometheus,
+// probes and the admin page.
 const internalConnections = 64
 
-// internalLimits are the limits of the internal listener. Authenticated requests get three
-// quarters of its connections, so that probes and new operators can always connect. One key
-// gets half of the connections.
+// internalLimits returns the limits of the internal listener. Connections with authenticated
+// requests may use three quarters of its connections, so that probes and new operators can
+// always connect. One key may use half of them.
 func internalLimits() inbound.Limits {
 	return inbound.Limits{
 		Connections: internalConnections, Unauthenticated: internalConnections,
@@ -27,13 +27,15 @@ func internalLimits() inbound.Limits {
 	}
 }
 
-// The memory for bodies of requests, in bytes, if it is not configured.
+// The memory for bodies of requests in bytes, if it is not configured: the default if the
+// process has no memory limit, and the maximum.
 const (
 	defaultBodyMemory = 256 << 20
 	mostBodyMemory    = 1 << 30
 )
 
-// bodyMemory is the memory for bodies of requests, in bytes.
+// bodyMemory returns the memory for bodies of requests, in bytes. By default it is a quarter of
+// the memory limit of the process, within bounds.
 func (a *App) bodyMemory() int64 {
 	if given := a.cfg.BodyMemoryMiB; given > 0 {
 		return int64(given) << 20
@@ -44,8 +46,8 @@ func (a *App) bodyMemory() int64 {
 	return defaultBodyMemory
 }
 
-// limitsFor returns the limits of client connections. It fails if the limit of open files is
-// too small to serve with these settings.
+// limitsFor returns the limits of client connections. It fails if the process may not open
+// enough files to serve with these settings.
 func limitsFor(cfg *config.Server) (inbound.Limits, error) {
 	files, reserved := inbound.Files(), max(1, len(cfg.Shards))*cfg.PostgresConnections()+reservedFiles
 	if cfg.InternalListen != "" {
@@ -58,8 +60,8 @@ func limitsFor(cfg *config.Server) (inbound.Limits, error) {
 	return inbound.LimitsFor(files, reserved, cfg.MaxUnauthenticated, cfg.TrustedProxies), nil
 }
 
-// LimitRisks returns warnings about settings that exceed the limits of open files and of
-// memory.
+// LimitRisks returns warnings about settings that are too great for the limits of open files and
+// of memory.
 func LimitRisks(cfg config.Server) (risks []string) {
 	limits, err := limitsFor(&cfg) // Check returns the error
 	if err == nil && cfg.MaxConnections > limits.Streams() {
@@ -71,7 +73,8 @@ func LimitRisks(cfg config.Server) (risks []string) {
 	return risks
 }
 
-// limitConnections sets the limits of client connections.
+// limitConnections sets the limits of client connections. It lowers MaxConnections to what the
+// limit of open files allows.
 func (a *App) limitConnections(ctx context.Context) (err error) {
 	if a.limits, err = limitsFor(&a.cfg); err != nil {
 		return err

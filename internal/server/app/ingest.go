@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// openIngest adds the reader of brokers, if this process has the role ingest. gate slows it
-// down while folding is behind.
+// openIngest adds the reader of brokers, if this process has the role ingest. gate slows the
+// reader down while folding is behind.
 func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *backpressure.Gate) error {
 	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
 		return nil
@@ -38,12 +38,12 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 		return err
 	}
 	a.closers = append(a.closers, x.Close)
-	if a.cfg.NeedsBrokers() { // processes with other roles start without the broker
+	if a.cfg.NeedsBrokers() { // processes with other roles start even if the broker is not available
 		if err := x.Check(ctx); err != nil {
 			return err
 		}
 	}
-	// Not vital: messages wait in the broker.
+	// Not vital: messages stay in the broker while they are not read.
 	a.checks = append(a.checks, obs.Check{Name: "ingest", Run: func(context.Context) error { return x.Health() }})
 	a.stage("ingest", x.Run)
 	return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// openExpiry adds the sweep that expires conversations. It also ends notification levels that
-// users set for a limited time.
+// openExpiry adds the sweep that marks conversations without new messages as read. The sweep
+// also ends notification levels that were set for a limited time.
 func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 	after, err := a.cfg.ExpireAfter()
 	if err != nil {
@@ -35,7 +35,8 @@ func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// openVerifying adds the sampler, which verifies users of p's partitions in the background.
+// openVerifying adds the sampler, which verifies users of the partitions that p folds, in the
+// background.
 func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projector) error {
 	s, err := replay.NewSampler(replay.SamplerConfig{
 		Pool: pool, Log: d.Log, Owner: p, Logger: d.log, Metrics: replay.NewSamplerMetrics(d.registry),
@@ -45,7 +46,8 @@ func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projec
 	if err != nil {
 		return err
 	}
-	// Without an interval, Run returns at once, which would count as the failure of a stage.
+	// Without an interval, Run returns at once, and the server would treat this as a failed
+	// stage.
 	if a.cfg.VerifyInterval > 0 {
 		a.stageOf(d, "verifying", s.Run)
 	}
@@ -65,7 +67,7 @@ func (a *App) openTracing(ctx context.Context) (err error) {
 	return nil
 }
 
-// openKeySet returns the key set, or nil if none is configured.
+// openKeySet returns the set of keys of --jwks-url, or nil if there is no such setting.
 func (a *App) openKeySet() (*auth.KeySet, error) {
 	if a.cfg.JWKSURL == "" {
 		return nil, nil //nolint:nilnil // none configured
@@ -101,13 +103,13 @@ func (a *App) openBus() error {
 	return nil
 }
 
-// Listen listens on the address of --listen. Call it before Open, so that an address in use is
-// reported before anything starts.
+// Listen listens on the address of --listen. Call it before Open, so that an address that is
+// already in use is reported before anything starts.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listenOn(ctx, "--listen", address)
 }
 
-// ListenInternal is Listen for --internal-listen.
+// ListenInternal does what Listen does, for the address of --internal-listen.
 func ListenInternal(ctx context.Context, address string) (net.Listener, error) {
 	return listenOn(ctx, "--internal-listen", address)
 }
@@ -124,7 +126,7 @@ func listenOn(ctx context.Context, flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// addressError returns the error for an address that a listener cannot have.
+// addressError returns the error for an address on which a listener cannot listen.
 func addressError(flag, address string, err error) error {
 	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
 		err = errors.New("want HOST:PORT, such as 127.0.0.1:8080")

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// openSampler adds the sampler, which stores the rates of this process for the admin page.
+// openSampler adds the sampler, which stores the counters of this process for the admin page.
 func (a *App) openSampler(d *database) error {
 	roles := make([]string, len(a.cfg.Roles))
 	for i, r := range a.cfg.Roles {
@@ -34,8 +34,8 @@ func (a *App) openSampler(d *database) error {
 	return nil
 }
 
-// openOperations adds the admin page and its service. It returns nil if no admin keys are
-// possible or this process does not have the role api.
+// openOperations adds the admin page and its operations. It returns nil if the configuration has
+// neither admin keys nor a file of keys, or if this process does not have the role api.
 func (a *App) openOperations(keys *keyring.Ring) (httpapi.Operations, error) {
 	if !keys.HasAdmins() || !a.cfg.Has(config.RoleAPI) {
 		return nil, nil //nolint:nilnil // no operations

@@ -13,8 +13,9 @@ import (
 	"github.com/rs/cors"
 )
 
-// originCheck returns a check of the Origin header. If no origins are configured, it returns
-// nil, which makes the gateway allow only the server's own origin.
+// originCheck returns a function that reports whether the Origin header of a request is allowed.
+// If no origins are configured, it returns nil, and the gateway allows only the server's own
+// origin.
 func originCheck(allowed []string) (func(*http.Request) bool, error) {
 	if len(allowed) == 0 {
 		return nil, nil //nolint:nilnil // the gateway's default
@@ -34,12 +35,12 @@ func originCheck(allowed []string) (func(*http.Request) bool, error) {
 	}, nil
 }
 
-// namedOrigins are origins that are not URLs of a page. Browsers send null or file:// for a
-// file and for a sandboxed frame.
+// namedOrigins are allowed origins that are not the URL of a page: any origin (*), and the
+// origins null and file://, which browsers send for files and sandboxed frames.
 var namedOrigins = []string{"*", "null", "file://"}
 
-// normalOrigin returns an origin in the form that browsers send, or an error if browsers never
-// send it.
+// normalOrigin returns an origin in the form that browsers send. It fails if browsers never send
+// such an origin.
 func normalOrigin(text string) (string, error) {
 	text = strings.ToLower(text)
 	if slices.Contains(namedOrigins, text) {
@@ -76,8 +77,8 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > '~' })
 }
 
-// forOrigins adds CORS headers for the allowed origins to a route. If allowed is nil, it adds
-// none: only the server's own origin may call.
+// forOrigins adds CORS headers for the allowed origins to a route. If allowed is nil, it adds no
+// headers: only pages of the server's own origin may call the route.
 func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
 	if allowed == nil {
 		return h

@@ -18,15 +18,15 @@ import (
 	"github.com/badged/badged/internal/pg/pooler"
 )
 
-// checkPostgres is the readiness check of Postgres. If the database can be read and not
-// written, the process stays ready: the gateway still serves badges.
+// checkPostgres is the readiness check of Postgres. If the database can be read but not written,
+// the process stays ready, since the gateway still serves badges.
 func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
 	var readOnly bool
 	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if err := conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil || !readOnly {
 			return err
 		}
-		return conn.Conn().Close(ctx) // the session would stay read-only after Postgres has become writable
+		return conn.Conn().Close(ctx) // this session would stay read-only after Postgres became writable
 	})
 	if err != nil {
 		f := faultOfRead(err)
@@ -49,8 +49,8 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watc
 	return obs.Impaired(f.String() + ": events cannot be stored, badges can be read")
 }
 
-// checkFolding is the readiness check of folding, in any process: it fails while partitions
-// are not folded.
+// checkFolding is the readiness check of folding. In every process, it fails while partitions
+// are not folded, whichever process should fold them.
 func (a *App) checkFolding(ctx context.Context) error {
 	var texts []string
 	for _, d := range a.databases {
@@ -64,12 +64,12 @@ func (a *App) checkFolding(ctx context.Context) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// divideConnections sets the sizes of the pools of a database from the roles of this process
-// and the limits of the database and the server. It fails if the limits are too small to fold:
-// events would be accepted and badges never change. If the limits cannot be read, it assumes
-// that there are none. If there is only one database, it waits until the database accepts
-// connections, and fails if an unsupported pooler is in front of it. It opens one session for
-// all this.
+// divideConnections sets the sizes of the pools of a database from the roles of this process and
+// from the connection limits of the database and its server. It fails if the limits are too
+// small to fold: events would be accepted and badges would never change. If the limits cannot be
+// read, it assumes that there are none. If there is only one database, it waits until the
+// database accepts connections, and fails if the connection goes through an unsupported pooler.
+// It uses one session.
 func (a *App) divideConnections(ctx context.Context, d *database) error {
 	d.conns = a.cfg.Connections(d.config)
 	alone := d.config.Name == ""
@@ -96,7 +96,7 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 	need, least := d.conns.Sum(), d.conns.Least().Sum()
 	for _, l := range limits {
 		most := l.Most
-		if l.Shared { // databases on one server share the limit
+		if l.Shared { // the databases on one server share this limit
 			most /= a.cfg.OnServer(d.config)
 		}
 		switch {
@@ -113,10 +113,10 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 	return nil
 }
 
-// limitsPatience bounds the reading of the limits.
+// limitsPatience limits the time to read the limits.
 const limitsPatience = 5 * time.Second
 
-// faultOfRead classifies the error of a failed read.
+// faultOfRead returns the fault to report after a failed read.
 func faultOfRead(err error) pgfault.Fault {
 	f := pgfault.Of(err)
 	if f.Reads() || f == pgfault.Slow {
@@ -131,8 +131,8 @@ const (
 	lastAttemptPause  = 10 * time.Second
 )
 
-// firstSession connects to a database. If waits is set, it waits until the database can be
-// reached.
+// firstSession connects to a database. If waits is set, it tries again until the database
+// accepts connections.
 func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *pgx.Conn, err error) {
 	cfg, err := d.config.PoolConfig()
 	if err != nil {
@@ -153,16 +153,17 @@ func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *
 	return conn, err
 }
 
-// untilReached calls try again while the database cannot be reached or is starting, for example
-// after the machine has booted: a supervisor would give up on a program that exits repeatedly.
-// It returns other errors at once: an operator must change something, such as a password.
+// untilReached calls try until it succeeds. It tries again while the database cannot be reached
+// or is starting, for example after a reboot of the machine, since a supervisor may give up on a
+// program that exits repeatedly. It returns any other error at once: an operator must correct
+// something, such as a password.
 func (a *App) untilReached(ctx context.Context, d *database, try func() error) error {
 	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
 		err := try()
 		switch pgfault.Of(err) {
 		case pgfault.Unreachable, pgfault.Restarting, pgfault.TooManyConnections:
 		case pgfault.Slow:
-			if !unreachable(err) { // a migration that could not get its locks
+			if !unreachable(err) { // a migration failed to get its locks
 				return err
 			}
 		default:

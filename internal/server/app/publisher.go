@@ -16,15 +16,15 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// publisher appends events to the log and wakes projectors: the projectors of this process at
-// once, the projectors of other processes in the background, through the bus.
+// publisher appends events to the log and wakes projectors: at once in this process, and in
+// other processes in the background, through the bus.
 type publisher struct {
-	// appendAll appends to the databases of the events.
+	// appendAll appends events to the databases of their users.
 	appendAll events.Append
 	// projectors are the projectors of this process.
 	projectors []*projector.Projector
 	bus        pubsub.Bus
-	// remote is set if the bus reaches other processes.
+	// remote is set if the bus connects other processes.
 	remote bool
 	logger *slog.Logger
 
@@ -34,7 +34,7 @@ type publisher struct {
 	traces *traces
 
 	mu sync.Mutex
-	// woken are the partitions that the bus has yet to announce.
+	// woken are the partitions that run must still announce on the bus.
 	woken map[int]struct{}
 	wake  chan struct{}
 }
@@ -85,13 +85,13 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 	return receipt, nil
 }
 
-// appendedElsewhere must be called after events were appended without Append.
+// appendedElsewhere counts events that were appended without Append, and wakes the projectors.
 func (p *publisher) appendedElsewhere(partitions []int, events int) {
 	p.appended.Add(float64(events))
 	p.wakeAll(partitions)
 }
 
-// wakeAll wakes the projectors of partitions. It does not block.
+// wakeAll wakes the projectors of partitions, here and in other processes. It does not block.
 func (p *publisher) wakeAll(partitions []int) {
 	for _, folding := range p.projectors {
 		for _, partition := range partitions {

@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/internal/server/httpapi"
 )
 
-// pushClient returns the HTTP client for endpoints that devices name. It permits many
-// connections to one host, since the endpoints of all Chrome browsers are on one host.
+// pushClient returns the HTTP client for the endpoints that devices name. It permits many
+// connections to one host, since all Chrome browsers have endpoints on the same host.
 func pushClient(allowPrivate bool) *http.Client {
 	return egress.NewClient(egress.Config{AllowPrivate: allowPrivate, MaxConnsPerHost: 256})
 }
@@ -36,15 +36,16 @@ func (a *App) openPush(d *database, n *outbound.Notifier, apps push.Apps, box *s
 	return nil
 }
 
-// tokenPlace names the row in which a token is stored. It is authenticated data of the
-// encryption: the token cannot be decrypted in another row.
+// tokenPlace identifies the row that stores a device token. The encryption of the token
+// authenticates this text, so that a token that was copied to another row cannot be decrypted.
 func tokenPlace(userID, deviceID string) string { return "device\x00" + userID + "\x00" + deviceID }
 
-// sealedRetry is the delay of the next attempt for a device whose token cannot be decrypted.
-// Until then, an operator may restore the key, or the app may register again.
+// sealedRetry is the delay of the next attempt to push to a device whose token cannot be
+// decrypted. Until then, an operator may restore the encryption key, or the app may register
+// again.
 const sealedRetry = time.Hour
 
-// pushQueue implements push.Queue with the notifier, and decrypts tokens.
+// pushQueue implements push.Queue with the notifier. It decrypts the device tokens.
 type pushQueue struct {
 	notifier *outbound.Notifier
 	box      *seal.Box
@@ -112,9 +113,9 @@ func (q pushQueue) Hold(d push.Due, after time.Duration) { q.notifier.DeviceHold
 // Gone implements push.Queue.
 func (q pushQueue) Gone(d push.Due, _ string) { q.notifier.DeviceGone(rowOf(d)) }
 
-// devices registers devices of the configured apps.
+// devices implements httpapi.Devices for the configured apps.
 type devices struct {
-	// targets returns the targets of the database of a user.
+	// targets returns access to the devices in the database of a user.
 	targets func(userID string) (*outbound.Targets, error)
 	apps    push.Apps
 	box     *seal.Box
@@ -156,7 +157,8 @@ func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created
 	})
 }
 
-// endpointOf returns the endpoint of a Web Push subscription, or "".
+// endpointOf returns the endpoint of a Web Push subscription, or "" if token is not a
+// subscription.
 func endpointOf(token []byte) string {
 	var s struct {
 		Endpoint string `json:"endpoint"`
@@ -222,10 +224,11 @@ func utc(t *time.Time) *time.Time {
 	return &u
 }
 
-// shownTokenEnd is the number of characters of a token that are shown.
+// shownTokenEnd is the number of characters at the end of a token that are shown.
 const shownTokenEnd = 4
 
-// masked returns the part of a token that is not secret.
+// masked returns a text by which people can recognize a token: its end, or the host of a
+// subscription. The rest of the token is secret.
 func (d devices) masked(o *outbound.Device) string {
 	token, err := d.box.Open(o.Token, tokenPlace(o.UserID, o.DeviceID))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/server/httpapi"
 )
 
-// Versions of the described interfaces, raised by breaking changes.
+// Versions of the described interfaces. A breaking change raises them.
 const (
 	apiVersion    = "1"
 	framesVersion = "1"
@@ -125,7 +125,7 @@ func messages(frames []protocol.FrameInfo) []describe.Message {
 	return all
 }
 
-// messagesOf selects the messages of the given frame types.
+// messagesOf selects the messages of the given types of frames.
 func messagesOf(all []describe.Message, types ...string) []describe.Message {
 	var some []describe.Message
 	for _, t := range types {
@@ -147,7 +147,7 @@ func describeFrame(f protocol.FrameInfo) describe.Named {
 	}
 }
 
-// command describes the frames that POST /v1/commands accepts.
+// command describes the frames that POST /v1/commands accepts, by type.
 func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
 	for _, f := range protocol.ClientFrames() {
@@ -179,7 +179,7 @@ func descriptions() (openAPI, asyncAPI []byte, err error) {
 	return openAPI, asyncAPI, nil
 }
 
-// description serves a description as JSON.
+// description returns a handler that serves body as JSON.
 func description(body []byte) http.Handler {
 	line := append(slices.Clone(body), '\n')
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

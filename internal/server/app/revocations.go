@@ -17,13 +17,13 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// loadPatience is how long a server reads revocations before it starts to serve. It reads the
-// rest while it serves.
+// loadPatience limits the time for reading revocations before the server serves requests. It
+// reads the rest while it serves.
 const loadPatience = 2 * time.Second
 
-// openRevocations reads which tokens are revoked and follows changes, if this process accepts
-// tokens. Until it has read all revocations of a database, this process accepts no token of a
-// user of this database.
+// openRevocations reads which tokens are revoked, and adds the stages that follow changes, if
+// this process accepts tokens. Until all revocations of a database are read, this process
+// refuses the tokens of all users of this database.
 func (a *App) openRevocations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -48,7 +48,7 @@ func (a *App) openRevocations(ctx context.Context) {
 
 func (a *App) acceptsTokens() bool { return a.cfg.Has(config.RoleAPI) || a.cfg.Has(config.RoleGateway) }
 
-// unread returns an error while this process does not know which tokens of a user are revoked.
+// unread returns an error if this process has not read yet which tokens of a user are revoked.
 func (a *App) unread(userID string) error {
 	d, err := a.databaseOf(userID)
 	if err != nil {
@@ -62,13 +62,13 @@ func (a *App) checkRevocations(context.Context) error {
 	return a.checkEach(func(d *database) error { return d.revoked.Check() })
 }
 
-// revoked reports whether tokens of a user that were issued at a time are revoked.
+// revoked reports whether the tokens of a user that were issued at this time are revoked.
 func (a *App) revoked(userID string, issuedAt time.Time) bool {
 	return revocations(a.databases).revoked(userID, issuedAt)
 }
 
-// revocations implements gateway.Revocations. It asks every database, because a revocation may
-// be in either of two databases while the user's partition moves from one to the other.
+// revocations implements gateway.Revocations. It checks every database: while a user's partition
+// moves from one database to another, either of them may have the revocation.
 type revocations []*database
 
 // Revoked implements gateway.Revocations.
@@ -93,14 +93,14 @@ type disconnects struct {
 	log         *slog.Logger
 }
 
-// hintTimeout bounds the message to other processes. They poll the table anyway.
+// hintTimeout limits the time for notifying other processes. They also poll the table.
 const hintTimeout = 500 * time.Millisecond
 
-// futureLeeway is how far the clock of a backend may be ahead of the database's.
+// futureLeeway is how far the clock of a backend may be ahead of the clock of the database.
 const futureLeeway = 5 * time.Second
 
-// disconnectPatience bounds the time in which a request stores a revocation and reads it back.
-// Together with hintTimeout, a request is answered within three seconds.
+// disconnectPatience limits the time in which a request stores a revocation and reads it back.
+// With hintTimeout, a request is answered within three seconds.
 const disconnectPatience = 2 * time.Second
 
 // Disconnect implements httpapi.Disconnects.
@@ -134,7 +134,7 @@ func (d disconnects) Disconnect(requested context.Context, by, userID string, re
 	if err != nil && !unread {
 		return time.Time{}, err
 	}
-	// Publish only after the commit, so that a gateway that gets the message finds the row.
+	// Publish only after the commit, so that a gateway that gets the message can read the row.
 	hinting, cancel := context.WithTimeout(requested, hintTimeout)
 	defer cancel()
 	hint := pubsub.Update{Badge: pubsub.Badge{UserID: userID}, Partition: d.partitionOf(userID), Ended: true}

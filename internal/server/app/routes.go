@@ -25,11 +25,11 @@ func (a *App) handle(routes []describe.Route) {
 	}
 }
 
-// liveRoute is also on the public listener, for load balancers.
+// liveRoute is served on the public listener too, for load balancers.
 const liveRoute = "/livez"
 
-// handleOperators adds routes for operators to the internal listener, or to the public one if
-// there is no internal listener.
+// handleOperators adds routes for operators to the internal listener. If there is none, it adds
+// them to the public listener.
 func (a *App) handleOperators(routes []describe.Route) {
 	for _, r := range routes {
 		a.operators.Handle(r.Pattern(), r.Handler)
@@ -39,13 +39,15 @@ func (a *App) handleOperators(routes []describe.Route) {
 	}
 }
 
-// serveProfiles adds the routes of profiles, which only a listener for operators may have.
+// serveProfiles adds the routes of profiles to the listener for operators. No other listener may
+// have them.
 func (a *App) serveProfiles(h http.Handler) { a.operators.Handle(httpapi.ProfilesPath, h) }
 
-// clientOf returns a function that returns the client address of a request.
+// clientOf returns a function that returns the client address of a request. Behind a trusted
+// proxy, it is the address that the proxy names.
 func clientOf(trustedProxies []netip.Prefix) func(*http.Request) netip.Prefix {
 	return func(r *http.Request) netip.Prefix {
-		client, _ := gateway.ClientOf(r, trustedProxies) // clients without an address share a limit
+		client, _ := gateway.ClientOf(r, trustedProxies) // all clients without an address share one limit
 		return client
 	}
 }
@@ -113,7 +115,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 	}
 }
 
-// operatorRoutes returns the routes of every process.
+// operatorRoutes returns the routes that every process has.
 func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []describe.Route {
 	const (
 		ready    = `{"status":"ready","checks":{"clocks":"ok","folding":"ok","gateway":"ok","postgres":"ok","redis":"ok"}}`

@@ -28,11 +28,12 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// besideDrainTimeout is how long requests for metrics may take when a command ends.
+// besideDrainTimeout limits how long requests for metrics may take after a command has been
+// stopped.
 const besideDrainTimeout = 5 * time.Second
 
-// newSidecar returns an app for a command that runs beside servers, such as relay. It serves
-// only the routes for operators.
+// newSidecar returns an app for a command that runs beside servers, such as relay. The app
+// serves only the routes for operators.
 func newSidecar(cfg config.Server, l net.Listener, log *slog.Logger) *App {
 	cfg.DrainTimeout = besideDrainTimeout
 	a := &App{
@@ -44,7 +45,8 @@ func newSidecar(cfg config.Server, l net.Listener, log *slog.Logger) *App {
 	return a
 }
 
-// serveBeside adds the HTTP stage. Call it last: the stage starts after all others.
+// serveBeside adds the HTTP stage of a sidecar. Call it last, since the stage must start after
+// all other stages.
 func (a *App) serveBeside() error {
 	keys, errs := keyring.New(keyring.Config{Admins: a.cfg.AdminKeys, Logger: a.log, Registerer: a.registry})
 	if len(errs) > 0 {
@@ -63,8 +65,8 @@ func (a *App) serveBeside() error {
 	return nil
 }
 
-// OpenRelay connects to an outbox and assembles the relay, which carries its events to badged.
-// Call Close afterwards, also after Run; it does not close l.
+// OpenRelay connects to an outbox and assembles the relay, which publishes the events of the
+// outbox to badged. Call Close afterwards, even after Run has returned; Close does not close l.
 func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l net.Listener, log *slog.Logger) (_ *App, err error) {
 	a := newSidecar(config.Server{Database: cfg.Database(), MaxLag: maxLag, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
@@ -81,7 +83,7 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 		return nil, err
 	}
 	var registry prometheus.Registerer = a.registry
-	if a.cfg.Sharded() { // the metrics of pools have the label shard then
+	if a.cfg.Sharded() { // with shards, the metrics of all pools need the label shard
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": ""}, registry)
 	}
 	obs.RegisterPool(registry, "outbox", to.Outbox.Pool())
@@ -111,9 +113,9 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	return a, a.serveBeside()
 }
 
-// relayOutbox opens the outbox in a database. It fails if the outbox cannot be relayed. If the
-// database cannot be reached, it also returns a check, which the caller must run once the
-// database can be reached. Otherwise check is nil.
+// relayOutbox opens the outbox in a database and checks that it can be relayed. If the database
+// is not available, relayOutbox succeeds and returns check, which the caller must run once the
+// database is available. Otherwise check is nil.
 func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
 	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("outbox: %w", err)
@@ -146,7 +148,7 @@ func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *rel
 }
 
 // relayServer returns the server to publish to. It fails if the server refuses the key. If the
-// server cannot be reached, it succeeds, and events stay in the outbox.
+// server is not available, relayServer succeeds, and events stay in the outbox meanwhile.
 func (a *App) relayServer(ctx context.Context, cfg config.Relay) (relay.Divided, error) {
 	t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
 	if err != nil {
@@ -162,7 +164,7 @@ func (a *App) relayServer(ctx context.Context, cfg config.Relay) (relay.Divided,
 	return traffic.NewDividedTarget(t), nil
 }
 
-// relayDatabase returns the database to append to.
+// relayDatabase returns the single database to append to.
 func (a *App) relayDatabase(ctx context.Context) (relay.Target, error) {
 	d, err := a.besideDatabase(ctx, "relay")
 	if err != nil {
@@ -184,7 +186,7 @@ func (a *App) relayDatabase(ctx context.Context) (relay.Target, error) {
 	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log))}, nil
 }
 
-// relayShards returns the shards to append to.
+// relayShards returns the shards to append to, if there are several databases.
 func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
 	if a.databases, err = a.nameDatabases(); err != nil {
 		return nil, err
@@ -234,8 +236,9 @@ func (r relayedShards) Away(partition int) bool {
 	return false
 }
 
-// OpenTail connects to the database and the brokers, and assembles the tail, which publishes
-// badges to the brokers. Call Close afterwards, also after Run; it does not close l.
+// OpenTail connects to the databases and the brokers, and assembles the tail, which publishes
+// badges to the brokers. Call Close afterwards, even after Run has returned; Close does not
+// close l.
 func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Logger) (_ *App, err error) {
 	a := newSidecar(config.Server{Database: cfg.Database, AdminKeys: cfg.AdminKeys}, l, log)
 	defer func() {
@@ -250,8 +253,8 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	if a.databases, err = a.nameDatabases(); err != nil {
 		return nil, err
 	}
-	// The tail holds a lock in a session of its own for each partition and target, outside the
-	// pool.
+	// For each partition and target, the tail has a lock in a session of its own, which is not
+	// from the pool.
 	if err := a.openDatabases(ctx, "tail"); err != nil {
 		return nil, err
 	}
@@ -276,8 +279,8 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	return a, a.serveBeside()
 }
 
-// checkTail returns the readiness check of the tail of a database. It passes while the
-// database cannot be reached, because the check of databases reports that already.
+// checkTail returns the readiness check of the tail of a database. It succeeds while the
+// database is not available, because the check of databases already reports that.
 func (d *database) checkTail(t *tail.Tail) obs.Check {
 	name := "tail"
 	if d.config.Name != "" {
@@ -291,7 +294,8 @@ func (d *database) checkTail(t *tail.Tail) obs.Check {
 	}}
 }
 
-// besideDatabase connects to the only database, which must be migrated.
+// besideDatabase connects to the only database. It fails if there are several, or if migrations
+// are pending.
 func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, error) {
 	if _, err := a.cfg.PoolConfig(); err != nil { // fails if there are several databases
 		return nil, err
@@ -310,7 +314,7 @@ func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, er
 	return d, a.checkSchema(ctx, d, false)
 }
 
-// gatedTarget delays appending while folding is behind.
+// gatedTarget is a DatabaseTarget that delays appends while folding is behind.
 type gatedTarget struct {
 	gate *backpressure.Gate
 	*traffic.DatabaseTarget
@@ -325,7 +329,8 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 	return id, err
 }
 
-// admitted calls appended once folding has caught up.
+// admitted calls appended once the gate admits evs, which may take a while if folding is behind.
+// If folding is further behind than --max-lag, it fails with a [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
 	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {

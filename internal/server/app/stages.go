@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/internal/server/inbound"
 )
 
-// stage is a long-running part. run blocks until ctx is done, finishes its work in progress
-// and returns nil.
+// stage is a part that runs as long as the server. run blocks until ctx is done; then it
+// finishes its work in progress and returns nil.
 type stage struct {
 	name string
 	run  func(ctx context.Context) error
@@ -23,9 +23,9 @@ func (a *App) stage(name string, run func(ctx context.Context) error) {
 	a.stages = append(a.stages, stage{name, run})
 }
 
-// Run serves until ctx is done or a part fails. It calls ready once it serves. It stops parts
-// one by one in reverse start order, so that each can hand over its work to parts started
-// before it.
+// Run serves until ctx is done or a part fails. It calls ready once the server serves. It stops
+// the parts one after another, in the reverse order of their start, so that a part can still
+// pass work to the parts that were started before it.
 func (a *App) Run(ctx context.Context, ready func()) error {
 	type running struct {
 		stage
@@ -56,7 +56,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 		case <-a.opening:
 		case <-ctx.Done():
 		case err := <-failed:
-			failed <- err // read again below
+			failed <- err // the select below reads it again
 		}
 	}
 	ready()
@@ -76,7 +76,8 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 	return errors.Join(errs...)
 }
 
-// maxHeaderBytes exceeds the size of any token.
+// maxHeaderBytes is the greatest size of the header of a request. It exceeds the size of any
+// token.
 const maxHeaderBytes = 64 << 10
 
 // serve serves HTTP until ctx is done and the requests in progress are answered.

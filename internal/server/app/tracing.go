@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// traces makes the spans of an event on its way from the publisher to the clients. A traced
-// event and the badge update that it causes carry the context of the span. For untraced events
-// the cost is a comparison with "".
+// traces records the spans of an event from the publisher to the clients. A traced event and the
+// badge update that it causes carry the trace context of the last span. An event without a trace
+// costs only a comparison with "".
 type traces struct{ tracer trace.Tracer }
 
 // tracedRoutes are the routes of requests that append events.
@@ -27,8 +27,9 @@ var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
 // maxTraced limits how many events of one append are traced.
 const maxTraced = 100
 
-// append calls next within a span of the request. It makes one more span for each event that
-// carries a trace of its own; the other events get the trace of the request.
+// append calls next within one span for the whole request. An event that came with a trace
+// context of its own gets one more span in its own trace; other events get the context of the
+// request.
 func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
 	const name = "append"
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
@@ -55,11 +56,12 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 	return receipt, err
 }
 
-// fold makes a span for a folded batch, and a span for each traced event of the batch. It
-// returns the contexts of the spans of events, by index of the event.
+// fold records a span for a folded batch, and a span for each traced event of the batch. It
+// returns the trace context of each event's span, by index of the event, "" for an untraced
+// event.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
-	ctx := context.Background() // the batch is done
+	ctx := context.Background() // the batch has been folded, so its context may be done
 	links := make([]trace.Link, len(f.Events))
 	sampled := 0
 	for i, e := range f.Events {
@@ -90,7 +92,8 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 	return contexts
 }
 
-// deliver makes a span for the way of an update from the bus to a client.
+// deliver records a span for an update of a client: from the time it came from the bus to the
+// time it was written to the client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
 	ctx := context.Background() // the frame is written
 	parent := remote(ctx, traceParent)
@@ -102,7 +105,7 @@ func (t *traces) deliver(traceParent string, came, written time.Time) {
 	span.End(trace.WithTimestamp(written))
 }
 
-// tracedBus is a bus that makes a span for each traced update it publishes.
+// tracedBus is a bus that records a span for each traced update that it publishes.
 type tracedBus struct {
 	pubsub.Bus
 	traces *traces
@@ -124,8 +127,8 @@ func (b tracedBus) Publish(ctx context.Context, users []pubsub.Update, rooms []p
 	return err
 }
 
-// begin appends a span to spans if the update is traced, and stores the context of the span in
-// the update.
+// begin starts a span if the update is traced, and stores the context of the span in the update.
+// It returns spans with the new span appended.
 func (b tracedBus) begin(ctx context.Context, spans []trace.Span, partition int, traceParent *string) []trace.Span {
 	if *traceParent == "" {
 		return spans
@@ -137,8 +140,8 @@ func (b tracedBus) begin(ctx context.Context, spans []trace.Span, partition int,
 	return append(spans, span)
 }
 
-// TraceQueryStart implements pgx.QueryTracer, which pgx requires of batch
-// tracers.
+// TraceQueryStart implements pgx.QueryTracer, which pgx requires of a batch tracer. It does
+// nothing.
 func (t *traces) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return ctx
 }
@@ -149,8 +152,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the context key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. It makes a span "commit". Within a span of
-// append, there is only one batch: it inserts the events and commits.
+// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span.
+// Within a span of append there is only one batch, which inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -177,8 +180,8 @@ func end(span trace.Span, err error) {
 	span.End()
 }
 
-// eventAttributes identify an event. They do not include users, since traces are widely
-// readable.
+// eventAttributes returns attributes that identify an event. They do not include users, since
+// many people can read traces.
 func eventAttributes(e *events.Event) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("cloudevents.event_id", e.ID),
@@ -187,17 +190,18 @@ func eventAttributes(e *events.Event) []attribute.KeyValue {
 	}
 }
 
-// traceParent is the name of the W3C header and of the CloudEvents attribute.
+// traceParent is the name of the header and the CloudEvents attribute with the W3C trace
+// context.
 const traceParent = "traceparent"
 
-// remote parses a traceparent. A malformed one yields a context that is not sampled.
+// remote parses a traceparent. If it is malformed, the returned context is not sampled.
 func remote(ctx context.Context, parent string) trace.SpanContext {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // ignore the span of ctx
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
 	return trace.SpanContextFromContext(ctx)
 }
 
-// carried returns the traceparent of a span, or "" if it is not sampled.
+// carried returns the traceparent of a span, or "" if the span is not sampled.
 func carried(span trace.Span) string {
 	c := span.SpanContext()
 	if !c.IsSampled() {

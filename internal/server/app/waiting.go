@@ -11,11 +11,11 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// waitingInterval is how often the backlogs are measured.
+// waitingInterval is the time between two measurements of the hints.
 const waitingInterval = 5 * time.Second
 
-// waitingMessages is a Prometheus collector. It counts the room messages that other shards
-// store for a shard until the shard can be reached (hinted handoff).
+// waitingMessages is a Prometheus collector of hints: messages to rooms that a shard stores for
+// another shard that is not available (hinted handoff).
 type waitingMessages struct {
 	cluster           *cluster.Cluster
 	messages, seconds *prometheus.Desc
@@ -30,11 +30,11 @@ func newWaitingMessages(c *cluster.Cluster) *waitingMessages {
 	}
 }
 
-// run measures until ctx is done.
+// run measures the hints at intervals until ctx is done.
 func (w *waitingMessages) run(ctx context.Context) error {
 	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
-		// Ignore the error: if a shard cannot be read, delivering its stored messages fails
-		// too, and logs why.
+		// Ignore the error: if the hints of a shard cannot be read, they cannot be delivered
+		// either, and the delivery logs why.
 		found, _ := w.cluster.Backlogs(ctx)
 		w.last.Store(&found)
 	})

@@ -15,12 +15,12 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// webhookConns is the most connections to one host. It is large because many webhooks may be
-// on one host, and a slow endpoint must not use up the connections of the others. Each webhook
-// has a limit of its own, webhook.Config.Calls.
+// webhookConns is the greatest number of connections to one host. It is large because one host
+// may have many webhooks, and a slow webhook must not use up the connections of the others. Each
+// webhook has its own limit, webhook.Config.Calls.
 const webhookConns = 4096
 
-// webhookCaller returns the client that calls the endpoints of webhooks.
+// webhookCaller returns the client that calls the endpoints of webhooks for this process.
 func (a *App) webhookCaller() *webhook.Caller {
 	client := egress.NewClient(egress.Config{AllowPrivate: a.cfg.WebhooksAllowPrivate, MaxConnsPerHost: webhookConns})
 	return &webhook.Caller{Client: client, Origin: a.cfg.WebhooksOrigin, Now: a.now}
@@ -47,7 +47,7 @@ func (a *App) openDeclared(given parsed) {
 	a.stage("declared webhooks", func(ctx context.Context) error { return a.declared.Run(ctx, webhooks) })
 }
 
-// openWebhooks adds the sender of webhooks, which sends the calls that the notifier queues.
+// openWebhooks adds the sender of webhooks, which makes the calls that the notifier queues.
 func (a *App) openWebhooks(d *database, pool *pgxpool.Pool, n *outbound.Notifier, box *seal.Box, remindAfter map[string]time.Duration) error {
 	sender, err := webhook.New(webhook.Config{
 		Queue: webhookQueue{n}, Store: &webhookStore{outbound.NewTargets(pool, a.cluster), box, d.log, len(a.databases)},
@@ -99,7 +99,7 @@ func (q webhookQueue) Next(ctx context.Context, name string, limit int) ([]webho
 	return changes, err
 }
 
-// callOf returns the call from which a change was made.
+// callOf returns the queued call of a change, with the results that the sender has set in it.
 func callOf(c webhook.Change) outbound.Call {
 	call, _ := c.Ref.(outbound.Call)
 	call.Tell, call.Same = c.Tell, c.Same
@@ -132,13 +132,13 @@ type webhookStore struct {
 	targets *outbound.Targets
 	box     *seal.Box
 	log     *slog.Logger
-	// senders is the number of senders in this process, one for each database. They share the
-	// rate that the endpoint permits the process.
+	// senders is the number of senders in this process, one for each database. They divide the
+	// rate that the endpoint permits each process.
 	senders int
 }
 
-// Webhooks implements webhook.Store. It skips a webhook whose secrets cannot be decrypted: its
-// calls could not be signed.
+// Webhooks implements webhook.Store. It skips a webhook whose secrets cannot be decrypted, since
+// its calls could not be signed.
 func (s *webhookStore) Webhooks(ctx context.Context) ([]webhook.Webhook, error) {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func value[T any](p *T) (v T) {
 	return v
 }
 
-// pointer is the inverse of value.
+// pointer is the inverse of value: it returns nil for the zero value.
 func pointer[T comparable](v T) *T {
 	var zero T
 	if v == zero {
@@ -190,7 +190,7 @@ func pointer[T comparable](v T) *T {
 	return &v
 }
 
-// driftTeller returns a function that queues webhook calls for users whose badges differ from
+// driftTeller returns a function that queues webhook calls about users whose badges differ from
 // the log.
 func (a *App) driftTeller(pool *pgxpool.Pool) func(ctx context.Context, partition int, users []string) {
 	targets := outbound.NewTargets(pool, a.cluster)

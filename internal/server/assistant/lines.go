@@ -12,17 +12,17 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxLine is the maximum size of a message of an assistant, in bytes.
+// maxLine is the greatest size of a message of an assistant, in bytes.
 const maxLine = 1 << 20
 
-// lines reads the messages of an assistant, one message a line, and passes them on to the
-// transport. It omits a line that cannot be decoded and answers it with an error: the
-// transport would end the session at such a line.
+// lines reads the messages of an assistant, one per line, and passes them to the transport. A
+// line that cannot be decoded would end the session in the transport. So lines does not pass on
+// such a line, and answers it with an error.
 type lines struct {
 	io.Closer
 	in  *bufio.Reader
 	out io.Writer
-	// rest is the unread rest of the line that is being passed on.
+	// rest is the part of the current line that the transport has not read yet.
 	rest []byte
 }
 
@@ -51,8 +51,8 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next returns the next line, without surrounding spaces. If the line is too long, it returns
-// only its beginning.
+// next returns the next line, without surrounding spaces. If the line is longer than maxLine,
+// next returns only its beginning, with more than maxLine bytes.
 func (l *lines) next() (line []byte, err error) {
 	for {
 		part, err := l.in.ReadSlice('\n')
@@ -86,7 +86,8 @@ func mistakeIn(line []byte) *jsonrpc.Error {
 	return nil
 }
 
-// refuse answers a line that has no known id.
+// refuse answers a line with an error. The answer has no id, since the id of the line is not
+// known.
 func (l *lines) refuse(mistake *jsonrpc.Error) error {
 	answer, err := json.Marshal(struct {
 		Version string         `json:"jsonrpc"`
@@ -100,7 +101,8 @@ func (l *lines) refuse(mistake *jsonrpc.Error) error {
 	return err
 }
 
-// turns is a writer for several goroutines. Each call must write whole lines.
+// turns is a writer for several goroutines: it writes one call at a time. Each call must write
+// whole lines.
 type turns struct {
 	mu sync.Mutex
 	io.WriteCloser

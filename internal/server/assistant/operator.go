@@ -11,28 +11,27 @@ import (
 	"time"
 )
 
-// Operator changes dead letters (events that could not be folded) through the admin API of a
-// running server. The server checks the key, records its name in the audit trail, and wakes
-// projectors.
+// Operator retries and discards dead letters through the admin API of a running server. The
+// server checks the key, records its name in the audit trail, and wakes projectors.
 type Operator struct {
 	server string
 	key    string
 	client *http.Client
 }
 
-// operatorTimeout exceeds the server's own limit for an action.
+// operatorTimeout limits a request. It is longer than the server's own limit for an action.
 const operatorTimeout = 40 * time.Second
 
-// maxAnswer is the most bytes of an answer that are read.
+// maxAnswer is the greatest number of bytes of an answer that are read.
 const maxAnswer = 16 << 20
 
-// NewOperator returns an operator with an admin key at the URL of a server.
+// NewOperator returns an operator that uses an admin key at the URL of a server.
 func NewOperator(server, key string) (*Operator, error) {
 	u, err := url.Parse(server)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, errors.New("the URL of the server must be one such as https://badged.example")
 	}
-	// Do not follow redirects: they would send the key to another server.
+	// Do not follow redirects, since they would send the key to another server.
 	client := &http.Client{Timeout: operatorTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Operator{u.JoinPath("admin/v1/deadletters").String(), key, client}, nil
 }

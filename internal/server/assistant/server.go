@@ -1,8 +1,8 @@
-// Package assistant serves assistants: it is a server of the Model Context Protocol (MCP)
-// whose tools read badges, the log and the audit trail, and change dead letters if that is
-// permitted.
+// Package assistant lets AI assistants operate badged: it is a server of the Model Context
+// Protocol (MCP). Its tools read badges, the log and the audit trail. If permitted, they also
+// retry and discard dead letters.
 //
-// It does not know SQL: it reads with the rights of its database role and writes through the
+// It does not know SQL. It reads with the rights of its database role, and writes through the
 // admin API. ADR 40 has the reasons.
 package assistant
 
@@ -25,8 +25,8 @@ import (
 type Config struct {
 	// Cluster has the databases that the tools read. Required.
 	Cluster *cluster.Cluster
-	// Operator changes dead letters. If it is nil, the server does not offer the tools that
-	// need it.
+	// Operator changes dead letters. If it is nil, the server has no tools that change dead
+	// letters.
 	Operator *Operator
 }
 
@@ -59,7 +59,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// addReader adds a tool that only reads. The JSON of do's result is the result of the tool.
+// addReader adds a tool that only reads. The answer of the tool is the result of do, as JSON.
 func addReader[In any](s *Server, name, title, description string, do func(ctx context.Context, in In) (any, error)) {
 	add(s, &mcp.Tool{
 		Name: name, Title: title, Description: description,
@@ -67,7 +67,7 @@ func addReader[In any](s *Server, name, title, description string, do func(ctx c
 	}, do)
 }
 
-// addWriter adds a tool that changes something. destroys marks a change that cannot be undone.
+// addWriter adds a tool that changes something. destroys is set if the change cannot be undone.
 func addWriter[In any](s *Server, name, title, description string, destroys bool, do func(ctx context.Context, in In) (any, error)) {
 	add(s, &mcp.Tool{
 		Name: name, Title: title, Description: description,
@@ -82,7 +82,7 @@ func add[In any](s *Server, tool *mcp.Tool, do func(ctx context.Context, in In) 
 	})
 }
 
-// explained adds advice to the error of a database role without the needed right.
+// explained adds advice to err if the database role lacks a right.
 func explained(err error) error {
 	const insufficientPrivilege = "42501"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
@@ -91,8 +91,8 @@ func explained(err error) error {
 	return err
 }
 
-// Run reads calls from in and writes the answers to out, until in ends or ctx is done. It
-// closes both. A line that is not a valid message gets an error as answer and changes nothing.
+// Run reads calls from in and writes the answers to out, until in ends or ctx is done. Then it
+// closes both. A line that is not a valid message is answered with an error and not carried out.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	answers := &turns{WriteCloser: out}
 	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: newLines(in, answers), Writer: answers, MaxLineLength: -1})

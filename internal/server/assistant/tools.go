@@ -56,7 +56,7 @@ type verifiedUser struct {
 	First []replay.Difference `json:"first"`
 }
 
-// maxDifferences bounds the differences in an answer.
+// maxDifferences is the greatest number of differences in an answer.
 const maxDifferences = 100
 
 func (s *Server) verifyUser(ctx context.Context, in userInput) (any, error) {
@@ -99,7 +99,8 @@ type deadLettersAnswer struct {
 	DeadLetters []any `json:"dead_letters"`
 }
 
-// deadLetterWithoutPayload is a dead letter without its payload, which senders wrote.
+// deadLetterWithoutPayload is a dead letter without its payload, since the payload may have
+// texts of messages.
 type deadLetterWithoutPayload struct {
 	ID        int64     `json:"id"`
 	Shard     string    `json:"shard,omitempty"`

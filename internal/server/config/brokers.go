@@ -2,13 +2,13 @@ package config
 
 import "slices"
 
-// Brokers configures where events are read from.
+// Brokers configures the brokers from which events are read.
 type Brokers struct {
 	From []string `help:"Brokers to read events from: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM, redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
 }
 
-// NeedsBrokers reports whether this process only ingests: then it is useless while no broker
-// can be reached.
+// NeedsBrokers reports whether the only role of this process is ingest. Such a process should
+// not start while no broker can be reached.
 func (s *Server) NeedsBrokers() bool {
 	return len(s.Roles) > 0 && !slices.ContainsFunc(s.Roles, func(r Role) bool { return r != RoleIngest })
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Setting is one setting of a server and its source.
+// Setting is the value of one setting of a server, and where it was set.
 type Setting struct {
 	// Name is the name of the flag.
 	Name string `json:"name"`
-	// Value is in command line form, with secrets hidden.
+	// Value has the form of the command line. Secrets in it are hidden.
 	Value string `json:"value"`
 	// Source is "flag", "default", "environment BADGED_…" or FILE:LINE.
 	Source string `json:"source"`
@@ -24,16 +24,17 @@ type Setting struct {
 type Report struct {
 	// Settings are all settings in the order of `serve --help`.
 	Settings []Setting `json:"settings"`
-	// Mistakes prevent a server from starting, or from behaving as intended.
+	// Mistakes are errors: a server does not start with them, or not as intended.
 	Mistakes []string `json:"mistakes"`
-	// Warnings are about risky settings. A server starts with them.
+	// Warnings are about settings that are valid and risky, or that are ignored.
 	Warnings []string `json:"warnings"`
 }
 
 // Check reads the settings of a server from flags, the environment and a file, and reports all
-// mistakes, not only the first. args select a command of parser that has the flags of `serve`.
-// s are the settings of that command: Check sets them, and uses the default for a value that
-// cannot be read. The environment and the file may also contain settings of other commands.
+// mistakes, not only the first. args must select a command of parser that has the flags of
+// `serve`, and s must be the settings of that command. Check sets s; for a value that cannot be
+// read, it uses the default. The environment and the file may also have settings of other
+// commands.
 func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	given, broken := r.trace(parser, args)
 	r.readEnvironment(parser.Model)
@@ -46,8 +47,8 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 		}
 		if broken[f.Name] {
 			source = "default, because the given value cannot be read"
-			f.Tag.Envs = nil                  // so that Reset ignores the environment; f.Envs is kept
-			if err := f.Reset(); err != nil { // only if the grammar itself is wrong
+			f.Tag.Envs = nil                  // Reset must ignore the environment; f.Envs does not change
+			if err := f.Reset(); err != nil { // happens only if the definition of the flag is wrong
 				r.mistake(source, err.Error())
 			}
 		}
@@ -59,13 +60,14 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 			for _, err := range mistakes {
 				r.Mistakes = append(r.Mistakes, err.Error())
 			}
-		case len(f.Envs) > 0: // a flag without a variable is no setting of the server
+		case len(f.Envs) > 0: // a flag without an environment variable is not a setting of the server
 			r.Settings = append(r.Settings, Setting{f.Name, shown(f), source})
 		}
 	}
 	if err := s.Validate(); err != nil {
 		for mistake := range strings.SplitSeq(err.Error(), "\n") { // joined errors
-			// If a default replaces an unreadable value, complaints about the default mislead.
+			// If a default replaced the unreadable roles, errors about required settings are
+			// misleading.
 			misleads := broken["roles"] && strings.Contains(mistake, " role ")
 			if !misleads {
 				r.Mistakes = append(r.Mistakes, mistake)
@@ -76,9 +78,9 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	return r
 }
 
-// trace parses the command line. kong stops at the first argument that it refuses, so trace
-// removes that argument and parses again, until kong accepts the rest. It returns the names of
-// the removed flags.
+// trace parses the command line. kong stops at the first argument that it refuses. So trace
+// reports this argument, removes it and parses again, until kong accepts the rest. It returns
+// the names of the removed flags.
 func (r *Report) trace(parser *kong.Kong, args []string) (given *kong.Context, refused map[string]bool) {
 	refused = map[string]bool{}
 	known := flagsOf(parser.Model)
@@ -105,7 +107,7 @@ func (r *Report) trace(parser *kong.Kong, args []string) (given *kong.Context, r
 	}
 }
 
-// readEnvironment warns about variables that look like settings and are none.
+// readEnvironment warns about variables whose names begin with BADGED_ and are not settings.
 func (r *Report) readEnvironment(app *kong.Application) {
 	variables := map[string]bool{}
 	for _, f := range flagsOf(app) {
@@ -121,8 +123,8 @@ func (r *Report) readEnvironment(app *kong.Application) {
 	}
 }
 
-// set sets a flag from the first source that has a value: the command line, the environment,
-// the file, the default. It returns the name of the source.
+// set sets a flag from the first source that has a value for it: the command line, the
+// environment, the file, the default. It returns the name of this source.
 func set(f *kong.Flag, args *kong.Context, fromFile *file) (source string, err error) {
 	for _, p := range args.Path {
 		if p.Flag == f {
@@ -145,7 +147,7 @@ func set(f *kong.Flag, args *kong.Context, fromFile *file) (source string, err e
 	return source, cmp.Or(err, checkEnum(f))
 }
 
-// checkEnum checks a flag against its enum, with kong's error text.
+// checkEnum checks the value of a flag against its enum. Its error text is the same as kong's.
 func checkEnum(f *kong.Flag) error {
 	for _, item := range itemsOf(f) {
 		if f.Enum != "" && !f.EnumMap()[item] {
@@ -166,7 +168,8 @@ func itemsOf(f *kong.Flag) (items []string) {
 	return items
 }
 
-// reasonFor returns the text of an error, without the value if the flag may hold a secret.
+// reasonFor returns the text of err. If the flag may contain a secret, the text does not show
+// the value.
 func reasonFor(f *kong.Flag, err error) string {
 	if isSecret(f.Name) {
 		return "--" + f.Name + " cannot be read"
@@ -176,7 +179,7 @@ func reasonFor(f *kong.Flag, err error) string {
 
 func (r *Report) mistake(where, what string) { r.Mistakes = append(r.Mistakes, where+": "+what) }
 
-// shown returns a value for display, with secrets hidden.
+// shown returns the value of a flag for display, with secrets hidden.
 func shown(f *kong.Flag) string {
 	items := itemsOf(f)
 	for i := range items {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// isSecret reports whether the value of a setting holds a secret.
+// isSecret reports whether the value of a setting may contain a secret.
 func isSecret(name string) bool {
 	return slices.Contains([]string{"database-url", "redis-url", "jwks-url", "jwt-keys", "publisher-keys", "admin-keys", "bus-key", "outbound-keys", "from", "shard"}, name)
 }
@@ -20,8 +20,8 @@ func isSecret(name string) bool {
 // password matches the password in a key=value connection string.
 var password = regexp.MustCompile(`(?i)((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)`)
 
-// userOfBroker matches the user and password in the URL of a broker, passwordOfBroker a
-// parameter of the URL with a password.
+// userOfBroker matches the user and password in the URL of a broker. passwordOfBroker matches a
+// parameter of the URL whose value is a password.
 var (
 	userOfBroker     = regexp.MustCompile(`(?s)^([^:/]*://)?.*@`)
 	passwordOfBroker = regexp.MustCompile(`(?i)([?&][^=&]*password=)[^&]*`)
@@ -33,7 +33,7 @@ func hide(name, text string) string {
 	switch {
 	case text == "" || !isSecret(name):
 		return text
-	case name == "shard": // in the environment, one value has several shards
+	case name == "shard": // in the environment, one value lists several shards
 		d := Database{Shards: []string{text}}
 		all, err := d.All()
 		if err != nil {
@@ -44,9 +44,9 @@ func hide(name, text string) string {
 			shown[i] = s.Name + "=" + hide("database-url", s.URL)
 		}
 		return strings.Join(shown, "\n")
-	case name == "bus-key": // a secret without a name
+	case name == "bus-key": // the whole value is secret
 		return hidden
-	case name == "from": // with several hosts, net/url cannot parse it
+	case name == "from": // net/url cannot parse a URL with several hosts
 		return passwordOfBroker.ReplaceAllString(userOfBroker.ReplaceAllString(text, "${1}"+hidden+"@"), "${1}"+hidden)
 	case !strings.HasSuffix(name, "-url"):
 		id, secret, _ := strings.Cut(text, "=")
@@ -65,7 +65,7 @@ func hide(name, text string) string {
 		return password.ReplaceAllString(text, "${1}"+hidden)
 	}
 	u, err := url.Parse(text)
-	if err != nil { // the password cannot be located
+	if err != nil { // it is not known where the password is
 		return hidden
 	}
 	if _, has := u.User.Password(); has {
@@ -121,7 +121,7 @@ func (s *Server) risks() []string {
 	return risks
 }
 
-// isWide reports whether a network is larger than any private one.
+// isWide reports whether a network is larger than every private network.
 func isWide(p netip.Prefix) bool {
 	if p.Addr().Is4() {
 		return p.Bits() < 8 // 10.0.0.0/8
@@ -129,7 +129,7 @@ func isWide(p netip.Prefix) bool {
 	return p.Bits() < 7 // fc00::/7
 }
 
-// similarShards returns the names of shards that differ in case only.
+// similarShards returns groups of names of shards that differ only in case.
 func (d Database) similarShards() (groups [][]string) {
 	all, err := d.All()
 	if err != nil {
@@ -149,13 +149,13 @@ func (d Database) similarShards() (groups [][]string) {
 }
 
 const (
-	// shortKey is the minimum length of a key that cannot be guessed.
+	// shortKey is the length of a key in bytes below which it can be guessed.
 	shortKey = 16
-	// fewCharacters is the minimum number of different characters in a random secret.
+	// fewCharacters is the number of different characters that a random secret has at least.
 	fewCharacters = 8
 )
 
-// KeyRisks returns warnings about weak keys. The texts do not contain the keys.
+// KeyRisks returns warnings about weak keys. The warnings do not show the keys.
 func (s *Server) KeyRisks() []string {
 	var risks []string
 	warn := func(when bool, format string, args ...any) {
@@ -192,7 +192,7 @@ func (s *Server) KeyRisks() []string {
 	return risks
 }
 
-// isMonotonous reports whether a secret has few different characters.
+// isMonotonous reports whether a secret has fewer than fewCharacters different characters.
 func isMonotonous(secret string) bool {
 	different := map[rune]bool{}
 	for _, c := range secret {
@@ -201,7 +201,7 @@ func isMonotonous(secret string) bool {
 	return len(different) < fewCharacters
 }
 
-// isLoopback reports whether only this machine can reach an address.
+// isLoopback reports whether an address can be reached only from this machine.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package config defines the settings with names, defaults and help. Each
-// setting is a flag, an environment variable BADGED_… and a key of the
-// configuration file, in this order of precedence.
+// Package config defines the settings: their names, defaults and help. The value of a setting
+// comes from a flag, else from the environment variable BADGED_…, else from the configuration
+// file.
 //
 // It does not know what the settings do.
 package config
@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Tokens configures how users' tokens are verified.
+// Tokens configures how access tokens of users are verified.
 type Tokens struct {
 	JWTKeys     []string `name:"jwt-keys" help:"Keys of user tokens: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, ES256, EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
 	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
 	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
 }
 
-// Limits limits clients. 0 means no limit.
+// Limits are the limits of clients. 0 means no limit, unless the help of a limit says otherwise.
 type Limits struct {
 	MaxConnections     int            `help:"Most connections of users to this process; 0 for as many as the limit of open files allows." default:"0"`
 	MaxUnauthenticated int            `help:"Most connections to this process that have not yet sent a valid key or token; one more closes the oldest. 0 for a third of the limit of open files, at most 8192." default:"0"`
@@ -57,7 +57,7 @@ func (l *Limits) Validate() error {
 	return errors.Join(p...)
 }
 
-// MinBodyMemoryMiB is the least memory for bodies of requests.
+// MinBodyMemoryMiB is the minimum of --body-memory-mib, if it is not 0.
 const MinBodyMemoryMiB = 64
 
 // Log configures logging.
@@ -66,7 +66,7 @@ type Log struct {
 	LogFormat string `help:"Format of log lines: text or json." default:"text" enum:"text,json"`
 }
 
-// Role is a part of the server that can run in a separate process.
+// Role is a part of the server. The roles of a server may run in several processes.
 type Role string
 
 // The roles of a process.
@@ -78,7 +78,7 @@ const (
 	RoleIngest    Role = "ingest"    // reads events from brokers
 )
 
-// Server is the settings of a server.
+// Server has the settings of a server.
 type Server struct {
 	Database `embed:""`
 	Tokens   `embed:""`
@@ -129,18 +129,18 @@ func (t *Tracing) Validate() error {
 	return nil
 }
 
-// minJWKSMaxAge is the minimum of --jwks-max-age: a single failed fetch must not invalidate
-// the keys.
+// minJWKSMaxAge is the minimum of --jwks-max-age. It is long enough that the keys stay valid
+// after one failed fetch, since keys are fetched every five minutes.
 const minJWKSMaxAge = 10 * time.Minute
 
-// minDedupWindow is the minimum of the dedup window. It keeps a generation of event keys (half
-// a window) long compared with the interval at which generations are checked.
+// minDedupWindow is the minimum of --dedup-window. A generation of event keys, which is half a
+// window, must be long compared with the interval at which generations are checked.
 const minDedupWindow = time.Hour
 
 // Has reports whether this process has a role.
 func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// problems collects what is wrong with settings.
+// problems collects the mistakes in settings.
 type problems []error
 
 // when adds a problem if exists is true.
@@ -174,8 +174,8 @@ func (s *Server) Validate() error {
 	return errors.Join(p...)
 }
 
-// minBusKeyBytes is the minimum length that makes guessing a key from signed messages
-// infeasible.
+// minBusKeyBytes is the minimum length of a secret of --bus-key in bytes. A shorter secret could
+// be guessed from signed messages.
 const minBusKeyBytes = 32
 
 // ValidateBusKey checks the secrets of --bus-key.
@@ -197,7 +197,7 @@ func (s *Server) validateRoles() error {
 		if len(s.From) == 0 {
 			return errors.New("--from (BADGED_FROM) is required with the role ingest alone: it names the brokers")
 		}
-		return nil // projectors find events by polling
+		return nil // no bus is needed: projectors find events by polling
 	}
 	for _, r := range []Role{RoleAPI, RoleProjector, RoleGateway} {
 		if !s.Has(r) && s.RedisURL == "" {

@@ -1,27 +1,28 @@
 package config
 
-// The default maximum sizes of the pools to a server, see [Database.PoolSize].
+// The default maximum sizes of the pools to one Postgres server; see [Database.PoolSize].
 const (
 	ServingConns int32 = 16
-	// WatchingConns is for queries that must not wait behind requests: for readiness, for
-	// revocations, and for measuring the lag.
+	// WatchingConns is the size of the pool for queries that must not wait behind requests:
+	// readiness, revocations, and measuring the lag.
 	WatchingConns int32 = 2
 	FoldingConns  int32 = 12
-	// NotifyingConns are few: most statements of the notifier process many rows.
+	// NotifyingConns is small, since most statements of the notifier process many rows.
 	NotifyingConns int32 = 8
 )
 
-// Connections are the maximum numbers of connections of a process to one database: the sizes
-// of its three main pools, and Others. A pool has size 0 if the process does not have its
-// role.
+// Connections has the greatest numbers of connections of a process to one database: the sizes of
+// its three main pools, and the number of all other connections (Others). If the process does
+// not have the role of a pool, the size of that pool is 0.
 type Connections struct {
 	Serving, Folding, Notifying int32
-	// Others are the watching pool, the sessions that own partitions or read brokers, and the
+	// Others counts the watching pool, the sessions that own partitions or read brokers, and the
 	// session of the sweep that expires conversations.
 	Others int32
 }
 
-// Connections returns the most connections to a database, unless the database permits fewer.
+// Connections returns how many connections to a database the process may open, if the database
+// permits as many.
 func (s *Server) Connections(d Shard) Connections {
 	c := Connections{Serving: s.PoolSize(d, ServingConns), Others: WatchingConns}
 	if s.Has(RoleProjector) {
@@ -44,7 +45,7 @@ func (s *Server) Connections(d Shard) Connections {
 // Sum returns the number of all connections.
 func (c Connections) Sum() int { return int(c.Serving + c.Folding + c.Notifying + c.Others) }
 
-// Least returns the minimum with which a process still works.
+// Least returns the smallest sizes of the pools with which the process works.
 func (c Connections) Least() Connections {
 	for _, pool := range []*int32{&c.Serving, &c.Folding, &c.Notifying} {
 		*pool = min(*pool, leastConns)
@@ -52,8 +53,8 @@ func (c Connections) Least() Connections {
 	return c
 }
 
-// Within shrinks the pools until they have at most n connections together, but not below
-// Least. It gives spare connections to the pools in turn, folding first.
+// Within shrinks the pools until all connections together are at most n, but no pool below
+// Least. It starts from Least and enlarges the pools in turn, folding first.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
 		return c
@@ -71,9 +72,9 @@ func (c Connections) Within(n int) Connections {
 	return c
 }
 
-// PostgresConnections returns the maximum number of connections that this process opens to
-// Postgres. With several shards, the number applies to each shard that is configured like the
-// first. pool_max_conns in a URL changes the number.
+// PostgresConnections returns the greatest number of connections that this process opens to one
+// database. With several shards, it is the number for the first shard, and for each shard that
+// is configured like it. pool_max_conns in the URL changes the number.
 func (s *Server) PostgresConnections() int {
 	first := Shard{}
 	if all, err := s.All(); err == nil && len(all) > 0 {

@@ -18,7 +18,7 @@ type Database struct {
 	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas. Instead of --database-url." placeholder:"NAME=URL"`
 }
 
-// Shard is a database with its name.
+// Shard is a database and its name.
 type Shard struct {
 	// Name is "" for the database of --database-url.
 	Name string
@@ -48,7 +48,7 @@ var (
 	nextShard = regexp.MustCompile(`\s*[,\n]\s*([A-Za-z0-9][A-Za-z0-9_-]{0,62}=)`)
 )
 
-// All returns the databases of --shard in their order, or the database of --database-url.
+// All returns the databases of --shard in the order given, or the database of --database-url.
 func (d Database) All() ([]Shard, error) {
 	if !d.Sharded() {
 		return []Shard{{URL: d.DatabaseURL}}, nil
@@ -77,8 +77,8 @@ func (d Database) All() ([]Shard, error) {
 	return all, nil
 }
 
-// PoolConfig parses the URL of --database-url, as [Shard.PoolConfig] does. It fails if there
-// are several databases.
+// PoolConfig parses --database-url as [Shard.PoolConfig] does. It fails if there are several
+// databases.
 func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	if d.Sharded() {
 		return nil, errors.New("this works on one database: give --database-url of one shard instead of --shard")
@@ -86,8 +86,8 @@ func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	return Shard{URL: d.DatabaseURL}.PoolConfig()
 }
 
-// PoolConfig parses the URL, which may contain settings of pgxpool (pool_…) and pgx. Its
-// errors contain no secrets.
+// PoolConfig parses the URL, which may contain settings of pgxpool (pool_…) and of pgx. Its
+// errors do not show secrets.
 func (s Shard) PoolConfig() (*pgxpool.Config, error) {
 	if s.Name == "" {
 		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
@@ -99,8 +99,8 @@ func (s Shard) PoolConfig() (*pgxpool.Config, error) {
 	return cfg, err
 }
 
-// shardPatience is the default timeout of connecting to one of several shards. It is short,
-// since the other shards are served meanwhile.
+// shardPatience is the default timeout for connecting to one of several shards. It is short,
+// since the process serves the other shards before this one is available.
 const shardPatience = 5 * time.Second
 
 func poolConfig(setting, text string) (*pgxpool.Config, error) {
@@ -117,7 +117,8 @@ func poolConfig(setting, text string) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// ServerOf returns the hosts and ports in a URL, in its order.
+// ServerOf returns the hosts and ports in a URL, in the order of the URL, as
+// HOST:PORT,HOST:PORT.
 func ServerOf(cfg *pgxpool.Config) string {
 	server := fmt.Sprintf("%s:%d", cfg.ConnConfig.Host, cfg.ConnConfig.Port)
 	for _, f := range cfg.ConnConfig.Fallbacks {
@@ -126,8 +127,8 @@ func ServerOf(cfg *pgxpool.Config) string {
 	return server
 }
 
-// OnServer returns how many of the databases, including s, are on the server of s. It compares
-// the hosts in their URLs.
+// OnServer returns how many of the databases, including s, are on the same server as s. It
+// compares the hosts and ports in their URLs.
 func (d Database) OnServer(s Shard) int {
 	all, err := d.All()
 	if err != nil {
@@ -146,12 +147,12 @@ func (d Database) OnServer(s Shard) int {
 	return max(1, n)
 }
 
-// leastConns is the least size of a pool, unless its URL sets one.
+// leastConns is the smallest size of a pool, unless its URL sets a smaller one.
 const leastConns = 3
 
-// PoolSize returns the maximum size of a pool to s: pool_max_conns of its URL if set, otherwise
-// `most` divided by the number of databases on its server, which share its max_connections. It
-// is not divided below leastConns.
+// PoolSize returns the maximum size of a pool to s. It is pool_max_conns in its URL, if set.
+// Otherwise it is `most` divided by the number of databases on the same server, since they share
+// the max_connections of the server, but at least leastConns.
 func (d Database) PoolSize(s Shard, most int32) int32 {
 	if most < leastConns {
 		return most
@@ -172,8 +173,8 @@ func (s Shard) Label() string {
 	return "shard " + s.Name
 }
 
-// reasonOf returns the reason of a pgx error, without the quoted parts of the URL: in a
-// malformed URL the password cannot be located.
+// reasonOf returns the reason in an error of pgx, without the quoted parts of the URL: they may
+// contain the password, which cannot be found in a malformed URL.
 func reasonOf(err error) string {
 	const quotes, unknown = "`\"'", "cannot be read"
 	text := err.Error()

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/user/expiry"
 )
 
-// ExpireAfter returns the time after which conversations expire, by category. It is empty by
-// default. Its error reports all mistakes.
+// ExpireAfter returns the time after which conversations of each category expire. The default is
+// no category. Its error reports all mistakes.
 func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	return durationsByCategory("--expire (BADGED_EXPIRE)", s.Expire, func(after time.Duration) string {
 		if after < expiry.MinExpireAfter {
@@ -21,8 +21,8 @@ func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	})
 }
 
-// durationsByCategory parses the items CATEGORY=DURATION of a setting. check returns the text
-// of a mistake in a duration, or "".
+// durationsByCategory parses the items of a setting, which have the form CATEGORY=DURATION.
+// check returns why a duration is invalid, or "".
 func durationsByCategory(setting string, items []string, check func(time.Duration) string) (map[string]time.Duration, error) {
 	all := make(map[string]time.Duration, len(items))
 	var errs []error

@@ -14,12 +14,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// FileFlag is the flag that names the configuration file. kong reads a setting from the file
-// if neither the command line nor the environment sets it.
+// FileFlag is the flag that names the configuration file. A setting is read from this file if
+// neither the command line nor the environment sets it.
 type FileFlag string
 
-// BeforeResolve implements kong's hook. It reports unknown settings before kong reports
-// missing settings: a misspelt name makes the intended setting look missing.
+// BeforeResolve implements kong's hook. It reports unknown settings before kong reports missing
+// settings, since a misspelt name also makes the intended setting seem missing.
 func (FileFlag) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
 	path, _ := ctx.FlagValue(trace.Flag).(FileFlag)
 	f, mistakes := readFile(path, ctx.Model)
@@ -27,16 +27,16 @@ func (FileFlag) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
 	return errors.Join(mistakes...)
 }
 
-// file has the settings of a configuration file by the names of their flags.
+// file has the settings of a configuration file, and their lines, by the names of their flags.
 type file struct {
 	path   string
 	values map[string]any
 	lines  map[string]int
 }
 
-// readFile reads settings from YAML or JSON: an object whose keys are names of flags of app.
-// It returns all mistakes. Their texts contain no values, which may be secrets. If path is "",
-// it returns an empty file.
+// readFile reads settings from YAML or JSON: an object whose keys are names of flags of app. It
+// returns all mistakes; their texts do not show values, which may be secrets. If path is "", it
+// returns an empty file.
 func readFile(path FileFlag, app *kong.Application) (f *file, mistakes []error) {
 	f = &file{path: string(path), values: map[string]any{}, lines: map[string]int{}}
 	mistake := func(n *yaml.Node, format string, args ...any) {
@@ -84,8 +84,8 @@ func readFile(path FileFlag, app *kong.Application) (f *file, mistakes []error) 
 	return f, mistakes
 }
 
-// unused returns a warning for each setting of the file that is none of flags. A file may be
-// shared by several commands, so it is no mistake.
+// unused returns a warning for each setting of the file that is not in flags. It is not a
+// mistake, since several commands may share a file.
 func (f *file) unused(flags []*kong.Flag) (warnings []string) {
 	known := map[string]bool{}
 	for _, flag := range flags {
@@ -102,12 +102,12 @@ func (f *file) unused(flags []*kong.Flag) (warnings []string) {
 // at returns "FILE:LINE".
 func (f *file) at(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
 
-// Validate implements kong.Resolver. FileFlag has reported the mistakes.
+// Validate implements kong.Resolver. It does nothing, since FileFlag has reported the mistakes.
 func (f *file) Validate(*kong.Application) error { return nil }
 
 // Resolve implements kong.Resolver.
 func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if _, _, ok := inEnvironment(flag); ok { // the environment overrides the file; kong would do the reverse
+	if _, _, ok := inEnvironment(flag); ok { // the environment overrides the file; kong alone would let the file override the environment
 		return nil, nil //nolint:nilnil // kong's way to say: not set here
 	}
 	value, err := f.value(flag)
@@ -117,8 +117,8 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	return value, nil
 }
 
-// value returns the file's value of a flag in command line form, or nil if the file does not
-// set it.
+// value returns the value that the file has for a flag, as text or a list of texts, or nil if
+// the file does not set the flag.
 func (f *file) value(flag *kong.Flag) (any, error) {
 	switch value := f.values[flag.Name].(type) {
 	case nil:
@@ -127,7 +127,7 @@ func (f *file) value(flag *kong.Flag) (any, error) {
 		if !flag.IsSlice() {
 			break
 		}
-		// Return a list, not one joined text: a secret may contain a comma.
+		// Return a list, not one text joined with commas: a secret may contain a comma.
 		items := make([]any, len(value))
 		for i, item := range value {
 			text, ok := scalar(item)
@@ -161,7 +161,7 @@ func (f *file) value(flag *kong.Flag) (any, error) {
 	return nil, fmt.Errorf("%s must be text, a number, true or false", flag.Name)
 }
 
-// scalar returns a value in command line form.
+// scalar returns a single value as text, as the command line would have it.
 func scalar(value any) (text string, ok bool) {
 	switch value.(type) {
 	case string, bool, int, float64:
@@ -170,7 +170,7 @@ func scalar(value any) (text string, ok bool) {
 	return "", false
 }
 
-// inEnvironment returns the variable that sets a flag, and its text.
+// inEnvironment returns the environment variable that sets a flag, and its value.
 func inEnvironment(flag *kong.Flag) (name, text string, ok bool) {
 	for _, name := range flag.Tag.Envs {
 		if text, ok := os.LookupEnv(name); ok {
@@ -180,12 +180,12 @@ func inEnvironment(flag *kong.Flag) (name, text string, ok bool) {
 	return "", "", false
 }
 
-// flagsOf returns all flags that a file or the environment may set, by name.
+// flagsOf returns all flags of all commands, except --help, by name.
 func flagsOf(app *kong.Application) map[string]*kong.Flag {
 	known := map[string]*kong.Flag{}
 	_ = kong.Visit(app, func(v kong.Visitable, next kong.Next) error {
 		if f, ok := v.(*kong.Flag); ok && f != app.HelpFlag {
-			if other := known[f.Name]; other == nil || len(other.Tag.Envs) == 0 { // prefer a command that has a variable for the flag
+			if other := known[f.Name]; other == nil || len(other.Tag.Envs) == 0 { // prefer the flag of a command that also has a variable for it
 				known[f.Name] = f
 			}
 		}

@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// passwordFile is the URL parameter that names a file with the password, such as a mounted
-// Secret of Kubernetes.
+// passwordFile is the URL parameter that names a file with the password. The file may be, for
+// example, a mounted Secret of Kubernetes.
 const passwordFile = "password_file"
 
-// renewPassword makes each new connection read its password again: from the file that the URL
-// names as password_file, or from the source that pgx used, such as the file of PGPASSFILE. So
-// the password can be changed while the process runs. It fails if the file cannot be read.
+// renewPassword makes each new connection read the password again, so that the password can
+// change while the process runs. It is read from the file that the URL names as password_file,
+// or else from where pgx finds it, such as the file of PGPASSFILE. renewPassword fails if the
+// password cannot be read now.
 func renewPassword(cfg *pgx.ConnConfig, url string) error {
 	file := cfg.RuntimeParams[passwordFile]
 	delete(cfg.RuntimeParams, passwordFile)
@@ -37,7 +38,7 @@ func renewPassword(cfg *pgx.ConnConfig, url string) error {
 	}
 	cfg.AfterNetConnect = func(_ context.Context, own *pgconn.Config, conn net.Conn) (net.Conn, error) {
 		var err error
-		own.Password, err = read() // pgx copies the configuration for each connection
+		own.Password, err = read() // changes only this connection, since pgx copies the configuration
 		return conn, err
 	}
 	return nil

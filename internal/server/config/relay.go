@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Outbox configures the database that has the outbox.
+// Outbox configures the database of a chat backend that has the outbox.
 type Outbox struct {
 	OutboxURL string `help:"Postgres of the chat backend, which has the outbox: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
 }
@@ -30,12 +30,13 @@ type Relay struct {
 	ProfileKeys  `embed:""`
 	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
-	// The fields of Database, which is not embedded, since --url needs neither of them.
+	// These are the fields of Database. It is not embedded, since its validation requires one of
+	// them, and --url needs neither.
 	DatabaseURL string   `help:"Postgres of badged to append to directly, instead of --url." placeholder:"URL"`
 	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged to append to directly, instead of --url: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas." placeholder:"NAME=URL"`
 }
 
-// Database returns the databases to append to directly, if URL is "".
+// Database returns the databases of badged to append to directly, for a relay without URL.
 func (r Relay) Database() Database { return Database{DatabaseURL: r.DatabaseURL, Shards: r.Shards} }
 
 // Validate implements kong's validation.

@@ -18,7 +18,7 @@ func (t Tail) Validate() error {
 	return err
 }
 
-// ProfileKeys are the keys of a command whose listener only operators use.
+// ProfileKeys has the keys of a command whose listener is only for operators.
 type ProfileKeys struct {
 	AdminKeys []string `help:"Keys of operators, who may take profiles of the process at /debug/pprof/: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
 }

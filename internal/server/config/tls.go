@@ -23,8 +23,8 @@ func (t TLS) Validate() error {
 	return nil
 }
 
-// ClearTextRisks returns warnings about connections to other hosts that may not be
-// encrypted.
+// ClearTextRisks returns warnings about connections to Postgres and Redis on other hosts that
+// may be unencrypted.
 func (s *Server) ClearTextRisks() []string {
 	var risks []string
 	if cfg, err := s.PoolConfig(); err == nil {
@@ -33,7 +33,7 @@ func (s *Server) ClearTextRisks() []string {
 		if c.TLSConfig == nil {
 			clear = append(clear, c.Host)
 		}
-		for _, f := range c.Fallbacks { // sslmode=prefer has a second attempt without TLS
+		for _, f := range c.Fallbacks { // with sslmode=prefer, the second attempt is without TLS
 			if f.TLSConfig == nil {
 				clear = append(clear, f.Host)
 			}
@@ -58,8 +58,8 @@ func (s *Server) ClearTextRisks() []string {
 	return risks
 }
 
-// isOtherHost reports whether connections to a host may leave this machine. A path is a Unix
-// socket.
+// isOtherHost reports whether connections to a host may leave this machine. A host that is a
+// path is a Unix socket on this machine.
 func isOtherHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host != "" && host != "localhost" && !strings.HasPrefix(host, "/") && !strings.HasPrefix(host, "@") && (ip == nil || !ip.IsLoopback())

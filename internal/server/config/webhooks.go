@@ -15,7 +15,7 @@ type Webhooks struct {
 	RemindAfter          []string `help:"After how long webhooks are reminded of unread messages, at least 1s: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never." placeholder:"CATEGORY=DURATION"`
 }
 
-// MinRemindAfter is the shortest time after which webhooks are reminded.
+// MinRemindAfter is the shortest time after which webhooks may be reminded of unread messages.
 const MinRemindAfter = time.Second
 
 var originPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)

@@ -18,9 +18,9 @@ import (
 	"github.com/badged/badged/internal/server/keyring"
 )
 
-// access says which keys and tokens a route admits.
+// access says which API keys and tokens may use a route.
 type access struct {
-	// act is what the route does, as in "the key chat may not …".
+	// act is what the route does, for errors such as "the key chat may not publish".
 	act string
 	// kinds are the admitted kinds of keys.
 	kinds []keyring.Kind
@@ -33,13 +33,13 @@ var (
 	publishing = access{act: "publish", kinds: []keyring.Kind{keyring.Publisher, keyring.Admin}}
 	reading    = access{act: "read badges", kinds: []keyring.Kind{keyring.Publisher, keyring.Reader, keyring.Admin}}
 	readingOne = access{act: "read badges", kinds: reading.kinds, user: true}
-	// A push tells a device the badge, so registering a device requires the right to read it.
+	// A push shows the badge, so registering a device requires the right to read the badge.
 	owning        = access{act: "use the devices of users", kinds: publishing.kinds, user: true}
 	disconnecting = access{act: "disconnect users", kinds: publishing.kinds}
 	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
 )
 
-// schemes returns the names of the security schemes, for the description of the route.
+// schemes returns the names of the security schemes that the description of the route lists.
 func (s access) schemes() []string {
 	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
 	var names []string
@@ -52,8 +52,8 @@ func (s access) schemes() []string {
 	return names
 }
 
-// viewHandler is a handler that receives the categories to which the request's token is
-// restricted; nil for no restriction.
+// viewHandler is a handler that gets the categories to which the user's token is restricted, nil
+// if it is not restricted.
 type viewHandler func(w http.ResponseWriter, r *http.Request, categories []string) error
 
 // keyHandler is a handler that receives the key of the request.
@@ -65,21 +65,22 @@ func (a *API) forPublishers(h keyHandler, r describe.Route) describe.Route {
 	return r
 }
 
-// forKeys restricts a route to keys that may read badges. The handler checks of which users.
+// forKeys restricts a route to keys that may read badges. The handler must check whether the key
+// may read the given users.
 func (a *API) forKeys(h keyHandler, r describe.Route) describe.Route {
 	r.Access, r.Handler = reading.schemes(), a.withKey(reading, h)
 	return r
 }
 
-// forDisconnecting restricts a route to keys that may disconnect users. The handler checks
-// which users.
+// forDisconnecting restricts a route to keys that may disconnect users. The handler must check
+// whether the key may disconnect the given user.
 func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
 	r.Access, r.Handler = disconnecting.schemes(), a.withKey(disconnecting, h)
 	return r
 }
 
 // forReaders restricts a route to keys that may read the badge of the user in the path, and to
-// tokens of this user. It limits the requests with tokens.
+// tokens of this user. It limits the rate of requests with tokens.
 func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
 	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d read at the same time, to each process, and an address %d times that rate, of which %d; all of them have a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
 	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
@@ -87,8 +88,8 @@ func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
 }
 
 // forOwners restricts a route to tokens of the user in the path, and to keys of publishers and
-// admins that may read the user's badge. It limits the requests with tokens. It refuses a
-// token that is restricted to categories, since pushes show the numbers and messages of all
+// admins that may read the user's badge. It limits the rate of requests with tokens. It refuses
+// a token that is restricted to categories, since pushes show the numbers and messages of all
 // categories.
 func (a *API) forOwners(h handler, r describe.Route) describe.Route {
 	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
@@ -106,7 +107,7 @@ func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
 	return r
 }
 
-// withKey admits keys and passes the key to h.
+// withKey restricts a handler to the keys that s admits, and passes the key of the request to h.
 func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
@@ -130,8 +131,8 @@ func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
 	}
 }
 
-// ofUser admits keys that may read the badge of the user in the path. It also admits tokens of
-// this user, and limits the requests with tokens.
+// ofUser admits keys that may read the badge of the user in the path, and tokens of this user.
+// It limits the rate of requests with tokens.
 func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		by, err := a.mayRead(r, s)
@@ -153,8 +154,8 @@ func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerF
 	}
 }
 
-// mayRead returns the key or the token of a request, if it permits reading the state of the
-// user in the path. Otherwise it returns an error.
+// mayRead returns the key or token of a request. It fails unless the key or token permits
+// reading the state of the user in the path.
 func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
@@ -203,7 +204,7 @@ func (a *API) admin(h handler) http.HandlerFunc {
 // operatorHandler is a handler that receives the operator.
 type operatorHandler func(w http.ResponseWriter, r *http.Request, by operations.Operator) error
 
-// operator admits keys of admins and passes the name of the key to h.
+// operator admits keys of admins. It passes the name of the key to h as the operator.
 func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		secret, err := bearer(r)
@@ -223,8 +224,8 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	}
 }
 
-// keyOf returns the key with a secret, if the route admits the key. wrong is the text of the
-// error if no key has this secret.
+// keyOf returns the key with a secret, if the route admits it. If no key has this secret, it
+// returns an error with the text in wrong.
 func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
 	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
 	if forAdmins {
@@ -234,8 +235,8 @@ func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.K
 	var valid bool
 	err := tries.check(r.Context(), a.cfg.ClientOf(r), func() bool {
 		key, valid = a.cfg.Keys.Find(secret)
-		// Count a key of another kind as wrong: a valid key would exempt its address from the
-		// limit, and its owner could then guess keys of admins.
+		// On routes for admins, count a key of another kind as wrong: a valid key exempts its
+		// address from the limit, so the owner of such a key could guess keys of admins.
 		return valid && (!forAdmins || key.Kind == keyring.Admin)
 	}, wrong)
 	if key != nil {
@@ -244,7 +245,8 @@ func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.K
 	return key, err
 }
 
-// admitted returns the error of a known key that the route does not admit, else err.
+// admitted returns an error if the route does not admit the key, or if the key has expired.
+// Otherwise it returns err.
 func admitted(s access, key *keyring.Key, valid bool, err error) error {
 	if !valid {
 		return unauthorized(fmt.Sprintf("the key %s has expired", key.Name))
@@ -255,7 +257,7 @@ func admitted(s access, key *keyring.Key, valid bool, err error) error {
 	return err
 }
 
-// keyProblem converts a refusal by the keyring into an answer.
+// keyProblem converts an error of the keyring into an answer.
 func keyProblem(err error) error {
 	if denied, ok := errors.AsType[*keyring.DeniedError](err); ok {
 		return &problem{Status: http.StatusForbidden, Detail: denied.Error()}
@@ -277,22 +279,21 @@ func bearer(r *http.Request) (string, error) {
 	return secret, nil
 }
 
-// looksLikeToken reports whether a secret has the shape of a JWT. A key may have this shape
-// too.
+// looksLikeToken reports whether a secret has the form of a JWT. A key may have this form too.
 func looksLikeToken(secret string) bool { return strings.Count(secret, ".") == 2 }
 
 func unauthorized(detail string) error {
 	return &problem{Status: http.StatusUnauthorized, Detail: detail}
 }
 
-// grant is the key or the token that a request was admitted with.
+// grant is the key or the token with which a request was admitted. key is nil for a token.
 type grant struct {
 	key  *keyring.Key
 	user auth.Identity
 }
 
-// vouch registers the request's key or user for the limits of connections. It fails if
-// requests are in progress on too many connections of that key or user, or of its address.
+// vouch registers the key or user of a request for the limits of connections. It fails if
+// requests of this key or user, or from its address, are in progress on too many connections.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 	by := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {
@@ -307,8 +308,8 @@ func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 
 type grantKey struct{}
 
-// withGrant returns the request with its grant in the context. Once the token is revoked,
-// writes for the user with this context fail in the database.
+// withGrant returns the request with its grant in the context. If the grant is a token, the
+// database refuses writes with this context once the token is revoked.
 func withGrant(r *http.Request, g grant) *http.Request {
 	ctx := context.WithValue(r.Context(), grantKey{}, g)
 	if g.key == nil {
@@ -317,8 +318,8 @@ func withGrant(r *http.Request, g grant) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// still returns an error if the request's key or token is no longer valid. Call it after each
-// wait: for a body, for folding, for a slot.
+// still returns an error if the request's key or token is no longer valid. Call it after the
+// request has waited for a body, for folding, or for a slot.
 func (a *API) still(ctx context.Context) error {
 	g, ok := ctx.Value(grantKey{}).(grant)
 	if !ok {

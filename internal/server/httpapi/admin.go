@@ -19,7 +19,7 @@ type Explainer interface {
 	Explain(ctx context.Context, userID string, q replay.Question) (replay.Explanation, error)
 }
 
-// adminRoutes returns the routes for operators.
+// adminRoutes returns the route that explains badges to operators.
 func (a *API) adminRoutes() []describe.Route {
 	const explanation = `{"user_id":"ada","partition":3,"position":"752/3","version":3,"total":1,"mentions":0,"unread_conversations":1,"unseen":1,"categories":{"chat":{"total":1,"mentions":0,"unread_conversations":1,"unseen":1}},
  "conversations":[{"conversation_id":"lunch","unread":1,"mentions":0,"first_unread_seq":2,"read_seq":1,"last_seq":2,"level":"default","category":"chat","marked_unread":false,"version":3,
@@ -95,7 +95,7 @@ func (a *API) getExplanation(w http.ResponseWriter, r *http.Request, by operatio
 	return nil
 }
 
-// questionOf parses the parameters of an explanation.
+// questionOf parses the query parameters of a request for an explanation.
 func questionOf(r *http.Request) (q replay.Question, err error) {
 	query, err := queryOf(r, "at", "conversation", "history", "delivered", "before")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package httpapi implements the HTTP API of badged: publishers append events,
-// and publishers, push senders and apps read badges.
+// Package httpapi implements the HTTP API of badged. Publishers append events with it, apps and
+// push senders read badges, and operators administer the server.
 //
 // It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
 // publishers are refused while folding is behind.
@@ -26,8 +26,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Appender stores events durably, all or none of them in each database. An error that wraps a
-// [*cluster.PartialFailure] names the partitions whose events were not stored.
+// Appender stores events durably, in each database all of its events or none. If the error wraps
+// a [*cluster.PartialFailure], this failure names the partitions whose events were not stored.
 type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
@@ -41,9 +41,10 @@ type Badges interface {
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error)
 	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
-	// FoldedAt reports whether the badges of these users include all their events up to a
-	// position, which is an [events.Receipt.Position]. It fails with cluster.ErrBadPosition if
-	// position is not a position, and with badges.ErrLost if the log may have lost it.
+	// FoldedAt reports whether the badges of the given users include all their events up to a
+	// position, as [events.Receipt.Position] returns it. It fails with cluster.ErrBadPosition if
+	// position is malformed, and with badges.ErrLost if the log may have lost the events at this
+	// position.
 	FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error)
 }
 
@@ -57,16 +58,17 @@ type Tokens interface {
 // Config configures the API. Appender, Badges and Tokens are required.
 type Config struct {
 	Appender Appender
-	// Away returns the names of the databases that cannot be reached now. Default: none.
+	// Away returns the names of the databases that are not available now. Default: none.
 	Away   func() []string
 	Badges Badges
-	// AppBadges serves requests with tokens of users. Default: Badges.
+	// AppBadges serves the reads with tokens of users. Default: Badges.
 	AppBadges Badges
 	Tokens    Tokens
-	// Partitions returns the number of partitions of the log. Each partition of an event's
-	// users gets a copy of the event. If it is nil, the copies of a request are not limited.
+	// Partitions returns the number of partitions of the log. An event is stored once in each
+	// partition that has users of the event; this number is used to limit how many copies one
+	// request can cause. If Partitions is nil, the copies are not limited.
 	Partitions func() int
-	// Gate slows and refuses publishers while folding is behind. Nil admits all.
+	// Gate slows and refuses publishers while folding is behind. If it is nil, all are admitted.
 	Gate *backpressure.Gate
 	// Explainer serves /admin/v1/users/{user}/explain. If it is nil, the route does not exist.
 	Explainer Explainer
@@ -75,23 +77,24 @@ type Config struct {
 	Disconnects Disconnects
 	// Devices registers devices for pushes. If it is nil, the routes do not exist.
 	Devices Devices
-	// Operations serves the other routes under /admin/v1/. If it is nil, they do not exist.
+	// Operations serves the other routes under /admin/v1/. If it is nil, the routes do not
+	// exist.
 	Operations Operations
 	// Webhooks serves /admin/v1/webhooks. If it is nil, the routes do not exist.
 	Webhooks Webhooks
 	// Keys are the API keys. If it is nil, no key is valid.
 	Keys *keyring.Ring
-	// ClientOf returns the client address of a request. By default all requests share one
-	// address.
+	// ClientOf returns the address of the client of a request. By default all requests count as
+	// coming from one address.
 	ClientOf func(r *http.Request) netip.Prefix
-	// ReadsPerSecond is the most requests a second in which one user may read badges with
-	// tokens; 0 means no limit.
+	// ReadsPerSecond is the greatest rate at which one user may read badges with tokens, in
+	// requests per second; 0 means no limit.
 	ReadsPerSecond float64
-	// BadToken, if not nil, is called with the client address of each invalid token of a user,
-	// except an expired one. It must not block.
+	// BadToken, if not nil, is called for each invalid token of a user, except an expired one,
+	// with the address of the client. It must not block.
 	BadToken func(from netip.Prefix)
-	// WrongKey, if not nil, is called with each wrong key: the expected kind, publisher or
-	// admin, and the client address. It must not block.
+	// WrongKey, if not nil, is called for each wrong key, with the kind of key that the route
+	// requires (publisher or admin) and the address of the client. It must not block.
 	WrongKey func(kind string, from netip.Prefix)
 	Logger   *slog.Logger
 	// Registerer registers the metrics; nil discards them.
@@ -104,11 +107,11 @@ type API struct {
 	cfg Config
 	log *slog.Logger
 	mux *http.ServeMux
-	// publisherTries and adminTries limit attempts to guess keys.
+	// publisherTries and adminTries limit how fast clients can guess keys.
 	publisherTries, adminTries *attempts
 	// reads and deviceRequests limit requests with tokens of users.
 	reads, deviceRequests *tokenLimits
-	// profiling is locked while a profile over a period is being taken.
+	// profiling is locked while a profile over a period is being recorded.
 	profiling sync.Mutex
 	// methods are the methods of all routes, sorted.
 	methods []string
@@ -181,8 +184,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL = given
 }
 
-// notFound answers requests that no route matches. If only the method is wrong, it names the
-// methods that the path has.
+// notFound answers requests that no route matches. If the path has routes for other methods, the
+// answer is 405 and lists these methods, otherwise 404.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range a.methods {
@@ -200,8 +203,8 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route of this API"})
 }
 
-// Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of
-// a request, the handler answers with a problem itself.
+// Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of a
+// request, the handler answers 404 with a problem itself.
 func Elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern == "" {
@@ -216,5 +219,6 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// handler handles a request. The client sees the text of an error only if it is a *problem.
+// handler handles a request. If it returns a *problem, the client sees its text; the text of any
+// other error is not shown.
 type handler func(w http.ResponseWriter, r *http.Request) error

@@ -13,12 +13,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// attempts limits wrong keys by address: after a burst above a rate, keys from the address are
-// refused unchecked. An address that has recently sent a valid key is exempt, since several
-// clients may share it. It is safe for concurrent use.
+// attempts limits the rate of wrong keys per address. After a burst above this rate, keys from
+// the address are refused without checking. An address that has sent a valid key within goodFor
+// is exempt, since several clients may share it. attempts is safe for concurrent use.
 type attempts struct {
 	kind string
-	// perSecond is the long-term rate of wrong keys that an address may send.
+	// perSecond is how many wrong keys per second an address may send in the long run.
 	perSecond float64
 	log       *slog.Logger
 	count     prometheus.Counter
@@ -26,18 +26,20 @@ type attempts struct {
 	report func(kind string, from netip.Prefix)
 
 	mu sync.Mutex
-	// current has the addresses that were seen since the time turned. previous has the
-	// addresses of the period before.
+	// current has the addresses seen since the time turned, previous the addresses seen in the
+	// period before turned.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
-	// lines is how many lines may be logged, as of time linesAt.
+	// lines is the number of log lines that were permitted at the time linesAt; it grows by one
+	// per second, up to linesAtOnce.
 	lines   float64
 	linesAt time.Time
 }
 
 // tries is the history of one address.
 type tries struct {
-	// wrong is the number of wrong keys that count against the address, as of time at.
+	// wrong counts the wrong keys of the address, as of the time at. It decreases at the rate
+	// perSecond.
 	wrong float64
 	at    time.Time
 	// goodAt is when the last valid key arrived.
@@ -48,19 +50,19 @@ type tries struct {
 }
 
 const (
-	// adminTries and publisherTries are the rates of wrong keys per second and address. The
-	// rate for publishers is higher, since more publishers than operators may share an
-	// address.
+	// adminTries and publisherTries are the permitted rates of wrong keys per second and
+	// address. The rate for publishers is higher, since many publishers may share an address.
 	adminTries     = 1
 	publisherTries = 10
-	// triesAtOnce is the burst of wrong keys that is allowed.
+	// triesAtOnce is the burst of wrong keys per address that is permitted.
 	triesAtOnce = 20
-	// goodFor is how long a valid key exempts its address.
+	// goodFor is how long an address is exempt after it has sent a valid key.
 	goodFor = 10 * time.Minute
-	// maxTries is the most addresses in each of the two maps.
+	// maxTries is the greatest number of addresses in each of current and previous.
 	maxTries = 1 << 12
-	// tryLogInterval is the minimum time between log lines about one address. linesAtOnce is
-	// the most lines about all addresses, per second and in a burst.
+	// tryLogInterval is the minimum time between two log lines about the same address.
+	// linesAtOnce is the greatest burst of log lines about all addresses; the rate is one per
+	// second.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10
 )
@@ -72,7 +74,7 @@ func newAttempts(kind string, perSecond float64, log *slog.Logger, counts *prome
 	}
 }
 
-// newWrongKeys returns the metric of wrong keys, registered with r unless r is nil.
+// newWrongKeys returns the metric that counts wrong keys. If r is not nil, it registers it.
 func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "http", Name: "wrong_keys_total",
@@ -81,7 +83,7 @@ func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
 }
 
 // check returns an error if isGood returns false. If the address has sent too many wrong keys,
-// it returns an error without calling isGood.
+// it returns an error without calling isGood. wrong is the text of the error for a wrong key.
 func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() bool, wrong string) error {
 	now := time.Now()
 	if wait := a.wait(from, now); wait > 0 {
@@ -99,7 +101,8 @@ func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() b
 	return unauthorized(wrong)
 }
 
-// wait returns how long the keys from an address stay unchecked, 0 if they are checked.
+// wait returns how long keys from an address will be refused without checking, 0 if they are
+// checked now.
 func (a *attempts) wait(from netip.Prefix, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,8 +120,8 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 	t.goodAt, t.wrong = now, 0
 }
 
-// failed counts a wrong key. It also counts the key against its address if the key was checked
-// (lookedAt). It logs the number of wrong keys, at limited intervals.
+// failed counts a wrong key. If the key was checked (lookedAt), it also counts against its
+// address. failed logs the number of wrong keys of the address, at limited intervals.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
 	if a.report != nil {
@@ -144,7 +147,7 @@ func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time,
 	}
 }
 
-// of returns the history of an address as of now. The caller holds the mutex.
+// of returns the history of an address as of now. The caller must have locked the mutex.
 func (a *attempts) of(from netip.Prefix, now time.Time) *tries {
 	if now.Sub(a.turned) >= goodFor || len(a.current) >= maxTries {
 		a.previous, a.current, a.turned = a.current, map[netip.Prefix]*tries{}, now

@@ -22,7 +22,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits of the wait until a position is folded.
+// Limits of at_least: how long a request may wait until a position is folded, and the first and
+// longest pause between two checks.
 const (
 	defaultWait = 2 * time.Second
 	maxWait     = 30 * time.Second
@@ -30,8 +31,8 @@ const (
 	lastPause   = 25 * time.Millisecond
 )
 
-// getBadge answers with the badge of a user. With at_least, it first waits until the badge
-// includes a position.
+// getBadge answers with the badge of a user. If the query has at_least, it first waits until the
+// badge includes all events up to this position.
 func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []string) error {
 	q, err := queryOf(r, "at_least", "timeout")
 	if err != nil {
@@ -51,7 +52,8 @@ func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []stri
 	return nil
 }
 
-// badge reads the badge of a user. If categories is not nil, the badge includes only these.
+// badge reads the badge of a user. If categories is not nil, the badge includes only these
+// categories.
 func (a *API) badge(ctx context.Context, userID string, categories []string) (pubsub.Badge, error) {
 	if categories == nil {
 		return read(ctx, a, func(from Badges) (pubsub.Badge, error) { return from.Badge(ctx, userID) })
@@ -63,13 +65,13 @@ func (a *API) badge(ctx context.Context, userID string, categories []string) (pu
 	return state.Within(category.Tops(categories)), nil
 }
 
-// These constants bound the memory of an answer to a query for badges, however many categories
+// These constants limit the memory for the answer to a query for badges, however many categories
 // the users have.
 const (
 	// badgesAtOnce is the number of badges that one statement reads.
 	badgesAtOnce = 50
-	// badgesHeld is the size in bytes up to which an answer is buffered until all badges are
-	// read. A longer answer is sent in parts.
+	// badgesHeld is the size in bytes of the buffer of an answer. An answer that fits is sent
+	// once all badges are read. A longer answer is sent in parts of about this size.
 	badgesHeld = 1 << 20
 )
 
@@ -85,8 +87,8 @@ type badgesAnswer struct {
 	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
 }
 
-// queryBadges answers with the badges of many users, in the order of their first occurrence in
-// the request.
+// queryBadges answers with the badges of many users, one for each user, in the order in which
+// the request first names them.
 func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	body, err := a.readBody(w, r, maxListBody)
 	if err != nil {
@@ -118,8 +120,8 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.K
 }
 
 // writeBadges writes the badges of the users of a query, in the order of the query. If the
-// badges of some users cannot be read and nothing was sent yet, it returns an
-// [*incompleteError] with the badges of the other users.
+// badges of some users cannot be read, it returns an [*incompleteError] with the badges of the
+// other users, or a [*cluster.PartialFailure] if a part of the answer was sent already.
 func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQuery) error {
 	unread, err := a.await(ctx, q.UserIDs, q.AtLeast, q.Timeout)
 	if err != nil {
@@ -154,8 +156,8 @@ func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQue
 	return answer.end()
 }
 
-// leftOut returns a failure that names users whose badges are not read. They are not read
-// because the answer has already failed for other users, and its buffer is full.
+// leftOut returns a failure for users whose badges are not read any more: the answer has already
+// failed for other users, and its buffer is full.
 func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
 	e := &cluster.PartialFailure{UserIDs: userIDs, Partitions: make([]bool, partitions)}
 	for _, id := range userIDs {
@@ -167,12 +169,12 @@ func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
 // badgesWriter writes a badgesAnswer while the badges are being read.
 type badgesWriter struct {
 	body begunBody
-	// held are the badges that are not yet sent, text is their encoding.
+	// held are the badges that are not sent yet; text is their JSON.
 	held []pubsub.Badge
 	text bytes.Buffer
 }
 
-// full reports whether the buffered part should be sent.
+// full reports whether the buffer has reached the size at which it is sent.
 func (w *badgesWriter) full() bool { return w.text.Len() >= badgesHeld }
 
 func (w *badgesWriter) add(found []pubsub.Badge) error {
@@ -194,7 +196,7 @@ func (w *badgesWriter) add(found []pubsub.Badge) error {
 	return nil
 }
 
-// send sends the buffered part.
+// send sends the buffer.
 func (w *badgesWriter) send() error {
 	w.held = nil
 	_, err := w.text.WriteTo(&w.body)
@@ -278,7 +280,7 @@ func (a *API) getCategories(w http.ResponseWriter, r *http.Request, categories [
 	return nil
 }
 
-// readPage reads a page and the cursor of the next one. The page is never nil.
+// readPage reads a page, and the cursor of the page after it. The page is never nil.
 func readPage[T any](ctx context.Context, a *API, ask func(from Badges) ([]T, string, error)) (page []T, next string, err error) {
 	page, err = read(ctx, a, func(from Badges) (page []T, err error) {
 		page, next, err = ask(from)
@@ -293,7 +295,7 @@ func readPage[T any](ctx context.Context, a *API, ask func(from Badges) ([]T, st
 	return page, next, err
 }
 
-// pageLimit returns the size of a page.
+// pageLimit returns the parameter limit of a query, 100 if it is absent.
 func pageLimit(q url.Values) (int, error) {
 	s := q.Get("limit")
 	if s == "" {
@@ -306,7 +308,7 @@ func pageLimit(q url.Values) (int, error) {
 	return limit, nil
 }
 
-// categoryParam returns the category of a query, or "".
+// categoryParam returns the parameter category of a query, "" if it is absent.
 func categoryParam(q url.Values) (string, error) {
 	path := q.Get("category")
 	if reason := events.CheckCategory(path); path != "" && reason != "" {
@@ -328,13 +330,13 @@ func boolParam(q url.Values, name string) (*bool, error) {
 	return &value, nil
 }
 
-// lostPosition is the answer to a query at a position that the log may have lost.
+// lostPosition is the text of the error if the log may have lost the position at_least.
 const lostPosition = "the log may have lost what was published at this position: Postgres has failed over or was restored since, or the transaction has not committed; " +
 	"publish the events again under the same ids, which is harmless, and use the new position"
 
-// await waits until the badges of users include everything up to a position; without a
-// position it returns at once. unread names the users whose badges could not be read; the
-// badges of the other users are up to date.
+// await waits until the badges of users include all events up to the position atLeast. If
+// atLeast is "", it returns at once. unread names the users whose badges could not be read, for
+// example because their database is not available; the badges of the other users are up to date.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *cluster.PartialFailure, err error) {
 	wait := defaultWait
 	if timeout != "" {
@@ -350,7 +352,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	look := ctx // the first read is not limited by the wait, however short
+	look := ctx // the first check runs even if the timeout is shorter than the check
 	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
 		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
 		switch some, ok := errors.AsType[*cluster.PartialFailure](err); {
@@ -376,8 +378,8 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, a.still(ctx)
 }
 
-// queryOf returns the query of r. It refuses unknown parameters, and repeated or empty ones,
-// since an empty value such as unread= could be taken for no filter.
+// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: an
+// empty value such as unread= could be mistaken for no filter.
 func queryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -387,7 +389,7 @@ next:
 	for name, values := range q {
 		for _, k := range known {
 			if name == k {
-				// A loop over pages may begin with an empty cursor.
+				// Allow an empty cursor, with which a client's loop over pages may begin.
 				if len(values) > 1 || values[0] == "" && name != "cursor" {
 					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
 				}
@@ -399,8 +401,8 @@ next:
 	return q, nil
 }
 
-// decodeStrict decodes a JSON object into v. It refuses fields that v does not have, repeated
-// fields and empty ones. Its errors are safe to show.
+// decodeStrict decodes a JSON object into v. It fails if a field is unknown, repeated or empty;
+// see checkFields. Its errors are safe to show.
 func decodeStrict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()

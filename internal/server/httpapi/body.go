@@ -14,18 +14,18 @@ import (
 	"github.com/badged/badged/internal/server/inbound"
 )
 
-// Size limits of bodies, other than [MaxBodyBytes].
+// Limits of the size of bodies in bytes, other than [MaxBodyBytes].
 const (
-	// maxSmallBody is the limit of the bodies of devices, disconnects and merges: three times
-	// the longest push subscription.
+	// maxSmallBody applies to registrations of devices, disconnects and merges. It is three
+	// times the size of the longest push subscription.
 	maxSmallBody = 16 << 10
-	// maxSettingsBody is the limit of the settings of a webhook.
+	// maxSettingsBody applies to the settings of a webhook.
 	maxSettingsBody = 256 << 10
-	// maxListBody is the limit of lists of users.
+	// maxListBody applies to lists of users, and to the requests that start jobs.
 	maxListBody = 1 << 20
 )
 
-// sizeOf returns a limit in words.
+// sizeOf returns a limit as text, such as "16 KiB".
 func sizeOf(limit int64) string {
 	if limit >= 1<<20 {
 		return fmt.Sprintf("%d MiB", limit>>20)
@@ -33,13 +33,13 @@ func sizeOf(limit int64) string {
 	return fmt.Sprintf("%d KiB", limit>>10)
 }
 
-// tooLarge describes the answer to a body that exceeds a limit.
+// tooLarge describes the answer to a body that exceeds limit.
 func tooLarge(limit int64) describe.Answer {
 	return describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(limit)+".", "")
 }
 
-// readBody reads the body of a request. It then checks again that the request is admitted,
-// since reading may take a while. It refuses compressed bodies: limits and rates apply to the
+// readBody reads the body of a request, and then checks that its key or token is still valid,
+// since reading may take long. It refuses compressed bodies: limits and rates apply to the
 // uncompressed size, which is known only after decompression.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
@@ -69,13 +69,14 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	return body, a.still(r.Context())
 }
 
-// readAll reads a body into a buffer of the declared length. declared is -1 if the length is
-// unknown.
+// readAll reads a body whose Content-Length is declared, or -1 if it is unknown. With a declared
+// length, it allocates a buffer of exactly this length.
 func readAll(body io.Reader, declared int64) ([]byte, error) {
 	if declared < 0 {
 		return io.ReadAll(body)
 	}
-	// Read a little before allocating the buffer: the first read waits for memory.
+	// Read a little before allocating the buffer: the first read waits until the server has
+	// memory for the body.
 	var first [512]byte
 	n, err := body.Read(first[:min(declared, int64(len(first)))])
 	b := make([]byte, declared)
@@ -88,14 +89,14 @@ func readAll(body io.Reader, declared int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = body.Read(first[:1]) // read the end of the body, so that the connection can be reused
+	_, err = body.Read(first[:1]) // read up to EOF, so that the connection can be reused
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return b, err
 }
 
-// noRoom returns the answer to a request for whose body there is no memory.
+// noRoom returns the answer to a request whose body cannot be read for lack of memory.
 func noRoom(e *inbound.RoomError) error {
 	p := &problem{
 		Status: http.StatusServiceUnavailable, Detail: e.Error() + "; nothing was stored",

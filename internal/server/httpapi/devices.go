@@ -16,12 +16,12 @@ import (
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
-// Devices registers the devices that get pushes.
+// Devices stores the registrations of devices that get pushes.
 type Devices interface {
-	// Put registers a device, or registers it again. It fails with a *DeviceError
-	// or outbound.ErrTooManyDevices.
+	// Put registers a device, or replaces its registration; created is false then. It fails with
+	// a *DeviceError or outbound.ErrTooManyDevices.
 	Put(ctx context.Context, r DeviceRegistration) (created bool, err error)
-	// Device and Delete fail with outbound.ErrNotFound.
+	// Device fails with outbound.ErrNotFound if the user has no such device, and so does Delete.
 	Device(ctx context.Context, userID, deviceID string) (Device, error)
 	Devices(ctx context.Context, userID string) ([]Device, error)
 	Delete(ctx context.Context, userID, deviceID string) error
@@ -35,7 +35,7 @@ type DeviceRegistration struct {
 	Token []byte
 }
 
-// DeviceError is a mistake in a registration. Its text is safe to show.
+// DeviceError is a mistake in one field of a registration. Its text is safe to show.
 type DeviceError struct{ Field, Message string }
 
 func (e *DeviceError) Error() string { return e.Field + " " + e.Message }
@@ -101,7 +101,7 @@ func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// registrationOf reads the registration of a request.
+// registrationOf reads and checks the registration in a request.
 func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
 	d.UserID = r.PathValue("user")
 	if d.DeviceID, err = deviceOf(r); err != nil {
@@ -203,7 +203,7 @@ func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getDevicesForAdmin answers as getDevices, for operators.
+// getDevicesForAdmin answers like getDevices, on a route for operators.
 func (a *API) getDevicesForAdmin(w http.ResponseWriter, r *http.Request) error {
 	if reason := events.CheckID(r.PathValue("user")); reason != "" {
 		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
@@ -211,7 +211,7 @@ func (a *API) getDevicesForAdmin(w http.ResponseWriter, r *http.Request) error {
 	return a.getDevices(w, r)
 }
 
-// deleteDevice removes a device, which gets no more pushes.
+// deleteDevice deletes the registration of a device, which then gets no more pushes.
 func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
 	id, err := deviceOf(r)
 	if err == nil {

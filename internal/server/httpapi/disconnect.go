@@ -13,31 +13,33 @@ import (
 	"github.com/badged/badged/internal/server/keyring"
 )
 
-// Disconnects ends the connections of users and revokes their tokens.
+// Disconnects closes the connections of users and revokes their tokens.
 type Disconnects interface {
-	// Disconnect ends the connections of a user and revokes tokens. by is the name of the key.
-	// It returns the latest moment that was ever given for this user, or zero if there is
-	// none: tokens issued before this moment are refused. If the error is nil, the revocation
-	// is durable and in force. It fails with ErrFuture if the moment is in the future, and
-	// with ErrNotInForce if the revocation is stored but this process cannot read it.
+	// Disconnect closes the connections of a user in all gateways and revokes tokens. by is the
+	// name of the API key. It returns the latest moment of all revocations of this user, or zero
+	// if there are none: tokens issued before this moment are refused. If the error is nil, the
+	// revocation is durable and in force. It fails with ErrFuture if the moment is more than 5
+	// seconds in the future, and with ErrNotInForce if the revocation is stored but this
+	// process cannot read it.
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 
-// Revoke says which tokens of a user to revoke. If Now is set, these are the tokens issued
-// until now, by the clock of the database. Otherwise these are the tokens issued before
-// Before. The zero value revokes no tokens.
+// Revoke says which tokens of a user to revoke. If Now is set, tokens issued until now are
+// revoked, by the clock of the database. Otherwise tokens issued before Before are revoked. The
+// zero value revokes no tokens.
 type Revoke struct {
 	Now    bool
 	Before time.Time
 }
 
-// ErrFuture means that tokens were to be revoked that are not yet issued.
+// ErrFuture is returned if Before is more than 5 seconds in the future: it would revoke tokens
+// that are not yet issued.
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
-// ErrNotInForce means that a revocation is stored and this process cannot read it.
+// ErrNotInForce is returned if a revocation is stored and this process cannot read it.
 var ErrNotInForce = errors.New("the request is stored, and not in force yet, since badged.revocations cannot be read: tokens may be accepted that it revokes; repeat the request")
 
-// disconnectBody says which tokens to revoke, besides ending connections.
+// disconnectBody says which tokens a request revokes, besides closing connections.
 type disconnectBody struct {
 	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued until now."`
 	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which may be at most 5 seconds in the future."`
@@ -49,7 +51,7 @@ type disconnectAnswer struct {
 	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before are refused: the latest moment of all such requests. Absent if no token is revoked."`
 }
 
-// disconnect ends the connections of a user.
+// disconnect closes the connections of a user, and revokes the tokens that the body names.
 func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {
@@ -88,7 +90,7 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	return nil
 }
 
-// revokedBy returns which tokens a request revokes.
+// revokedBy returns which tokens a request with the given body revokes.
 func revokedBy(body []byte) (Revoke, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return Revoke{}, nil

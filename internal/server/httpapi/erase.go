@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/user/erasure"
 )
 
-// eraseTimeout bounds an erasure, which reads the log.
+// eraseTimeout limits the time of an erasure, which reads the whole log.
 const eraseTimeout = 10 * time.Minute
 
 // eraseRoute returns the route that erases a user.
@@ -52,7 +52,7 @@ func (a *API) eraseUser(w http.ResponseWriter, r *http.Request, by operations.Op
 	return nil
 }
 
-// erasureProblem translates an error for admins.
+// erasureProblem converts the errors of an erasure into answers for admins.
 func erasureProblem(err error) error {
 	var running *rebuild.RunningError
 	var owner *pgsession.OwnerError

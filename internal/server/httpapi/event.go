@@ -5,7 +5,7 @@ import (
 	"github.com/badged/badged/internal/base/describe"
 )
 
-// Event describes the events that may be published, one schema for each type.
+// Event describes the events that publishers may send, with one schema for each type.
 func Event() describe.OneOf {
 	all := describe.OneOf{
 		Name: "Event", By: "type",

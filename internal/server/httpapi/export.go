@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/internal/operations"
 )
 
-// linesOfJSON is the media type of exports.
+// linesOfJSON is the media type of exports: one JSON object per line.
 const linesOfJSON = "application/jsonl"
 
 // exportRoute returns the route that exports all data of a user.
@@ -26,7 +26,7 @@ func (a *API) exportRoute() describe.Route {
 	})
 }
 
-// getExport writes all data of a user.
+// getExport answers with all data of a user.
 func (a *API) getExport(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
 	user := r.PathValue("user")
 	if reason := events.CheckID(user); reason != "" {

@@ -17,26 +17,30 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// checkFields returns an error for the first field that is repeated in its object, or, at the
-// top level, is an empty text or list. The path in the error omits elements of arrays.
+// checkFields returns an error for the first field that is repeated in its object, or that is an
+// empty text or list at the top level. The path of the field in the error has no indexes of
+// arrays.
 //
-// encoding/json uses the last of repeated fields. It matches names regardless of case, so
-// checkFields does too. An empty field would count as an absent one: if a backend sent an
-// empty id by mistake, an action for one user would apply to all. Nested fields may be empty,
-// since badged does not define, for example, the keys of a push subscription.
+// encoding/json uses the last of repeated fields, and ignores the case of names; so checkFields
+// ignores the case too. An empty field would count as an absent field: if a backend sent an
+// empty id by mistake, an action for one user would apply to all users. Fields below the top
+// level may be empty, since badged does not define, for example, the keys of a push
+// subscription.
 func checkFields(text []byte) error {
 	w := fieldWalk{d: jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	w.value("", 0)
 	return w.wrong
 }
 
-// fieldWalk reads JSON up to the first mistake. wrong stays nil after a syntax error.
+// fieldWalk reads JSON up to the first mistake, and stores it in wrong. After a syntax error
+// wrong is nil.
 type fieldWalk struct {
 	d     *jsontext.Decoder
 	wrong error
 }
 
-// value reads a value. path is its path, depth its nesting. It reports whether to continue.
+// value reads a value at a path. depth is the nesting, 0 for the whole body. It reports whether
+// to continue.
 func (w *fieldWalk) value(path string, depth int) bool {
 	token, err := w.d.ReadToken()
 	if err != nil {
@@ -61,7 +65,7 @@ func (w *fieldWalk) value(path string, depth int) bool {
 	return err == nil
 }
 
-// object reads the rest of an object.
+// object reads the rest of an object, after the opening brace, and reports whether to continue.
 func (w *fieldWalk) object(path string, depth int) bool {
 	seen := map[string]struct{}{}
 	for w.d.PeekKind() != jsontext.KindEndObject {
@@ -71,7 +75,7 @@ func (w *fieldWalk) object(path string, depth int) bool {
 		}
 		name := token.String()
 		field := strings.TrimPrefix(path+"."+name, ".")
-		name = strings.ToLower(strings.ToUpper(name)) // both, since some letters have two upper or two lower forms
+		name = strings.ToLower(strings.ToUpper(name)) // fold the case both ways: some letters have two upper-case or two lower-case forms
 		if _, ok := seen[name]; ok {
 			w.wrong = errors.New(field + " is given twice")
 			return false
@@ -85,7 +89,7 @@ func (w *fieldWalk) object(path string, depth int) bool {
 	return err == nil
 }
 
-// seqsParam selects how an answer writes seqs.
+// seqsParam describes the parameter that selects how an answer writes seqs.
 func seqsParam() describe.Param {
 	return describe.Param{
 		In: "query", Name: "seqs", Doc: "With `string`, every seq of the answer is a string of digits. JavaScript rounds numbers past 2^53, such as snowflakes.",
@@ -93,7 +97,7 @@ func seqsParam() describe.Param {
 	}
 }
 
-// pageWithSeqs describes a page of conversations whose seqs may be strings.
+// pageWithSeqs describes a page of conversations whose seqs are numbers or strings.
 func pageWithSeqs() describe.Named {
 	seqs := map[string]any{}
 	for _, field := range []string{"first_unread_seq", "read_seq", "seen_seq", "last_seq"} {
@@ -105,7 +109,7 @@ func pageWithSeqs() describe.Named {
 	}}
 }
 
-// withSeqs encodes body, with its seqs as strings if the query asks for that.
+// withSeqs encodes body as JSON. If the query has seqs=string, it writes each seq as a string.
 func withSeqs(q url.Values, body any) (json.RawMessage, error) {
 	as := q.Get("seqs")
 	if as != "" && as != "number" && as != "string" {
@@ -121,7 +125,7 @@ func withSeqs(q url.Values, body any) (json.RawMessage, error) {
 	return text, nil
 }
 
-// quoteSeqs quotes the numbers of fields named seq or ending in _seq.
+// quoteSeqs writes the numbers in fields named seq, or ending in _seq, as strings.
 func quoteSeqs(text []byte) (json.RawMessage, error) {
 	var quoted bytes.Buffer
 	from, to := jsontext.NewDecoder(bytes.NewReader(text)), jsontext.NewEncoder(&quoted)

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/user/merging"
 )
 
-// mergeBody names the account that gets the unread messages of a guest.
+// mergeBody is the body of a merge. It names the account that gets the unread messages.
 type mergeBody struct {
 	Into string `json:"into" minLength:"1" maxLength:"128" doc:"The account with which the guest has signed in."`
 }

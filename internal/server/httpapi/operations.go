@@ -21,7 +21,7 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// Operations is the interface of [operations.Operations] that the routes for admins use.
+// Operations has the methods of [operations.Operations] that the routes for admins call.
 type Operations interface {
 	// CheckPartition returns an error if the partition does not exist.
 	CheckPartition(partition int) error
@@ -154,7 +154,7 @@ func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
 type jobRoutes struct {
 	api  *API
 	kind operations.Kind
-	// name is the kind in paths, in the plural.
+	// name is the kind as the paths name it, in the plural.
 	name  string
 	page  func([]operations.Job) any
 	start func(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error)
@@ -247,8 +247,8 @@ func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []b
 	return a.cfg.Operations.Rebuild(ctx, by, options)
 }
 
-// maxSample is the largest sample of users, whose ids are in memory. Verifying all users needs
-// no such limit.
+// maxSample is the greatest number of users in a sample. Their ids are held in memory; verifying
+// all users does not need this memory.
 const maxSample = 100_000
 
 func (a *API) startVerification(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
@@ -285,7 +285,7 @@ func (a *API) checkPartition(p *int) error {
 	return nil
 }
 
-// operationProblem translates an error for admins.
+// operationProblem converts the errors of operations into answers for admins.
 func operationProblem(err error) error {
 	var running *rebuild.RunningError
 	var job *operations.RebuildJobError
@@ -324,13 +324,14 @@ func badRequest(detail string) error {
 	return &problem{Status: http.StatusBadRequest, Detail: detail}
 }
 
-// The sizes of ids, in bits.
+// The sizes of ids, in bits: a greater id is refused.
 const (
 	rowBits = 64 // ids of dead letters and actions
 	jobBits = 32
 )
 
-// idOf returns the {id} of the path, which must fit into this number of bits.
+// idOf returns the {id} of the path. It fails unless the id is a positive number that fits into
+// the given number of bits.
 func idOf(r *http.Request, bits int) (int64, error) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, bits)
 	if err != nil || id < 1 {
@@ -339,8 +340,9 @@ func idOf(r *http.Request, bits int) (int64, error) {
 	return id, nil
 }
 
-// pageOf returns the parameters of a page: the id after which it begins, 0 for the first page,
-// and the limit, 100 by default. bits is the size of the ids.
+// pageOf returns the parameters of a page. after is the parameter called from: the id after
+// which the page begins, 0 for the first page. limit is 100 by default. bits is the size of the
+// ids.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
 		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {
@@ -366,7 +368,7 @@ func timeOf(q url.Values, name string) (t time.Time, err error) {
 	return t, nil
 }
 
-// notNil replaces nil by an empty list, which is [] in JSON rather than null.
+// notNil returns list, or an empty list for nil, since JSON must have [] and not null.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

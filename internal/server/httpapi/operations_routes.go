@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// The answers of the routes.
+// The bodies of answers.
 type (
 	processesAnswer struct {
 		Processes []operations.Process `json:"processes" doc:"The processes."`
@@ -101,8 +101,8 @@ func (a *API) operationRoutes() []describe.Route {
 	return append(routes, verifications.routes("Verification", operations.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }
 
-// routes returns the routes of the jobs of a kind. name is the kind in the names of
-// operations, options the type of the body.
+// routes returns the routes for jobs of one kind. name is the kind as the names of operations
+// have it, such as Rebuild. options has the type of the body, and page the type of a page.
 func (j jobRoutes) routes(name string, options any, example string, page any) []describe.Route {
 	aJob := `{"id":12,"kind":"` + string(j.kind) + `","state":"running","arguments":` + example + `,"started_by":"ops","started_at":"2026-11-21T09:40:54Z","process":"db1/2478","progress":{"done":0.42,"events":1250000,"seconds_left":31},"cancel_requested":false}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter or field is unknown or cannot be understood.", "")
@@ -151,11 +151,11 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 	}
 }
 
-// actionTimeout bounds an action of an operator.
+// actionTimeout limits the time of an action of an operator.
 const actionTimeout = 30 * time.Second
 
-// forOperators restricts a route to admins and passes the operator to h. An action completes
-// even if the client disconnects, so that the audit trail records its result.
+// forOperators restricts a route to admins and passes the operator to h. h continues even if the
+// client disconnects, so that the audit trail records its result.
 func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 	r.Access = operating.schemes()
 	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
@@ -166,14 +166,14 @@ func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 	return r
 }
 
-// forRecordedReads restricts a route to admins and passes the operator to h, which records the
-// read in the audit trail.
+// forRecordedReads restricts a route to admins and passes the operator to h. h must record the
+// request in the audit trail itself.
 func (a *API) forRecordedReads(h operatorHandler, r describe.Route) describe.Route {
 	r.Access, r.Handler = operating.schemes(), a.operator(h)
 	return r
 }
 
-// readUser has the arguments of a read in the audit trail.
+// readUser has the arguments that the audit trail records for a read of a user.
 type readUser struct {
 	User string `json:"user"`
 }
@@ -182,7 +182,7 @@ func idParam() describe.Param {
 	return describe.Param{In: "path", Name: "id", Doc: "The id, as listed.", Of: 0, Example: "7"}
 }
 
-// pageParams returns the parameters of pageOf.
+// pageParams describes the parameters that pageOf reads.
 func pageParams(from string) []describe.Param {
 	return []describe.Param{
 		{In: "query", Name: from, Doc: "The last id of the previous page.", Of: int64(0), Example: "7"},

@@ -39,12 +39,12 @@ type lacking struct {
 	UserIDs []string `json:"user_ids,omitempty" doc:"Of a query for badges: these users."`
 }
 
-// incompleteError wraps the reason why a request to publish, or to read badges of several
-// users, failed for some of its users.
+// incompleteError means that a request failed only for some of its users: a request to publish,
+// or to read badges of several users. It wraps the reason.
 type incompleteError struct {
 	err error
-	// publishing is set for a request to publish. Otherwise badges are the badges that could
-	// be read.
+	// publishing is set for a request to publish. For a request to read, badges has the badges
+	// that could be read.
 	publishing bool
 	badges     []pubsub.Badge
 }
@@ -55,7 +55,7 @@ func (e *incompleteError) Error() string { return e.err.Error() }
 // Unwrap returns the reason.
 func (e *incompleteError) Unwrap() error { return e.err }
 
-// eventProblem is an error of one field of one event.
+// eventProblem is the error of one field of one event in a request to publish.
 type eventProblem struct {
 	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
 	Field   string `json:"field,omitempty" doc:"The path of the field; absent if the event as a whole is at fault."`
@@ -65,8 +65,8 @@ type eventProblem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Detail }
 
-// fail answers with err. If err is not a *problem, fail logs it, and the client gets only a
-// general answer without its text.
+// fail answers with err. If err is not a *problem, fail logs it and answers with a general text,
+// which says whether to repeat the request and does not contain the text of err.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	if !errors.As(err, &p) {
@@ -78,7 +78,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		away := cluster.AwayIn(err)
 		locked, _ := errors.AsType[*pgfault.LockedError](err)
 		switch {
-		case errors.Is(err, eventlog.ErrRevoked): // only the database has noticed the revocation so far
+		case errors.Is(err, eventlog.ErrRevoked): // this process has not read the revocation yet
 			a.fail(w, r, unauthorized("bad token: it was revoked"))
 			return
 		case len(away) > 0:
@@ -111,7 +111,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, p.Status, "application/problem+json", answer)
 }
 
-// areAway says which databases cannot be reached.
+// areAway says which databases are not available.
 func areAway(away []*cluster.Fault) string {
 	texts := make([]string, len(away))
 	for i, a := range away {
@@ -120,7 +120,8 @@ func areAway(away []*cluster.Fault) string {
 	return strings.Join(texts, "; ")
 }
 
-// whatWaited says how far a request got that timed out waiting for a locked partition.
+// whatWaited says how much of a request was carried out before it timed out on a locked
+// partition.
 func whatWaited(err error) string {
 	switch incomplete, ok := errors.AsType[*incompleteError](err); {
 	case !ok:
@@ -133,7 +134,8 @@ func whatWaited(err error) string {
 	return "storing was given up: nothing was stored"
 }
 
-// whatWasDone says how far a request got that failed because a database cannot be reached.
+// whatWasDone says how much of a request was carried out before it failed because a database is
+// not available.
 func whatWasDone(r *http.Request, err error) string {
 	switch incomplete, ok := errors.AsType[*incompleteError](err); {
 	case ok && incomplete.publishing && errors.Is(err, cluster.ErrHeldBack):
@@ -173,7 +175,7 @@ var publishedTypes = func() string {
 	return strings.Join(names, ", ")
 }()
 
-// invalidEvents returns the answer that lists invalid events.
+// invalidEvents returns the answer 400 that lists invalid events.
 func invalidEvents(bad []events.IndexedError) error {
 	detail := "some events are invalid; nothing was stored"
 	if slices.ContainsFunc(bad, func(e events.IndexedError) bool {
@@ -184,7 +186,7 @@ func invalidEvents(bad []events.IndexedError) error {
 	return eventsProblem(http.StatusBadRequest, detail, bad)
 }
 
-// forbiddenEvents returns the answer that lists the events that a key may not publish.
+// forbiddenEvents returns the answer 403 that lists the events that a key may not publish.
 func forbiddenEvents(key string, refused []events.IndexedError) error {
 	return eventsProblem(http.StatusForbidden, "the key "+key+" may not publish some of these events; nothing was stored", refused)
 }
@@ -201,7 +203,7 @@ func eventsProblem(status int, detail string, bad []events.IndexedError) error {
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	b, err := json.Marshal(body)
-	if err != nil { // all answers can be encoded
+	if err != nil { // never happens: all answers can be encoded
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return
 	}
@@ -212,8 +214,8 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	_, _ = w.Write(append(b, '\n')) // an error means that the client has disconnected
 }
 
-// begunBody is the body of an answer that is sent while it is being made. begun is set once a
-// part has been sent.
+// begunBody is the body of an answer that is sent in parts while it is generated. begun is set
+// once the first part has been sent.
 type begunBody struct {
 	http.ResponseWriter
 	mediaType string
@@ -230,8 +232,9 @@ func (b *begunBody) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// finish ends an answer. After an error it returns the error if nothing was sent yet, and
-// otherwise breaks the connection.
+// finish ends an answer; err is the result of generating it. If err is not nil and nothing was
+// sent yet, finish returns err. If a part was sent already, it logs err and breaks the
+// connection.
 func (a *API) finish(r *http.Request, body *begunBody, err error) error {
 	if err == nil || !body.begun {
 		return err
@@ -239,10 +242,10 @@ func (a *API) finish(r *http.Request, body *begunBody, err error) error {
 	if r.Context().Err() == nil {
 		a.log.ErrorContext(r.Context(), "cannot finish an answer; the client gets a part, and the connection breaks", "path", r.URL.Path, "error", err)
 	}
-	panic(http.ErrAbortHandler) // the status is already sent: only a broken connection shows the failure
+	panic(http.ErrAbortHandler) // the status 200 is already sent, so only a broken connection shows the failure
 }
 
-// away returns the names of the databases that cannot be reached now.
+// away returns the names of the databases that are not available now.
 func (a *API) away() []string {
 	if a.cfg.Away == nil {
 		return nil

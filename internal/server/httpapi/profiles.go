@@ -14,27 +14,27 @@ import (
 // ProfilesPath is the path of the routes of profiles.
 const ProfilesPath = "/debug/pprof/"
 
-// The names of the profiles that cover a period. Only one of them runs at a time. The other
-// profiles come from the Go runtime.
+// The names of the profiles that cover a period. Only one of them can be recorded at a time. The
+// other profiles come from the Go runtime.
 const (
 	cpuProfile  = "profile"
 	traceOfTime = "trace"
 )
 
-// maxProfileSeconds is the longest period of a profile.
+// maxProfileSeconds is the longest period of a profile in seconds.
 const maxProfileSeconds = 600
 
-// NewProfiles returns an API with only the routes of profiles, for a process without the role
-// api. It uses Keys, ClientOf, WrongKey, Logger and Registerer of cfg.
+// NewProfiles returns an API that has only the routes of profiles, for a process without the
+// role api. It uses Keys, ClientOf, WrongKey, Logger and Registerer of cfg.
 func NewProfiles(cfg Config) *API {
 	a := newAPI(cfg)
 	a.handle(a.profileRoutes())
 	return a
 }
 
-// profileRoutes returns the routes of profiles. Serve them to operators only: a CPU profile
-// costs some percent of the processors while it runs. There is no profile of the command line,
-// which may contain secrets.
+// profileRoutes returns the routes of profiles, for operators only: a CPU profile costs some
+// percent of the processors while it is recorded. Unlike net/http/pprof they do not serve the
+// command line of the process, which may contain secrets.
 func (a *API) profileRoutes() []describe.Route {
 	const none = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"/debug/pprof/cpu is not a profile; GET /debug/pprof/ lists them"}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
@@ -64,8 +64,8 @@ func (a *API) profileRoutes() []describe.Route {
 	}
 }
 
-// getProfiles lists the profiles. It replaces the index of net/http/pprof, which also links to
-// profiles that are not served.
+// getProfiles lists the profiles. It replaces the index of net/http/pprof, which has links to
+// profiles that are not served here.
 func (*API) getProfiles(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Path != ProfilesPath {
 		return noProfile(r)

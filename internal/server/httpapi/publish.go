@@ -24,35 +24,36 @@ import (
 const (
 	// MaxBodyBytes is the size limit of a request to publish.
 	MaxBodyBytes = 8 << 20
-	// MaxEvents is the most events in one request.
+	// MaxEvents is the greatest number of events in one request.
 	MaxEvents = 10_000
-	// maxCopies is the most copies of the events of a request: an event has a copy in every
-	// partition of its users. copyBytes is the most memory that a copy occupies while it is
-	// appended.
+	// maxCopies is the greatest number of copies of all events of a request: an event has one
+	// copy in each partition of its users. copyBytes is the greatest number of bytes of memory
+	// that a copy needs while it is appended.
 	maxCopies = 250_000
 	copyBytes = 640
-	// maxBadEvents is the most bad events that one answer names.
+	// maxBadEvents is the greatest number of invalid events that one answer lists.
 	maxBadEvents = 100
-	// appendPatience bounds the storing of events, including the wait for earlier requests.
+	// appendPatience limits the time of an append, which includes waiting for earlier requests.
 	appendPatience = 15 * time.Second
 )
 
-// PositionHeader is the header with the position of the appended events, for at_least.
+// PositionHeader is the header with the position of the appended events. A client gives it as
+// at_least when it reads badges.
 const PositionHeader = "Badged-Position"
 
-// accepted is the answer once events are durable.
+// accepted is the body of the answer once the events are durable.
 type accepted struct {
 	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
 }
 
-// postEvents appends the events of a request, all or none. The body is one event, a JSON array
-// of events, or JSON lines. ADR 46 explains the backpressure.
+// postEvents appends the events of a request, all or none of them. The body is one event, a JSON
+// array of events, or JSON lines. ADR 46 explains how publishers are slowed.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	// Check first, so that a key that has used up its rate or quota need not send the body.
+	// Check before reading the body, so that a key over its rate or quota is refused without it.
 	if err := key.Ready(r.Context()); err != nil {
 		return keyProblem(err)
 	}
@@ -60,7 +61,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	// Enter before decoding, which competes with folding for the processors.
+	// Enter the gate before decoding, since decoding uses processors that folding needs.
 	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
 	if err != nil {
 		return err
@@ -106,8 +107,8 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	return nil
 }
 
-// roomForCopies reserves the memory for the copies of events: an event has a copy in each
-// partition of its users. It refuses a request with too many copies.
+// roomForCopies reserves memory for the copies of events: an event has one copy in each
+// partition of its users. It fails if the request has too many copies, or if there is no memory.
 func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	if a.cfg.Partitions == nil {
 		return nil
@@ -117,7 +118,7 @@ func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 		if users := len(evs[i].Data.UserIDs); users > 0 {
 			n += min(users, most)
 		} else {
-			n += most // a message to a room
+			n += most // a message to a room is copied to every partition
 		}
 	}
 	if n > maxCopies {
@@ -132,7 +133,7 @@ func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	return nil
 }
 
-// behind converts a refusal because of lag into an answer.
+// behind converts an error that says that folding is behind into the answer 429.
 func behind(err error) error {
 	var late *backpressure.BehindError
 	if !errors.As(err, &late) {
@@ -145,9 +146,9 @@ func behind(err error) error {
 	}
 }
 
-// splitter calls yield for each event of a body, in order, until yield returns false. Its
-// errors are safe to show. An *events.InvalidError is about the event after the last one
-// yielded.
+// splitter calls yield for each event of a body, in order, until yield returns false. Its errors
+// are safe to show. If the error is an *events.InvalidError, it is about the event after the
+// last yielded event.
 type splitter func(body []byte, yield func(event []byte) bool) error
 
 func splitterOf(contentType string) (splitter, error) {
@@ -195,7 +196,7 @@ func splitLines(body []byte, yield func([]byte) bool) error {
 
 func splitArray(body []byte, yield func([]byte) bool) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body),
-		// Admit duplicate names here: decoding the event reports them with its index.
+		// Accept repeated names here: events.Decode reports them, with the index of the event.
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if dec.PeekKind() != jsontext.KindBeginArray {
 		return errors.New("the body is not a JSON array")
@@ -221,7 +222,7 @@ func splitArray(body []byte, yield func([]byte) bool) error {
 	return nil
 }
 
-// brokenArray returns an error with the place where the JSON of an array is invalid.
+// brokenArray returns an error that says where the JSON of an array is invalid.
 func brokenArray(err error) error {
 	message := "is not valid JSON"
 	var syntactic *jsontext.SyntacticError
@@ -234,7 +235,7 @@ func brokenArray(err error) error {
 	return &events.InvalidError{Fields: []events.FieldError{{Message: message}}}
 }
 
-// decodeEvents decodes the events of a body. Its error lists every bad event.
+// decodeEvents decodes the events of a body. Its error lists up to maxBadEvents invalid events.
 func decodeEvents(body []byte, split splitter) ([]events.Event, error) {
 	var evs []events.Event
 	var bad []events.IndexedError

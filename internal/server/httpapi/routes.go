@@ -29,13 +29,14 @@ const (
 	GroupProfiles = "Profiles"
 )
 
-// Texts about the statuses 408 and 415 of routes with a body.
+// Descriptions of the statuses 408 and 415 of routes with a body.
 const (
 	tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB, and at most a minute."
 	encoded = "The body has a `Content-Encoding`, such as gzip: send it as it is."
 )
 
-// Routes describes all routes of an API. Do not call their handlers.
+// Routes describes all routes of an API, for the reference and clients. Do not call their
+// handlers.
 func Routes() []describe.Route {
 	a := new(API)
 	return slices.Concat(a.routes(), a.disconnectRoutes(), a.deviceRoutes(), a.adminRoutes(), a.operationRoutes(), a.webhookRoutes(), a.profileRoutes())
@@ -164,7 +165,7 @@ func userParam() describe.Param {
 	return describe.Param{In: "path", Name: "user", Doc: "The user, percent-encoded: `a/b` is `a%2Fb`.", Of: idSchema(), Example: "ada"}
 }
 
-// awaitParams returns the parameters of await.
+// awaitParams describes the parameters that await gets.
 func awaitParams() []describe.Param {
 	return []describe.Param{
 		{In: "query", Name: "at_least", Doc: "Answer once everything up to this position is in the badge: the `Badged-Position` of an answer, or the position of a transaction of your own.", Example: "4711"},
@@ -172,7 +173,7 @@ func awaitParams() []describe.Param {
 	}
 }
 
-// pageLimitParam is the size of a page.
+// pageLimitParam describes the size of a page.
 func pageLimitParam() describe.Param {
 	return describe.Param{
 		In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
@@ -185,14 +186,14 @@ func categorySchema() *describe.Schema {
 	return &describe.Schema{Type: []string{"string"}, MinLength: new(int64(1)), MaxLength: new(int64(events.MaxCategoryBytes))}
 }
 
-// idSchema is the schema of ids of users, conversations, messages and senders. The server
-// limits bytes and JSON Schema characters, so the schema admits some ids that the server
-// refuses.
+// idSchema is the schema of ids of users, conversations, messages and senders. The server limits
+// the bytes of an id, and JSON Schema limits characters, so the schema admits some ids that the
+// server refuses.
 func idSchema() *describe.Schema {
 	return &describe.Schema{Type: []string{"string"}, MinLength: new(int64(1)), MaxLength: new(int64(events.MaxIDBytes))}
 }
 
-// failures returns the answers of a route: its own, and the answers that all routes have.
+// failures returns all answers of a route: own, and the answers that every route has.
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
 		noKey    = `{"type":"urn:badged:problem","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`

@@ -9,15 +9,15 @@ import (
 	"github.com/badged/badged/internal/base/describe"
 )
 
-// http.ServeMux takes an id that is a single slash, %2F, for the end of the path, so no
-// wildcard matches it. markSlashes therefore appends a character that no id may contain to
-// such a segment before the match, and withSlashes removes it afterwards.
+// http.ServeMux treats an id that is a single slash, %2F, as the end of the path, so no wildcard
+// matches it. Therefore markSlashes appends a character that no id may contain to such a path
+// segment before the match, and withSlashes removes the character after the match.
 const (
 	slash       = "/"
 	markedSlash = "/\x00"
 )
 
-// markSlashes returns a URL in whose path the single slashes are marked.
+// markSlashes returns u with a mark after each path segment that is a single slash.
 func markSlashes(u *url.URL) *url.URL {
 	segments := strings.Split(u.EscapedPath(), slash)
 	isSlash := func(segment string) bool { return strings.EqualFold(segment, "%2f") }
@@ -35,7 +35,7 @@ func markSlashes(u *url.URL) *url.URL {
 	return &marked
 }
 
-// withSlashes returns a handler whose path parameters have no marks.
+// withSlashes returns a handler that removes the marks from path parameters, then calls h.
 func withSlashes(h http.Handler, params []describe.Param) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, p := range params {

@@ -14,10 +14,10 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// tokenLimits limit requests with tokens of users. They bound the rate and the number of
-// concurrent queries, for each user and each address. So an app in a loop cannot use up the
-// database connections or flood the tables that all users share. Requests with keys have no
-// rate, since keys belong to backends. It is safe for concurrent use.
+// tokenLimits limit the requests with tokens of users: their rate and their concurrent queries,
+// for each user and for each address. So an app that sends requests in a loop cannot use up the
+// database connections or flood the tables that all users share. Requests with keys have no such
+// limits, since keys belong to backends. tokenLimits are safe for concurrent use.
 type tokenLimits struct {
 	users     *limit.Limiters[string]
 	addresses *limit.Limiters[netip.Prefix]
@@ -27,26 +27,26 @@ type tokenLimits struct {
 }
 
 const (
-	// DefaultReads is the default rate of reads of a user, per second.
+	// DefaultReads is the default rate of reads of a user, in requests per second.
 	DefaultReads = 20
-	// deviceRequests is the rate per second of a user's requests for devices, which write rows
-	// and start pushes. A burst of ten seconds' worth is allowed: an app registers its device
-	// at its start.
+	// deviceRequests is the rate of a user's requests for devices, in requests per second. Such
+	// a request writes rows and starts a push. A burst of ten seconds' worth is allowed, since
+	// an app registers its device whenever it starts.
 	deviceRequests = 2
-	// usersOfAnAddress is the rate of an address as a multiple of the rate of a user.
+	// usersOfAnAddress times the rate of a user is the rate of an address.
 	usersOfAnAddress = 10
-	// userAtOnce and addressAtOnce are the most concurrent queries of a user and of an
-	// address. devicesAtOnce is the most concurrent queries for devices of all users; for
-	// other queries, [Config].AppBadges limits the sum of all users. A query above a limit
-	// waits up to placeWait.
+	// userAtOnce and addressAtOnce are the greatest numbers of concurrent queries of a user and
+	// of an address. devicesAtOnce is the greatest number of concurrent queries for devices, of
+	// all users together; other queries of all users are limited by [Config].AppBadges. A query
+	// above a limit waits for up to placeWait, then fails.
 	userAtOnce    = 2
 	addressAtOnce = 2
 	devicesAtOnce = 2
 	placeWait     = 2 * time.Second
 )
 
-// newTokenLimits returns limits with a rate for each user, and `all` as the most concurrent
-// queries of all users; 0 means no limit.
+// newTokenLimits returns limits with a rate for each user, in requests per second. `all` is the
+// greatest number of concurrent queries of all users. 0 means no limit.
 func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	l := &tokenLimits{users: limit.NewLimiters[string](perSecond), addresses: limit.NewLimiters[netip.Prefix](usersOfAnAddress * perSecond)}
 	user, address := userAtOnce, addressAtOnce
@@ -58,8 +58,9 @@ func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	return l
 }
 
-// take counts a request, or returns an error with the time to wait. An invalid address stands
-// for an unknown address, which has no limit.
+// take counts a request against the rates of its user and address. Above a rate it fails, and
+// the answer says how long to wait. An invalid address means that the address is unknown; it has
+// no limit.
 func (l *tokenLimits) take(userID string, address netip.Prefix) error {
 	now := time.Now()
 	if wait := l.users.Take(userID, now); wait > 0 {
@@ -73,7 +74,7 @@ func (l *tokenLimits) take(userID string, address netip.Prefix) error {
 	return nil
 }
 
-// asker is the user whose token authenticates a request. Requests with keys have no asker.
+// asker is the user whose token authenticates a request. A request with a key has no asker.
 type asker struct {
 	limits  *tokenLimits
 	userID  string
@@ -82,9 +83,9 @@ type asker struct {
 
 type askerKey struct{}
 
-// within runs a query once the limits of the asker in ctx permit it. The asker's slots are
-// occupied only during the query, not while the request waits for folding, its body or its
-// client.
+// within runs a query once the limits on concurrent queries permit it. The user's slots are in
+// use only during the query, not while the request waits for folding, for its body or for its
+// client. If the request has a key, within runs the query at once.
 func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, error)) (result T, err error) {
 	by, isUser := ctx.Value(askerKey{}).(*asker)
 	if !isUser {
@@ -105,13 +106,13 @@ func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, erro
 		return result, tooMany("tokens of users at once", time.Second)
 	}
 	defer leave()
-	if err := a.still(ctx); err != nil { // the token may have become invalid while the query waited
+	if err := a.still(ctx); err != nil { // the token may have become invalid while the query waited for a slot
 		return result, err
 	}
 	return query(true)
 }
 
-// read runs a query of badges within the limits of the asker.
+// read runs a query of badges within the limits of the user; see within.
 func read[T any](ctx context.Context, a *API, query func(from Badges) (T, error)) (T, error) {
 	result, err := within(ctx, a, func(isUser bool) (T, error) {
 		if isUser {
@@ -122,7 +123,7 @@ func read[T any](ctx context.Context, a *API, query func(from Badges) (T, error)
 	if errors.Is(err, cluster.ErrBusy) {
 		return result, tooMany("keys or tokens of all users at once", time.Second)
 	}
-	if ended := a.still(ctx); ended != nil { // the same while it waited for a connection
+	if ended := a.still(ctx); ended != nil { // the key or token may have become invalid while the query waited for a connection
 		return result, ended
 	}
 	return result, err
@@ -135,7 +136,7 @@ func tooMany(what string, wait time.Duration) error {
 	}
 }
 
-// limited describes the answer to a request beyond the limits.
+// limited describes the answer 429 of a route; limits says what the limits are.
 func (*API) limited(limits string) describe.Answer {
 	answer := describe.Problem(
 		http.StatusTooManyRequests, problem{}, "Too many requests with tokens of users: "+limits+". Keys have no such rate. Repeat the request after `Retry-After`.",

@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/internal/operations"
 )
 
-// Webhooks is the interface of [operations.Webhooks] that the routes use.
+// Webhooks has the methods of [operations.Webhooks] that the routes call.
 type Webhooks interface {
 	List(ctx context.Context) ([]operations.Webhook, error)
 	Get(ctx context.Context, name string) (operations.Webhook, error)
@@ -152,7 +152,7 @@ func (a *API) testWebhook(w http.ResponseWriter, r *http.Request, by operations.
 	return nil
 }
 
-// webhookProblem translates an error for admins.
+// webhookProblem converts the errors of operations on webhooks into answers for admins.
 func webhookProblem(err error) error {
 	if _, ok := errors.AsType[*operations.InvalidWebhookError](err); ok {
 		return badRequest(err.Error())
