@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/badged/badged/events"
