@@ -37,7 +37,7 @@ func (g *Gateway) reconcile(ctx context.Context) {
 		pause := g.cfg.ReconcileInterval / time.Duration(batches)
 		for batch := 0; batch < batches; batch++ {
 			// Jitter keeps gateways from comparing at the same times.
-			gap, err := wait.Signal(ctx, g.hub.gap, pause/2+rand.N(pause/2+1)) //nolint:gosec // spreads load, guards nothing
+			gap, err := wait.Signal(ctx, g.hub.gap, pause/2+rand.N(pause/2+1)) //nolint:gosec // as above
 			if err != nil {
 				return
 			}
