@@ -344,8 +344,8 @@ type Reading struct {
 	Since      Moment
 }
 
-// Read records that a read of the tables begins. Versions announced from now on are newer than
-// the read.
+// Read records that a read of the tables begins. This read need not return versions that are
+// announced from now on.
 func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -40,7 +40,7 @@ const (
 	mostFrameCost  = 50 * time.Microsecond
 )
 
-// FrameCost returns roughly the processor time of a frame.
+// FrameCost returns roughly the processor time for one frame.
 func (c *Pool) FrameCost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
