@@ -43,7 +43,7 @@ func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 func (m *member) claim(conversationID string, upTo int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.account != nil { // while the account is unknown, the claim is stored; honour checks it later
+	if m.account != nil { // otherwise honour checks the claim later
 		if entry, ok := m.account.Memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
 			return
 		}

@@ -65,7 +65,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has disconnected
 	}
-	if ending := g.ended(id, nil); ending != nil { // the token may have expired while the body was read
+	if ending := g.ended(id, nil); ending != nil { // expired while the body was read
 		answerProblem(w, problemOf(ending))
 		return
 	}

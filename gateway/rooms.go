@@ -153,7 +153,7 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 			r = &room{address: address, joined: make(chan struct{})}
 			h.rooms.byAddress[address] = r
 			joining = append(joining, r)
-		case r.leaving != nil: // wait: a concurrent Join and Leave could take effect in either order
+		case r.leaving != nil: // a concurrent Join and Leave could take effect in either order
 			waits = append(waits, r.leaving)
 			continue
 		case r.joined != nil:

@@ -154,7 +154,7 @@ func (l *redisListener) read(link *redisLink) error {
 				if l.acknowledge() {
 					l.onGap()
 				}
-			} else if reply.Kind == "sunsubscribe" { // Redis sends this without a command when the slot has moved.
+			} else if reply.Kind == "sunsubscribe" { // The slot has moved.
 				return errMoved
 			}
 		}
@@ -211,7 +211,9 @@ func (l *redisListener) write(link *redisLink) error {
 func (l *redisListener) watch(link *redisLink) error {
 	tick := time.NewTicker(l.bus.cfg.PingInterval)
 	defer tick.Stop()
-	accepted, misses := uint64(0), 0 // accepted: number of the last canary, 0 if Redis did not accept it; misses: canaries lost in a row
+	// accepted is the number of the last canary, or 0 if Redis did not accept it. misses counts
+	// canaries that were lost in a row.
+	accepted, misses := uint64(0), 0
 	for n := uint64(1); ; n++ {
 		select {
 		case <-link.ctx.Done():

@@ -98,7 +98,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	for l, channels := range byListener {
 		l.want(channels...)
 	}
-	for l, channels := range byListener { // Await every listener, even after an error: each records the channels that are not joined.
+	// Await every listener, even after an error: each records the channels that are not joined.
+	for l, channels := range byListener {
 		err = errors.Join(err, l.await(ctx, channels))
 	}
 	switch {

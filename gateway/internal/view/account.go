@@ -70,7 +70,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	}
 	for i := range s.Memberships {
 		path := s.Memberships[i].Room.Category
-		for ; path != ""; path = category.Above(path) { // a path that the state lacks has numbers of zero
+		for ; path != ""; path = category.Above(path) { // a path not in the state has only zeros
 			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
 				a.Rest.Categories[path] = pubsub.Numbers{}
 			}
@@ -376,7 +376,8 @@ func catchUp(next, former *pubsub.Membership) bool {
 	behind := *former.Behind
 	if was.Since != now.Since {
 		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
-			return false // the first unread message, or seen messages, may be in a chunk that was closed after former
+			// The first unread message, or seen messages, may be in a chunk closed after former.
+			return false
 		}
 		behind.Live += now.ClosedLive - was.ClosedLive
 		behind.All += now.ClosedAll - was.ClosedAll

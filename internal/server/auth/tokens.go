@@ -257,7 +257,9 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
-		if c.issued.IsZero() { // without iat, only the remaining time could be limited, and the token would be admitted later
+		// Without iat, only the remaining time could be limited: the same token would be
+		// admitted later, when less time remains.
+		if c.issued.IsZero() {
 			return Identity{}, fmt.Errorf("bad token: it lacks iat, from which tokens may be valid for %s at most (--jwt-max-lifetime)", most)
 		}
 		if valid := c.expires.Sub(c.issued); valid > most {

@@ -182,7 +182,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 	case lately:
 		return u.askedErr
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx itself, since other requests wait for this answer too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx: other requests wait for this answer too
 	defer cancel()
 	need := u.published + n - u.part
 	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), u.quota, max(need, u.quota/parts), need)
