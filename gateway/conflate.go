@@ -12,8 +12,8 @@ import (
 // This file sends updates of rooms to members. Updates of a busy room are conflated: members
 // get the newest state of the room, but not every state.
 
-// seatsAtOnce is how many members tell serves with the hub locked. Then it unlocks the hub for
-// a moment, so that other goroutines can lock it.
+// seatsAtOnce is how many members the function tell updates before it unlocks the hub for a
+// moment. Without this pause, other goroutines could not lock the hub for long.
 const seatsAtOnce = 256
 
 // news is a new state of a room, for its members. The fields are copies of fields of room: base

@@ -210,8 +210,8 @@ type Config struct {
 	// DrainTimeout is how long the gateway waits after DrainDuration for connections to end,
 	// before it cuts the remaining connections. Default 5s.
 	DrainTimeout time.Duration
-	// ReconnectSpread is the longest delay before a client reconnects that a stopping gateway
-	// has disconnected. Each client gets a random delay. Default 5s.
+	// ReconnectSpread is the longest delay after which clients of a stopping gateway reconnect.
+	// Each client gets a random delay. Default 5s.
 	ReconnectSpread time.Duration
 }
 

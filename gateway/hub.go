@@ -20,8 +20,8 @@ type hub struct {
 	pool  *workers.Pool
 	// roomsOf returns the partition of the rooms of a user.
 	roomsOf func(userID string) int
-	// gap contains a token from when the bus reports lost updates until reconciliation begins
-	// to compare all clients with the tables.
+	// gap contains a token after the bus has reported lost updates, until reconcile receives
+	// the token and begins to compare all clients with the tables.
 	gap chan struct{}
 	// look is [Revocations].Look. It is called when a message on the bus says that connections
 	// of a user must end.
@@ -180,8 +180,9 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	return err
 }
 
-// renew makes the sessions of each given user sync, if the user has an account that is unknown
-// (see member.account).
+// renew is called for users who are being compared with the tables. If a user's account is
+// unknown (see member.account), renew makes the user's sessions sync: they read the tables
+// again.
 func (h *hub) renew(userIDs []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -26,8 +26,8 @@ type member struct {
 	applied int64
 	// announced has the versions that updates have announced while the account is unknown.
 	announced announced
-	// claims are the user's reads that are ahead of rooms, by conversation; usually nil. See
-	// claims.go.
+	// claims are the user's reads up to messages that the rooms do not have yet, by
+	// conversation; usually nil. See claims.go.
 	claims map[string]claim
 }
 
@@ -146,8 +146,8 @@ func (m *member) renew() {
 	}
 }
 
-// lose makes the sessions sync, except for the given session. since is when the oldest change
-// that the sessions miss was appended; 0 if unknown.
+// lose makes the sessions sync (read the tables again), except for the given session. since is
+// when the oldest change that the sessions miss was appended; 0 if unknown.
 func (m *member) lose(since view.Moment, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {

@@ -62,7 +62,7 @@ type room struct {
 	read      *pubsub.Room
 	readEpoch string
 	// dirty is set while latest must still be sent to the members; it is sent at the time next
-	// or later. oldest is when the oldest change was appended that the members lack.
+	// or later. oldest is when the oldest change that is not sent yet was appended.
 	dirty  bool
 	next   time.Time
 	oldest view.Moment

@@ -47,9 +47,9 @@ type session struct {
 	// reads are the reads that the worker must append again: see claims.go.
 	reads []again
 
-	// refused counts refused commands, less one for each command accepted later: about how many
-	// refused commands the client must still repeat. Only the goroutine that reads frames uses
-	// it.
+	// refused estimates how many refused commands the client will still repeat. Each refused
+	// command adds one, and each accepted command subtracts one. Only the goroutine that reads
+	// frames uses it.
 	refused int
 
 	// signs limits the rate of the client's pings and pongs; nil before the first. Only the

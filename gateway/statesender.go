@@ -15,9 +15,9 @@ import (
 const (
 	firstSyncBackoff = 5 * time.Millisecond
 	lastSyncBackoff  = 2 * time.Second
-	// greetingAttempts is the number of consecutive failed reads after which a client is
-	// disconnected whose hello is not answered yet. The client then reconnects, perhaps to
-	// another gateway.
+	// greetingAttempts is a number of consecutive failed reads. After that many, a client whose
+	// hello is not answered yet is disconnected. It then reconnects, perhaps to another
+	// gateway.
 	greetingAttempts = 8
 )
 

@@ -30,7 +30,7 @@ type Bus interface {
 	// The caller may reuse the slices after the call, but must not change the maps and slices
 	// inside the updates. If Publish returns an error, some updates may not have been sent. If
 	// it could not send the update of a user, it has sent no room update: a room update is
-	// wrong for a member who lacks an update of the user.
+	// wrong for a member whose own update is missing.
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
 	// HasSubscribers reports whether an update that is published to address a now could reach a
@@ -69,8 +69,8 @@ type Subscription interface {
 	// undoes any number of Joins.
 	//
 	// While the bus is down, Join blocks until ctx is done and then returns an error. The bus
-	// remembers the addresses: it joins them when it works again, and then calls HandleGap.
-	// Leave cancels this.
+	// remembers the addresses: it joins them when it works again, and then calls HandleGap. A
+	// Leave of an address cancels this for the address.
 	Join(ctx context.Context, addresses ...Address) error
 
 	// Leave unsubscribes from users and rooms. It does not wait for the bus, and works while
@@ -101,8 +101,8 @@ type Handler interface {
 	// HandleRoom receives an update of a joined room. Handlers share it too: do not modify it.
 	HandleRoom(u *RoomUpdate)
 
-	// HandleGap reports that updates that were published before this call may have been lost,
-	// of any joined address. Later updates arrive again.
+	// HandleGap reports that updates may have been lost: updates of any joined address that
+	// were published before this call. Later updates arrive again.
 	HandleGap()
 }
 

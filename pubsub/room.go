@@ -87,8 +87,9 @@ type Membership struct {
 	// mentions at the level direct_mentions.
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
-	// Unseen has three numbers like Own, Mentions and Named, in this order, that count only
-	// messages above the seen position. It is nil unless the seen position is above ReadSeq.
+	// Unseen has three numbers: the number of the user's own messages, then Mentions, then
+	// Named. All three count only messages above the seen position. Unseen is nil unless the
+	// seen position is above ReadSeq.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same snapshot. It is
 	// shared: do not modify it.

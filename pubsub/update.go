@@ -143,7 +143,7 @@ type Snapshot struct {
 	// are only the conversations that changed since the held state.
 	Whole bool `json:"-"`
 	// Memberships are all memberships of the user, changed or not. Rest is the badge without
-	// them, as in [Update].Badge; it is not set if there are no memberships.
+	// them, as in [Update].Badge; it is not used if there are no memberships.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
 }

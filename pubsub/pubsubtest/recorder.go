@@ -143,7 +143,8 @@ func (r *Recorder) AwaitUpdates(t testing.TB, n int) []*pubsub.Update {
 	return r.Updates()
 }
 
-// AwaitRooms waits until n updates of rooms have arrived, and returns all of them so far.
+// AwaitRooms waits until n updates of rooms have arrived, and returns all updates of rooms so
+// far.
 func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
 	t.Helper()
 	arrived := r.await(Patience, func() bool { return len(r.rooms) >= n })

@@ -274,9 +274,9 @@ func sameRow(a, b *pubsub.Membership) bool {
 }
 
 // Follow applies a state of a room that arrived from the bus. base is the Changes of an earlier
-// state: the bus has lost no update of the room from that state on. If the account's state of
-// the room is earlier than base, the account may also lack updates of its user. So the result
-// is then Missed.
+// state: the bus has lost no update of the room between that state and this one. If the
+// account's state of the room is earlier than base, the account may also lack updates of its
+// user. So the result is then Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {

@@ -20,11 +20,11 @@ import (
 // updates by conversation: a slow client costs memory only for each changed conversation, not
 // for each change, and always gets the newest state.
 //
-// The mailbox ignores updates older than the client's state. If the base version of an update
-// is newer than the client's state, the client has missed an update, and the mailbox begins to
-// sync. It also syncs at the start. A mailbox that syncs does not store updates: it only
-// records the newest announced version, until the tables have been read and have reached this
-// version. If the tables do not reach it, the version was forged.
+// The mailbox ignores updates older than the client's state. If an update builds on a newer
+// state than the client's, or has another epoch, the client has missed an update, and the
+// mailbox begins to sync: the tables must be read. A new mailbox syncs too. While it syncs, a
+// mailbox does not store updates. It only records the newest announced version, until a read of
+// the tables has reached this version. A version that the tables do not reach was forged.
 //
 // All methods are safe for concurrent use.
 type Mailbox struct {
@@ -43,8 +43,8 @@ type Mailbox struct {
 	// tables begins, and are only set while the mailbox syncs.
 	heard      int64
 	heardEpoch string
-	// since is used while the mailbox syncs: it is when the oldest change was appended that the
-	// client lacks. equal is the last time at which the client's state was known to be the
+	// since is used while the mailbox syncs: it is the append time of the oldest change that
+	// the client lacks. equal is the last time at which the client's state was known to be the
 	// state in the tables.
 	since, equal Moment
 	replies      []any
@@ -206,7 +206,7 @@ func (m *Mailbox) Lose(since Moment) {
 }
 
 // resync deletes the pending updates, and starts to sync: further updates are not stored until
-// the tables have been read. since is when the oldest change was appended that the client
+// the tables have been read. since is the append time of the oldest change that the client
 // lacks; 0 if unknown.
 func (m *Mailbox) resync(since Moment) {
 	m.syncing = true
@@ -336,6 +336,7 @@ func (m *Mailbox) Take() Delivery {
 
 // Reading is what a read of the tables needs to know from the mailbox when the read begins.
 type Reading struct {
+	// Whole is set if the client needs the whole state: see Mailbox.whole.
 	Whole bool
 	// Heard is the newest version of HeardEpoch that was announced before the read. The tables
 	// have reached this version, unless it was forged.

@@ -39,7 +39,7 @@ type TokenConfig struct {
 	// MaxLifetime is the longest time from iat to exp of a token. If it is set, tokens must
 	// have iat. 0 means no limit.
 	MaxLifetime time.Duration
-	// Revoked reports whether tokens of a user that were issued at this time are revoked.
+	// Revoked reports whether tokens of a user that were issued at issuedAt are revoked.
 	// issuedAt is zero if a token has no iat. Nil means that no tokens are revoked.
 	Revoked func(userID string, issuedAt time.Time) bool
 	// Unread returns an error while this process does not know which tokens of a user are

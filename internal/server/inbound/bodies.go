@@ -95,7 +95,9 @@ func (r *room) fit(p []byte, came int) ([]byte, error) {
 	budget := r.bodies.of(r.holder)
 	if r.taken == 0 {
 		first := max(1, r.declared)
-		if r.declared < 0 || first > budget.Share()/bodyFactor { // too large: h refuses it
+		// Reserve little for a body that the handler will refuse because of its declared
+		// length.
+		if r.declared < 0 || first > budget.Share()/bodyFactor {
 			first = firstRoom
 		}
 		if err := r.take(budget, first*bodyFactor, bodyWait); err != nil {

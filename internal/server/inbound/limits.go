@@ -35,8 +35,9 @@ const (
 )
 
 // LimitsFor returns limits for a process that may open a number of files, of which `reserved`
-// are for other uses. The other files are for connections. If unauthenticated is 0, a third of
-// the connections (at most 8,192) may be unauthenticated.
+// are for other uses. The other files are for connections. At most `unauthenticated`
+// connections may be unauthenticated; if it is 0, a third of all connections, but at most
+// 8,192.
 //
 // Of the remaining connections, an eighth is for requests with keys, and an eighth for requests
 // with tokens. One key, or one address with tokens, gets at most three quarters of its eighth.

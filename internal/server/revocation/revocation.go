@@ -1,5 +1,5 @@
-// Package revocation records in a table, which all processes read, which tokens of users are
-// revoked, and which users must be disconnected.
+// Package revocation records in a table the revoked tokens of users, and the users who must be
+// disconnected. All processes read this table.
 //
 // It does not know sessions: callers end connections. ADR 69 has the reasons.
 package revocation
@@ -32,9 +32,9 @@ const (
 	// pageTimeout limits one statement, since a statement on a dead connection would delay the
 	// next statements.
 	pageTimeout = 2 * time.Second
-	// staleAfter is the longest time since the last successful read. After it, the process is
-	// not ready and admits no tokens. So no process accepts a revoked token for longer than
-	// staleAfter.
+	// staleAfter is the highest permitted age of the last successful read. If the read is
+	// older, the process is not ready and admits no tokens. So no process accepts a revoked
+	// token for longer than staleAfter.
 	staleAfter = 10 * time.Second
 )
 
@@ -75,7 +75,7 @@ type List struct {
 	// known once all rows are read; otherwise next is nil. A token is revoked if one of the two
 	// tables says so.
 	known, next atomic.Pointer[table]
-	// readAt is when the last read began that has read the newest row.
+	// readAt is the start of the last read that has reached the newest row.
 	readAt atomic.Pointer[time.Time]
 
 	// reading is a semaphore that one goroutine at a time can acquire. It guards database, last
