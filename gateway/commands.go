@@ -129,7 +129,7 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 		if !slices.Equal(before, s.who().Categories) {
 			s.mailbox.Renew()
 		}
-		s.schedule(taskCheck) // the new token may expire sooner than the old token
+		s.schedule(taskCheck) // the fresh one may expire sooner
 		return s.reply(protocol.OKFrame{T: "ok", ID: f.ID, ExpiresInMS: s.expiresIn()})
 	case refusal.code == protocol.CloseResync: // the old token is still valid
 		return s.reply(protocol.ErrorFrame{
