@@ -13,24 +13,26 @@ import (
 )
 
 const (
-	// greetingsAtOnce is how many clients are greeted at once. The number is large enough that
-	// the clients of one partition share queries.
+	// greetingsAtOnce is the most clients that are greeted concurrently. The number is large
+	// enough that the clients of one partition share queries.
 	greetingsAtOnce = 512
-	// greetingWait is how long a client waits to be greeted before it is told to come back
-	// later. It is shorter than the time for which clients wait for an answer.
+	// greetingWait is how long a client may wait in the queue before the gateway disconnects it
+	// and gives it a time to reconnect. It is shorter than the time after which a client itself
+	// gives up waiting for the answer to its hello.
 	greetingWait = 8 * time.Second
 )
 
-// admission limits how many clients are greeted at once. To greet a client is to join its user
-// on the bus and to read the user's state. Other clients wait in order of arrival and have no
-// goroutine meanwhile, so they cost no more than an idle connection. admission is safe for
-// concurrent use.
+// admission limits how many clients are greeted concurrently. To greet a client means to
+// subscribe to its user on the bus and to read the user's state. Further clients are queued in
+// order of arrival. A queued client has no goroutine, so it costs no more than an idle
+// connection. admission is safe for concurrent use.
 type admission struct {
 	mu sync.Mutex
 	// inside is how many sessions are being greeted.
 	inside  int
 	waiting []waiter
-	// late calls dismiss when the first waiter has waited too long; nil while none waits.
+	// late is the timer that calls dismiss when the first waiter has waited for greetingWait;
+	// nil if the queue is empty.
 	late *time.Timer
 }
 
@@ -39,7 +41,7 @@ type waiter struct {
 	since   time.Time
 }
 
-// place is the stage of a session in its admission. It is guarded by the mutex of admission.
+// place is the stage of a session in the admission. The mutex of admission guards it.
 type place uint8
 
 const (
@@ -49,7 +51,7 @@ const (
 	placeLeft          // greeted or ended
 )
 
-// enter greets a session, or queues it until there is room.
+// enter starts the greeting of a session, or queues the session if too many are being greeted.
 func (a *admission) enter(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +74,8 @@ func (a *admission) admit(s *session) {
 	s.schedule(taskGreet)
 }
 
-// leave ends the greeting of a session, because the session was greeted or has ended, and
-// admits the next session. It is idempotent.
+// leave records that the greeting of a session has ended, because the session was greeted or
+// has ended. It then admits queued sessions. It is idempotent.
 func (a *admission) leave(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,7 +92,7 @@ func (a *admission) leave(s *session) {
 	}
 }
 
-// pop removes the session that has waited longest. That session may have ended.
+// pop removes the first session from the queue. That session may have ended already.
 func (a *admission) pop() *session {
 	first := a.waiting[0].session
 	a.waiting[0] = waiter{}
@@ -103,8 +105,8 @@ func (a *admission) pop() *session {
 	return first
 }
 
-// dismiss ends the sessions that have waited for greetingWait, and tells their clients when to
-// come back.
+// dismiss ends the sessions that have waited for greetingWait. It gives their clients a time to
+// reconnect.
 func (a *admission) dismiss() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,27 +121,27 @@ func (a *admission) dismiss() {
 	}
 }
 
-// Limits limit clients; 0 means no limit. Rates are per second, and allow bursts of ten
-// seconds' worth.
+// Limits limit clients; 0 means no limit. Rates are per second. A client may exceed a rate for
+// a short time, by a burst of ten seconds' worth.
 type Limits struct {
-	// Connections is the most open connections. It counts connections whose hello was
-	// accepted.
+	// Connections is the most open connections of the gateway. Connections whose hello is not
+	// accepted yet do not count.
 	Connections int
 	// UserConnections is the most open connections of one user.
 	UserConnections int
 	// Connects is the rate of new connections from one client; see ClientOf.
 	Connects float64
-	// Commands is the rate of commands of one user, over all connections to this gateway and
-	// over HTTP together.
+	// Commands is the rate of commands of one user: the sum over all connections to this
+	// gateway and over HTTP.
 	Commands float64
 	// TrustedProxies are the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 }
 
-// ClientOf returns the network from which a request comes. The network counts as one client:
-// an IPv4 address, or the /64 of an IPv6 address, which is what one household gets. The
-// address is the address of the peer. If the peer is a trusted proxy, it is the address of the
-// client in X-Forwarded-For instead. ok is false if there is no address, as on a Unix socket.
+// ClientOf returns the network from which a request comes. All requests from one network count
+// as one client: a network is an IPv4 address or the /64 of an IPv6 address, which is what one
+// household gets. ClientOf uses the address of the peer or, if the peer is a trusted proxy, the
+// client's address in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
 func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	return limit.Client(r, trusted)
 }
@@ -151,9 +153,9 @@ const signsPerSecond = 10
 // maxFrameHeader is the most bytes that precede the payload in a WebSocket frame of a client.
 const maxFrameHeader = 14
 
-// metered limits the bytes per second that a client may send. The limit is the number of
-// frames that the rates allow, each of the largest size. If commands are not limited, bytes
-// are not either.
+// metered limits the bytes per second that a client may send. The limit is the largest size of
+// a frame, times the rate of commands, pings and pongs that a client may send. If
+// Limits.Commands is 0, metered does not limit bytes.
 func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	perSecond := g.cfg.Limits.Commands
 	if perSecond <= 0 {
@@ -162,14 +164,14 @@ func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	return limit.Metered(w, (perSecond+signsPerSecond)*(protocol.MaxFrameBytes+maxFrameHeader))
 }
 
-// The shortest and longest time after which refused clients come back.
+// The shortest and longest delay after which a refused client reconnects.
 const (
 	minRoomWait = 5 * time.Second
 	maxRoomWait = 30 * time.Second
 )
 
-// noRoom refuses a connection that exceeds a limit. The client comes back after a random time
-// of at least atLeast (by default minRoomWait).
+// noRoom returns the closing for a connection that exceeds a limit. The client reconnects after
+// a random delay of at least atLeast (by default minRoomWait).
 func noRoom(code int, reason string, atLeast time.Duration) *closing {
 	atLeast = cmp.Or(atLeast, minRoomWait)
 	return &closing{

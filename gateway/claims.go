@@ -7,26 +7,30 @@ import (
 	"time"
 )
 
-// This file repeats reads that were ahead of a room. An app may receive a message before the
-// log has the message. If the user then reads the message, the read covers only what the log
-// has. In other conversations the fold remembers the rest of the read for a minute. But the
-// fold changes no rows of members when it folds a message to a room. So for rooms the gateway
-// remembers the read, and appends the read again once the room has the message.
+// This file appends reads again that were ahead of a room. An app may receive a message, from
+// the app's own backend, before the message is in the log. If the user reads the message then,
+// the fold cuts the read to the messages that the log has. For other conversations the fold
+// stores the rest of the read for a minute, and applies it when the message arrives. For rooms
+// the fold cannot do this, since it changes no rows of members when it folds a message to a
+// room. So the gateway stores such a read as a claim, and appends the read again once the room
+// has the message.
 
 const (
-	// claimSpan is how long a read by an app is remembered. The fold uses the same span.
+	// claimSpan is how long a claim is stored. The fold uses the same duration for other
+	// conversations.
 	claimSpan = time.Minute
-	// maxClaims is the most rooms for which reads of one user are remembered.
+	// maxClaims is the most claims of one user. Each room has at most one.
 	maxClaims = 32
 )
 
-// claim is a read up to a message that the room does not have yet.
+// claim is a read up to a message that the room does not have yet. It expires at the time
+// until.
 type claim struct {
 	upTo  int64
 	until time.Time
 }
 
-// readAhead remembers a read by an app of the user if it is ahead of a room. Call it before
+// readAhead stores a claim if a read by an app of the user is ahead of a room. Call it before
 // the read is appended, since the message may arrive directly afterwards.
 func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 	h.mu.RLock()
@@ -39,7 +43,7 @@ func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 func (m *member) claim(conversationID string, upTo int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.account != nil { // if the account is unknown, honour checks this later
+	if m.account != nil { // otherwise honour checks the claim later
 		if entry, ok := m.account.Memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
 			return
 		}
@@ -56,8 +60,8 @@ func (m *member) claim(conversationID string, upTo int64) {
 	m.claims[conversationID] = claim{upTo, now.Add(claimSpan)}
 }
 
-// forgetAhead removes a remembered read of a room. It is called when the user marks messages
-// of the room unread: the repeated read would undo the mark.
+// forgetAhead deletes the claim on a room. It is called when the user marks messages of the
+// room unread: if the read were appended again later, it would undo the mark.
 func (h *hub) forgetAhead(userID, conversationID string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -68,9 +72,9 @@ func (h *hub) forgetAhead(userID, conversationID string) {
 	}
 }
 
-// honour repeats the remembered reads whose messages the rooms now have. It removes these
-// reads, and reads that have expired or are not needed any more. The caller holds the mutexes
-// of the hub and of m.
+// honour is called after the account has changed. It schedules the reads of all claims whose
+// messages the rooms now have, and deletes these claims. It also deletes claims that have
+// expired or are not needed any more. The caller holds the mutexes of the hub and of m.
 func (m *member) honour() {
 	if m.account == nil || len(m.claims) == 0 {
 		return
@@ -95,7 +99,7 @@ type again struct {
 	upTo           int64
 }
 
-// readAgain makes the worker of the session append a read.
+// readAgain queues a read, which the worker of the session then appends.
 func (s *session) readAgain(r again) {
 	s.mu.Lock()
 	s.reads = append(s.reads, r)
@@ -103,8 +107,8 @@ func (s *session) readAgain(r again) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends the queued reads. If a read fails, its message stays unread until the
-// next read.
+// repeatReads appends the queued reads. If that fails, the messages stay unread until the
+// user's next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()
 	reads := s.reads

@@ -27,7 +27,7 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		}
 		return s.reply(protocol.BareFrame{T: protocol.FramePong})
 	case protocol.FramePong:
-		return s.gaveSign() // that the pong arrived is all that matters
+		return s.gaveSign() // a pong needs no answer
 	case protocol.FrameHello:
 		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
 	}
@@ -49,8 +49,9 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	})
 }
 
-// refuse answers with an error frame if a field of a frame is invalid, so that the session
-// goes on. Before the hello, and if the frame is no JSON object, it returns a closing instead.
+// refuse handles a frame that could not be decoded. It answers with an error frame, and the
+// session continues. It returns a closing instead if the frame is a hello, or comes before the
+// hello, or is no JSON object.
 func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
 		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}
@@ -58,7 +59,7 @@ func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
 }
 
-// limited executes a frame, or answers with an error frame if the client sends too many.
+// limited executes a frame, or answers with an error frame if the client sends too many frames.
 func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
 	refused, ending := s.limit(f)
 	switch {
@@ -70,8 +71,8 @@ func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *clo
 	return carryOut()
 }
 
-// reply queues an answer. It returns a closing if too many answers are queued: the client sends
-// more than it reads answers.
+// reply queues an answer. It returns a closing if too many answers are queued, since the client
+// then sends frames faster than it reads answers.
 func (s *session) reply(frame any) *closing {
 	if !s.mailbox.Reply(frame) {
 		return noRoom(protocol.CloseRateLimited, "too many answers wait to be read", 0)
@@ -94,8 +95,8 @@ func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, e
 	return tooMany(f, wait), nil
 }
 
-// gaveSign counts a sign of life: a ping or pong, either as a frame of the protocol or of
-// WebSocket. It returns a closing if there are too many.
+// gaveSign counts a ping or a pong, which may be a frame of the protocol or of WebSocket. It
+// returns a closing if the client sends too many.
 func (s *session) gaveSign() *closing {
 	if s.signs == nil {
 		s.signs = limit.NewLimiter(signsPerSecond)
@@ -139,8 +140,8 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 	return refusal
 }
 
-// command executes a command. If the command fails it returns an error frame, or a closing if
-// the connection must end.
+// command executes a command. If the command fails, it returns an error frame. If the
+// connection must end, it returns a closing instead.
 func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) (*protocol.ErrorFrame, *closing) {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
@@ -166,8 +167,8 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 	return notSaved(f, "not saved; try again"), nil
 }
 
-// ended returns the closing for a token that has expired or is revoked. If this gateway does
-// not know that the token has expired or is revoked, ended returns its argument otherwise.
+// ended returns the closing for a connection whose token has expired or was revoked. If this
+// gateway knows of neither, ended returns the given closing.
 func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
 	switch {
 	case !time.Now().Before(id.ExpiresAt):
@@ -178,7 +179,8 @@ func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
 	return otherwise
 }
 
-// notSaved returns the answer to a command that the client should repeat.
+// notSaved returns the answer to a command that was not stored and that the client should
+// repeat.
 func notSaved(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeUnavailable, Message: message,
@@ -186,7 +188,7 @@ func notSaved(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	}
 }
 
-// commandError is a command's refusal by the gateway itself.
+// commandError is the error of a command that the gateway itself rejects.
 type commandError struct{ code, message string }
 
 // Error implements error.
@@ -197,7 +199,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
 		path := ""
 		if f.Category != nil {
-			if path = *f.Category; path == "" { // an app with an unset filter
+			if path = *f.Category; path == "" { // the app has probably not set its filter
 				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}
@@ -239,8 +241,8 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
 }
 
-// ofCategory executes a command for the conversations that a category covers. If path is
-// empty, it executes the command for all conversations that the client may see.
+// ofCategory executes a command for the conversations that a category covers. path is the
+// category; if it is empty, the command applies to all conversations that the client may see.
 func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string, f *protocol.ClientFrame) error {
 	command := func(key, path string) error {
 		switch f.T {
@@ -269,7 +271,8 @@ func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string,
 	return command(key, path)
 }
 
-// keyFor derives the key of one category's part of a command from the key of the command.
+// keyFor is used when one command is executed for several categories. It derives the key for
+// one of these categories from the key of the command.
 func keyFor(key, category string) string {
 	id, err := uuid.Parse(key)
 	if err != nil {

@@ -9,20 +9,21 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// This file forwards updates of rooms to members. Updates of a busy room are conflated: its
-// members get the newest state, not every state.
+// This file sends updates of rooms to members. Updates of a busy room are conflated: members
+// get the newest state of the room, but not every state.
 
-// seatsAtOnce is how many members are served before the hub is unlocked for a moment, so that
-// other goroutines can lock it.
+// seatsAtOnce is how many members the function tell updates before it unlocks the hub for a
+// moment. Without this pause, other goroutines could not lock the hub for long.
 const seatsAtOnce = 256
 
-// news is the change of a room that its members are to get.
+// news is a new state of a room, for its members. The fields are copies of fields of room: base
+// of base, since of oldest, and step of came.
 type news struct {
 	latest *pubsub.RoomUpdate
 	base   int64
 	since  view.Moment
 	step   int64
-	missed int // members who must read the tables
+	missed int // counts members who must read the tables
 }
 
 // HandleRoom implements pubsub.Handler.
@@ -39,9 +40,9 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 	}
 }
 
-// take records an update that arrived at a step (see rooms.steps). ok reports whether to
-// notify the members after the returned wait. ok is false if the update is old, or if a
-// notification is already scheduled.
+// take records an update that arrived at a step (see rooms.steps). If ok is true, the caller
+// must notify the members after wait. ok is false if the update is not newer than latest, or if
+// a notification is already scheduled.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +63,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule makes pass notify the members of a room after a wait.
+// schedule passes a room to hub.pass, which notifies the members, after a wait.
 func (r *rooms) schedule(due *room, wait time.Duration) {
 	if wait > 0 {
 		time.AfterFunc(wait, func() { r.schedule(due, 0) })
@@ -96,8 +97,8 @@ func (h *hub) pass(ctx context.Context) {
 	}
 }
 
-// tell sends the members of a room its newest state. It uses buffer, and returns it for the
-// next call.
+// tell sends the members of a room its newest state. It copies the list of members into buffer,
+// and returns the buffer for the next call.
 func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	h.mu.RLock()
 	seats := append(buffer[:0], r.seats...)

@@ -48,7 +48,8 @@ func (g *Gateway) drain() {
 }
 
 // sayGoodbye ends sessions evenly over DrainDuration. It returns true as soon as all sessions
-// have ended, and false once the last session was told to end.
+// have ended. It returns false once it has called end for all sessions, if some have not ended
+// yet.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
@@ -72,8 +73,8 @@ func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	}
 }
 
-// goingAway returns the closing for sessions of a draining gateway. Clients come back at
-// random times, to another gateway or to the gateway that replaces this gateway.
+// goingAway returns the closing for a session of a draining gateway. Its client reconnects
+// after a random delay, to another gateway or to the gateway that replaces this one.
 func (g *Gateway) goingAway() *closing {
 	return &closing{
 		code: protocol.CloseDraining, reason: "the server is going away",
@@ -86,17 +87,18 @@ func (g *Gateway) goingAway() *closing {
 type Revocations interface {
 	// Revoked reports whether the token of an identity is revoked.
 	Revoked(id Identity) bool
-	// Look makes the implementation read the revoked tokens at once, not at its next regular
-	// time. The gateway calls it when a message on the bus says that connections of a user
-	// must end. Such a message is only a hint: the bus may lose it, and anyone with access to
-	// the bus may forge it.
+	// Look makes the implementation read the revoked tokens at once, instead of at its next
+	// regular time. The gateway calls Look when a message on the bus says that connections of a
+	// user must end. Such a message is only a hint: the bus may lose it, and anyone with access
+	// to the bus may forge it.
 	Look()
 }
 
-// Disconnect ends the connections of users: with [CloseBadToken] if the token is revoked, else
-// with [CloseResync]. Call it only when Revoked of [Config].Revocations returns the new
-// revocations. If a connection opens concurrently and Disconnect does not see it, the gateway
-// calls Revoked before it admits the connection.
+// Disconnect ends the connections of users. The close code is [protocol.CloseBadToken] if the
+// token of the connection is revoked, else [protocol.CloseResync]. If tokens were revoked, call
+// Disconnect only once Revoked of [Config].Revocations reports the revocation. Disconnect may
+// not see a connection that opens concurrently, but the gateway calls Revoked before it admits
+// such a connection.
 func (g *Gateway) Disconnect(userIDs []string) {
 	var ending []*session
 	g.mu.Lock()

@@ -43,17 +43,18 @@ import (
 // Badges reads the state of users. It must be safe for concurrent use. A read must see every
 // commit that precedes it: do not read from a standby that lags.
 type Badges interface {
-	// States returns the states of users of one partition, in the order of held, which names
-	// the state that each user's client has. A returned state has only the changes since the
-	// held state. It is whole if the held epoch is empty or not the current epoch, or if the
-	// held version is unknown. More is set if there are too many changes; the gateway then
-	// reads the whole state.
+	// States returns the states of users of one partition, in the order of held. Each element
+	// of held names a user, and the state that the user's client has. The returned state
+	// contains only the changes since the held state. It is whole (see [pubsub.Snapshot].Whole)
+	// if the held epoch is empty or not the current epoch, or if the held version is unknown.
+	// If there are too many changes, States sets More, and the gateway then reads the whole
+	// state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
 	// View returns the whole state of a user, limited to the conversations and categories that
 	// the given categories cover.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
-	// Versions returns the badge of each user, in the order given. Badges may have no
-	// Categories. A badge without an epoch means that the user's database cannot be read.
+	// Versions returns the badge of each user, in the order of userIDs. The badges need not
+	// have Categories. A badge without an epoch means that the user's database cannot be read.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	// Now returns the time by the clock of the database.
 	Now(ctx context.Context) (time.Time, error)
@@ -61,17 +62,21 @@ type Badges interface {
 	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
 	// IsMember reports whether the conversation is a room of which the user is a member.
 	IsMember(ctx context.Context, userID, conversationID string) (bool, error)
-	// Head returns a position at or after everything committed so far for a user. Folded
-	// reports whether the badges of users include everything up to a position.
+	// Head returns a position in the log for Folded: every event that was committed for the
+	// user before the call is at or before this position.
 	Head(ctx context.Context, userID string) (position int64, err error)
+	// Folded reports whether the badges of all given users include every event up to a position.
 	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
 }
 
-// Commands stores what users do. It must be safe for concurrent use. A command is durable when
-// its method returns nil. A command with the key of an earlier command of the same user must
-// have no further effect; commands with an empty key are all different. Return an
-// [InvalidError] for a command that the client must not repeat. After any other error the
-// client tries again.
+// Commands stores the commands of users, such as reads and marks. It must be safe for
+// concurrent use. A command is durable when its method returns nil. If a command has the same
+// key as an earlier command of the same user, it must have no further effect. Commands with an
+// empty key are never treated as repeated.
+//
+// Return an [InvalidError] for a command that the client must not repeat, and an error that
+// wraps [ErrTokenEnded] if the token is no longer valid. After any other error the client tries
+// again.
 type Commands interface {
 	// Read marks a conversation read up to upToSeq, but not beyond the last delivered message,
 	// since apps are not trusted.
@@ -90,15 +95,17 @@ type Commands interface {
 }
 
 // Messages selects the messages of a conversation that are marked unread. The zero value
-// selects none.
+// selects no messages: then the conversation itself is marked.
 type Messages struct {
-	// Seqs are the messages. It is nil for a room.
+	// Seqs are the seqs of the messages to mark. It is nil for a room.
 	Seqs []int64
-	// FromSeq is the first message to mark in a room: it and all later ones are marked.
+	// FromSeq is the seq of the first message to mark in a room: this message and all later
+	// messages are marked. It is 0 for other conversations.
 	FromSeq int64
 }
 
-// InvalidError is an error of [Commands] that the client caused, so that it should not retry.
+// InvalidError is an error of [Commands] that the client caused: the client should not retry
+// the command.
 type InvalidError interface {
 	error
 	// Invalid returns the message for the client.
@@ -121,16 +128,16 @@ type Identity struct {
 var ErrTokenEnded = errors.New("the token was revoked or has expired")
 
 // ErrTokenExpired is wrapped by an error of an [Authenticator] if the token was valid until it
-// expired. The client comes back with a new token.
+// expired. The client then reconnects with a new token.
 var ErrTokenExpired = errors.New("the token has expired")
 
 // ErrAuthenticatorAway is wrapped by an error of an [Authenticator] that cannot verify a token
-// at the moment. The client comes back with the same token.
+// at the moment. The client then tries again with the same token.
 var ErrAuthenticatorAway = errors.New("the token cannot be verified right now; try again")
 
-// Authenticator verifies tokens. It must be safe for concurrent use, and gets tokens of any
-// form and length. An error that wraps neither [ErrTokenExpired] nor [ErrAuthenticatorAway] is
-// final: the client sees its text and does not come back.
+// Authenticator verifies tokens. It must be safe for concurrent use, and must accept input of
+// any form and length. An error that wraps neither [ErrTokenExpired] nor [ErrAuthenticatorAway]
+// is final: the client gets its text and does not reconnect.
 type Authenticator interface {
 	Authenticate(ctx context.Context, token string) (Identity, error)
 }
@@ -142,11 +149,12 @@ type Config struct {
 	Commands      Commands
 	Authenticator Authenticator
 	Bus           pubsub.Bus
-	// PartitionOf returns the partition of a user's updates: see [pubsub.Update].
+	// PartitionOf returns the partition under which updates of a user are published: see
+	// [pubsub.Update].
 	PartitionOf func(userID string) int
-	// RoomsOf returns the partition of a user's rooms: see [pubsub.RoomUpdate]. This partition
-	// may change; the channel that RoomsMoved returns is closed at the next change. Default:
-	// PartitionOf, which never changes.
+	// RoomsOf returns the partition under which updates of a user's rooms are published: see
+	// [pubsub.RoomUpdate]. This partition changes when partitions are split. RoomsMoved returns
+	// a channel that is closed at the next change. Default: PartitionOf, which never changes.
 	RoomsOf    func(userID string) int
 	RoomsMoved func() <-chan struct{}
 	// AllowOrigin accepts or rejects the Origin header of a browser. Default: accepts only the
@@ -157,17 +165,18 @@ type Config struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// Trace, if set, is called after a frame with a traced update was written. came is when
-	// the update arrived from the bus, written when the frame was written. Trace must not
-	// block, and is called concurrently.
+	// Trace, if set, is called after the gateway has written a frame that contains a traced
+	// update. traceParent is the trace context of the update, came the time when the update
+	// arrived from the bus, and written the time after the write. Trace must not block, and is
+	// called concurrently.
 	Trace func(traceParent string, came, written time.Time)
 
 	// Devices records which devices have their app open. Default: nothing is recorded.
 	Devices Devices
 
-	// BadToken, if set, is called with the address of each client whose token is invalid, but
-	// not for an expired token. If the address is unknown, from is not valid. BadToken must
-	// not block.
+	// BadToken, if set, is called for each client whose token is invalid, with the client's
+	// network (see [ClientOf]). It is not called for an expired token. If the network is
+	// unknown, from is the zero Prefix. BadToken must not block.
 	BadToken func(from netip.Prefix)
 
 	// Revocations reports which tokens are revoked. Default: none.
@@ -176,31 +185,33 @@ type Config struct {
 	// Limits limit clients. Default: no limits.
 	Limits Limits
 
-	// ReconcileInterval is how often each client is compared with the tables. It is also about
-	// the longest time until a lost update is detected. Default 30s.
+	// ReconcileInterval is the longest time between two comparisons of a client with the
+	// tables. So it is also about the longest time until a lost update is detected. Default
+	// 30s.
 	ReconcileInterval time.Duration
 	// PingInterval is how often a client is pinged. A client that stays silent for two
 	// intervals is disconnected. Default 25s: proxies often close connections that are idle
 	// for 60s.
 	PingInterval time.Duration
-	// HelloTimeout limits the wait for a client's hello. Default 5s.
+	// HelloTimeout limits the wait for a client's hello frame. Default 5s.
 	HelloTimeout time.Duration
 	// WriteTimeout limits the write of one frame. Default 10s.
 	WriteTimeout time.Duration
-	// JoinTimeout is how long a client waits for the acknowledgement of the bus. Then it is
-	// served from the tables alone. Default 2s.
+	// JoinTimeout limits how long a client waits until the bus acknowledges a subscription.
+	// After the timeout the client gets its state from the tables alone, through
+	// reconciliation, until the bus works again. Default 2s.
 	JoinTimeout time.Duration
-	// ReadTimeout limits a read of the tables, and a command, including the wait until the
-	// limit of concurrent queries permits it. Default 5s.
+	// ReadTimeout limits a read of the tables, and a command. It includes the wait for other
+	// queries, since the gateway limits concurrent queries. Default 5s.
 	ReadTimeout time.Duration
-	// DrainDuration is the time over which a stopping gateway closes its connections, evenly
-	// spread. Default 0: all at once.
+	// DrainDuration is the time over which a stopping gateway closes its connections, at an
+	// even rate. Default 0: all at once.
 	DrainDuration time.Duration
-	// DrainTimeout is how long connections may take to end after DrainDuration, before they
-	// are cut. Default 5s.
+	// DrainTimeout is how long the gateway waits after DrainDuration for connections to end,
+	// before it cuts the remaining connections. Default 5s.
 	DrainTimeout time.Duration
-	// ReconnectSpread is the time over which disconnected clients of a stopping gateway come
-	// back, at random. Default 5s.
+	// ReconnectSpread is the longest delay after which clients of a stopping gateway reconnect.
+	// Each client gets a random delay. Default 5s.
 	ReconnectSpread time.Duration
 }
 
@@ -218,7 +229,8 @@ type Gateway struct {
 	buffers   encode.Buffers
 	pool      *workers.Pool
 	upgrader  websocket.Upgrader
-	// foreign limits how often refused origins are logged, since any client can cause them.
+	// foreign limits how often refused origins are logged, since any client can cause such a
+	// line.
 	foreign rate.Sometimes
 
 	// open is closed when Run begins to accept connections.
@@ -230,8 +242,8 @@ type Gateway struct {
 	// transports together.
 	connects *limit.Limiters[netip.Prefix]
 	commands *limit.Limiters[string]
-	// lookups contains a token for each lookUp in progress. lookupsOf allows each user one at
-	// a time.
+	// lookups is a semaphore: it contains a token for each lookUp in progress. lookupsOf allows
+	// each user one lookUp at a time.
 	lookups   chan struct{}
 	lookupsOf *limit.AtOnce[string]
 
@@ -313,7 +325,8 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Open() <-chan struct{} { return g.open }
 
 // Run serves until ctx is done, then drains the connections, and returns when all have ended.
-// It fails if the bus fails, or if it was called before.
+// It returns an error if it was called before, or if the bus fails to open or close a
+// subscription.
 func (g *Gateway) Run(ctx context.Context) error {
 	if g.ran.Swap(true) {
 		return errors.New("gateway: Run was called before; make another with New")
@@ -349,8 +362,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a new connection against the limit of its network, and returns a closing if the
-// connection is refused.
+// meet counts a new connection against the limit of its network. It returns a closing if the
+// connection is refused. It also stores the network of the client for Config.BadToken.
 func (s *session) meet(r *http.Request) *closing {
 	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
@@ -366,8 +379,9 @@ func (s *session) meet(r *http.Request) *closing {
 	return nil
 }
 
-// admit registers a session, or returns a closing if it is refused. running is the number of
-// goroutines of its link that must end before the session has ended.
+// admit registers a session, or returns a closing if the session is refused. running is how
+// many goroutines of the session will call running.Done: its worker and, for a WebSocket, the
+// reader.
 func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -383,8 +397,9 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	return nil
 }
 
-// full returns a closing if there is no room for another session. Sessions without a user do
-// not count, since the server limits unauthenticated connections. The caller holds the mutex.
+// full returns a closing if the gateway has reached its limit of connections. Sessions without
+// a user do not count, since the server limits unauthenticated connections. The caller holds
+// the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
 		return noRoom(protocol.CloseCapacity, "the server has as many connections as it may", 0)
@@ -392,7 +407,7 @@ func (g *Gateway) full() *closing {
 	return nil
 }
 
-// claim assigns a session to a user, or returns a closing if it is refused.
+// claim assigns a session to a user, or returns a closing if the session is refused.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -426,8 +441,8 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify verifies a token of a client at an address. It returns a closing if the token is
-// refused.
+// identify verifies the token of a client, and returns a closing if the token is refused. from
+// is the network of the client, for Config.BadToken.
 func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -441,8 +456,8 @@ func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix)
 		}
 		return Identity{}, &closing{code: protocol.CloseBadToken, reason: err.Error()}
 	}
-	// From here on the monotonic clock decides: setting the clock while a connection is open
-	// neither ends the connection nor prolongs its token.
+	// Adding to Now makes ExpiresAt use the monotonic clock. So setting the system clock while
+	// a connection is open neither ends the connection nor prolongs its token.
 	now := time.Now()
 	id.ExpiresAt = now.Add(id.ExpiresAt.Sub(now))
 	return id, nil
@@ -453,7 +468,8 @@ func tokenEnded() *closing {
 	return &closing{code: protocol.CloseTokenExpired, reason: ErrTokenExpired.Error()}
 }
 
-// comeBack returns the closing for a session that cannot be served at the moment.
+// comeBack returns the closing for a session whose client should reconnect in one to five
+// seconds, such as a session that cannot be served at the moment.
 func comeBack(reason string) *closing {
 	return &closing{
 		code: protocol.CloseResync, reason: reason,

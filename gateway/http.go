@@ -15,8 +15,8 @@ import (
 )
 
 // ServeCommands executes one command of a client that uses server-sent events. The body is the
-// frame that a client would send on a WebSocket. The answer is the same ok frame, or a
-// [Refusal].
+// frame that a client would send on a WebSocket. The answer is an ok frame, as on a WebSocket,
+// or a [Refusal].
 func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	if !allow(w, r, http.MethodPost) {
 		return
@@ -36,7 +36,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 		answerProblem(w, &Refusal{Status: http.StatusUnsupportedMediaType, Detail: "send the frame as it is, without Content-Encoding", Code: protocol.CodeInvalid})
 		return
 	}
-	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 { // before the body is read
+	if wait := g.commands.Turn(id.UserID, time.Now()); wait > 0 { // refuse before reading the body
 		g.metrics.limited.Inc()
 		answerRefused(w, tooMany(protocol.ClientFrame{}, wait))
 		return
@@ -65,7 +65,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has disconnected
 	}
-	if ending := g.ended(id, nil); ending != nil { // while the body was read
+	if ending := g.ended(id, nil); ending != nil { // expired while the body was read
 		answerProblem(w, problemOf(ending))
 		return
 	}
@@ -93,7 +93,7 @@ func answerRefused(w http.ResponseWriter, f *protocol.ErrorFrame) {
 	answerProblem(w, &Refusal{Status: statusOf(f.Code), Detail: f.Message, Code: f.Code, RetryMS: f.RetryMS})
 }
 
-// Refusal is the answer to a refused stream or command: a problem as in RFC 9457.
+// Refusal is the answer to a stream or command that is refused: a problem (RFC 9457).
 type Refusal struct {
 	Type    string `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
 	Title   string `json:"title" doc:"The status in words."`

@@ -10,9 +10,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// hub maps users to their sessions on this gateway. It keeps the bus subscribed to exactly
-// these users and the rooms of which they are members (rooms.go), and handles the updates of
-// the subscription.
+// hub maps users to their sessions on this gateway. Its subscription on the bus covers exactly
+// these users and the rooms of which they are members (rooms.go). hub handles the updates that
+// this subscription receives.
 type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
@@ -20,7 +20,8 @@ type hub struct {
 	pool  *workers.Pool
 	// roomsOf returns the partition of the rooms of a user.
 	roomsOf func(userID string) int
-	// gap contains a token after updates may have been lost, until reconciliation starts.
+	// gap contains a token after the bus has reported lost updates, until reconcile receives
+	// the token and begins to compare all clients with the tables.
 	gap chan struct{}
 	// look is [Revocations].Look. It is called when a message on the bus says that connections
 	// of a user must end.
@@ -29,15 +30,16 @@ type hub struct {
 	subscription pubsub.Subscription
 }
 
-// interest is a user who has sessions here, or whose last session is just leaving.
+// interest is a user who has sessions on this gateway, or whose last session has ended and
+// whose subscription is being removed.
 type interest struct {
 	user pubsub.Address
 	// sessions usually has one element.
 	sessions []*session
-	// joined is closed, and set to nil, when Join has returned.
+	// joined is set while Join of the user runs; then it is closed and set to nil.
 	joined chan struct{}
 	// leaving is set while Leave runs, and closed afterwards. New sessions of the user wait
-	// for this, since a concurrent Join and Leave could take effect in either order.
+	// until it is closed, since a concurrent Join and Leave could take effect in either order.
 	leaving chan struct{}
 	// member is nil for a user without memberships.
 	member *member
@@ -78,9 +80,10 @@ func (in *interest) offer(u *pubsub.Update) {
 	}
 }
 
-// HandleGap implements pubsub.Handler. It makes every account unknown, since a later update of
-// a room does not show whether an update of a member was lost. The sessions of a user sync at
-// the next reconciliation or update of the user.
+// HandleGap implements pubsub.Handler. After a gap, a later update of a room does not show
+// whether an update of one of its members was lost. So HandleGap makes every account unknown
+// (see member.account). The sessions of a user then read the tables at the next reconciliation,
+// or at the next update of the user.
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()
@@ -96,9 +99,9 @@ func (h *hub) HandleGap() {
 	}
 }
 
-// join adds a session and returns when the bus has acknowledged the subscription of its user.
-// From then on every update reaches the session's mailbox. After an error, the session gets
-// updates through reconciliation until the bus works again.
+// join adds a session, and returns when the bus has acknowledged the subscription to its user.
+// From then on every update that the bus delivers reaches the session's mailbox. After an
+// error, the session gets its changes through reconciliation until the bus works again.
 func (h *hub) join(ctx context.Context, s *session, user pubsub.Address) error {
 	for {
 		h.mu.Lock()
@@ -142,7 +145,8 @@ func await(ctx context.Context, closed <-chan struct{}) error {
 	}
 }
 
-// leave removes a session. If it was the user's last session, the bus leaves the user.
+// leave removes a session. If it was the user's last session, leave also unsubscribes from the
+// user and from the user's rooms.
 func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	h.mu.Lock()
 	in, ok := h.users[userID]
@@ -176,7 +180,9 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	return err
 }
 
-// renew makes the sessions of the given users sync, except for users whose accounts are known.
+// renew is called for users who are being compared with the tables. If a user's account is
+// unknown (see member.account), renew makes the user's sessions sync: they read the tables
+// again.
 func (h *hub) renew(userIDs []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

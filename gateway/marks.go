@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// catchUpTimeout is how long a mark waits until the tables have caught up with the log. It
-	// is short, since the client's next frame is not handled meanwhile.
+	// catchUpTimeout is how long a command waits until the tables have caught up with the log.
+	// It is short, since the client's next frame is not handled during the wait.
 	catchUpTimeout = 2 * time.Second
-	// The pause between two reads of the tables doubles each time.
+	// The pause between two reads of the tables begins with the first value, doubles each time,
+	// and ends at the second.
 	firstCatchUpPause = 5 * time.Millisecond
 	lastCatchUpPause  = 200 * time.Millisecond
 )
@@ -24,15 +25,16 @@ const (
 // errBehind reports that the tables did not catch up with the log in time.
 var errBehind = errors.New("not saved, since the badges are behind; try again")
 
-// mayMark returns an error if a user cannot mark a conversation unread. A mark of a
-// conversation that the user has left would have no effect. A mark of a conversation that does
-// not exist would let clients create conversations without limit.
+// mayMark returns an error if a user must not mark a conversation unread. If the user has left
+// the conversation, the mark would have no effect. If the conversation does not exist, clients
+// could use marks to create conversations without limit.
 func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) error {
 	c, err := g.conversation(ctx, userID, conversationID)
 	if err != nil || isListed(c) {
 		return err
 	}
-	// The event that creates the conversation, or brings it back, may be in the log already.
+	// An event that creates the conversation, or with which the user joins it again, may be in
+	// the log but not yet in the tables.
 	if err := g.catchUp(ctx, userID); err != nil {
 		return err
 	}
@@ -72,8 +74,9 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 	return nil
 }
 
-// mayTouch returns an error if a client may not read or mark a conversation. A conversation
-// outside the client's categories gives the same error as a conversation that does not exist.
+// mayTouch returns an error if a client must not read or mark a conversation. The error is the
+// same for a conversation outside the client's categories and for a conversation that does not
+// exist.
 func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
 	visible := func() (bool, error) {
 		c, err := g.conversation(ctx, by.UserID, conversationID)
@@ -83,7 +86,7 @@ func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID stri
 	if err != nil || ok {
 		return err
 	}
-	// The event that creates the conversation may be in the log already.
+	// An event that creates the conversation may be in the log but not yet in the tables.
 	if err := g.catchUp(ctx, by.UserID); err != nil {
 		return err
 	}
@@ -133,8 +136,8 @@ func (g *Gateway) conversation(ctx context.Context, userID, conversationID strin
 	return c, err
 }
 
-// lookUp runs a query for a user. It first waits until no other lookUp of the same user runs,
-// and until fewer than lookupsAtOnce run for all users together.
+// lookUp runs a query for a user. Before the query, it waits until no other lookUp of the same
+// user runs, and until fewer than lookupsAtOnce run for all users.
 func (g *Gateway) lookUp(ctx context.Context, userID string, query func() error) error {
 	leave, ok := g.lookupsOf.Enter(ctx, userID)
 	if !ok {

@@ -9,33 +9,36 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// member is a user with sessions here who has memberships, or may have some.
+// member is a user who has sessions on this gateway, and who has, or may have, memberships of
+// rooms.
 type member struct {
 	user *interest
-	// seats are the user's entries in the lists of members of rooms, by room. They may include
-	// rooms that the user has left. The mutex of the hub guards them.
+	// seats are the user's entries in the member lists of rooms, by conversation id. They may
+	// include rooms that the user has left. The mutex of the hub guards them.
 	seats map[string]*seat
 
 	// mu is locked after the mutex of the hub and before the mutexes of mailboxes.
 	mu sync.Mutex
-	// account is nil while it is unknown. Then the mailboxes are syncing, or soon will be.
+	// account is nil while it is unknown. The mailboxes of the user's sessions are then
+	// syncing, or begin to sync at the user's next update or reconciliation.
 	account *view.Account
 	// applied is the last step (see rooms.now) at which an update changed the account.
 	applied int64
-	// announced has the versions that updates announced while the account was unknown.
+	// announced has the versions that updates have announced while the account is unknown.
 	announced announced
-	// claims are reads by the user's apps that are ahead of rooms, by conversation; usually
-	// nil. See claims.go.
+	// claims are the user's reads up to messages that the rooms do not have yet, by
+	// conversation; usually nil. See claims.go.
 	claims map[string]claim
 }
 
-// announced is a state that the tables must have reached, unless it was forged.
+// announced describes the newest state that updates from the bus have announced. The tables
+// have this state or a newer state, unless an update was forged.
 type announced struct {
-	step  int64 // of the last announcement
+	step  int64 // when the last update arrived, see rooms.steps
 	epoch string
-	// version is the user's version without memberships.
+	// version is the user's version without the changes of rooms (see pubsub.Membership).
 	version int64
-	// changes are Room.Changes, by conversation.
+	// changes has Room.Changes of each announced membership, by conversation.
 	changes map[string]int64
 }
 
@@ -53,8 +56,9 @@ func (a *announced) add(u *pubsub.Update, step int64) {
 	}
 }
 
-// in reports whether a state that was read from the tables includes all that was announced
-// since the read began.
+// in reports whether a state that was read from the tables includes everything announced. began
+// is the step at which the read began. If the last announcement is older than the read, in
+// returns true without comparing: the tables then have everything that was not forged.
 func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	switch {
 	case a.step < began:
@@ -71,7 +75,7 @@ func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	return true
 }
 
-// memberOf returns the member of a user, and creates it if needed.
+// memberOf returns the member of a user, and creates it if it does not exist.
 func (h *hub) memberOf(in *interest) *member {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,8 +85,8 @@ func (h *hub) memberOf(in *interest) *member {
 	return in.member
 }
 
-// update applies an update of the user that arrived at a step. The caller holds the mutex of
-// the hub.
+// update applies an update of the user to the account. step is when the update arrived (see
+// rooms.steps). The caller holds the mutex of the hub.
 func (m *member) update(u *pubsub.Update, step int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,8 +102,9 @@ func (m *member) update(u *pubsub.Update, step int64) {
 	}
 }
 
-// take handles the result of an update of the account: it offers the merged update to the
-// sessions, or makes the sessions sync.
+// take handles the result of Account.Update or Account.Follow: it offers the merged update to
+// the sessions, or makes the sessions sync. since is when the oldest change of the update was
+// appended, and step is when the update arrived (see rooms.steps).
 func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Moment, step int64) {
 	switch result {
 	case view.Known:
@@ -115,8 +120,9 @@ func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Mom
 	}
 }
 
-// drop makes the account unknown. It records the account's state as announced: a later read of
-// the tables is used only if it has reached this state.
+// drop makes the account unknown, because an update that arrived at a step cannot be applied.
+// It records the account's state as announced: a read of the tables that began at this step or
+// earlier is used only if it has reached the announced state.
 func (m *member) drop(step int64) {
 	a := m.account
 	m.account = nil
@@ -140,7 +146,8 @@ func (m *member) renew() {
 	}
 }
 
-// lose makes the sessions sync, except for the given one.
+// lose makes the sessions sync (read the tables again), except for the given session. since is
+// when the oldest change that the sessions miss was appended; 0 if unknown.
 func (m *member) lose(since view.Moment, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {
@@ -149,12 +156,13 @@ func (m *member) lose(since view.Moment, except *session) {
 	}
 }
 
-// follow applies the newest state of a room.
+// follow applies the newest state of a room to the account, and offers the change to the
+// sessions.
 func (m *member) follow(n *news) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.account == nil {
-		return // load will apply it
+		return // replace will apply it
 	}
 	result, merged := m.account.Follow(n.latest, n.base)
 	if result == view.Applied {
@@ -166,10 +174,13 @@ func (m *member) follow(n *news) {
 	m.take(result, merged, n.since, n.step)
 }
 
-// settle updates the account with a state that was sent to a session. The state was read from
-// the tables by a read that began at a step. settled is false if the tables must be read
-// again, because they have changed since or because the bus has only now subscribed to a room.
-// whole says that the tables deny the state that the client had. err is an error of the bus.
+// settle updates the account of a user after a session was sent a state that was read from the
+// tables. It also updates the session's mailbox. began is the step (see rooms.steps) at which
+// the read began, and at is the time then. whole is set if the client needed the whole state
+// (see view.Reading).
+//
+// settled is false if the tables must be read again: they have changed since the read began, or
+// the bus has subscribed to a room only after the read began. err is an error of the bus.
 func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) (settled bool, err error) {
 	h.mu.RLock()
 	in := h.users[s.userID]
@@ -194,7 +205,7 @@ func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, be
 	return settled, err
 }
 
-// dismiss removes the member of a user who has no memberships.
+// dismiss removes the member of a user if the user has no memberships any more.
 func (h *hub) dismiss(m *member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,8 +216,8 @@ func (h *hub) dismiss(m *member) {
 	}
 }
 
-// settle is the part of hub.settle after the bus has subscribed to all rooms. The caller holds
-// the mutex of the hub.
+// settle is the part of hub.settle that follows when the bus has subscribed to all rooms. The
+// caller holds the mutex of the hub.
 func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,8 +232,8 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 }
 
 // load updates the account with a state that was read from the tables for a session. ahead has
-// the changes that the account has and the state does not have. ok is false if the tables must
-// be read again.
+// the changes that the account has and the state lacks; the session must still get them. ok is
+// false if the tables must be read again.
 func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole bool) (ahead *pubsub.Update, ok bool) {
 	if m.account == nil || m.account.Rest.Epoch != state.Epoch {
 		return m.replace(s, state, began)
@@ -233,7 +244,7 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 	}
 	switch {
 	case whole && overtaken && m.applied >= began:
-		return nil, false // the newer part of the account may be right
+		return nil, false // the newer part of the account arrived during the read, and may be right
 	case whole:
 		return m.replace(s, state, began)
 	}
@@ -249,9 +260,9 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 	return ahead, true
 }
 
-// replace makes a new account from a state that was read from the tables for a session, and
-// from the states of rooms that arrived since the read began. The other sessions sync, since
-// they may not have all changes.
+// replace makes a new account from a state that was read from the tables for a session. It then
+// applies the states of rooms that arrived since the read began, and returns these changes as
+// ahead. The user's other sessions sync, since they may lack changes.
 func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead *pubsub.Update, ok bool) {
 	m.account = view.NewAccount(state)
 	m.announced = announced{}

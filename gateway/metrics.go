@@ -96,9 +96,9 @@ func (m *Metrics) command(t string, err error) {
 	m.commands.WithLabelValues(t, result).Inc()
 }
 
-// observeStale records the age of a change that a client has just been sent. since is when the
-// oldest change of the frame was appended. If reconciliation found the change, since is when
-// the client was last up to date instead.
+// observeStale records the age of the changes in a frame that a client has just been sent.
+// since is when the oldest change of the frame was appended. If reconciliation has found the
+// change, the time of its append is unknown, and since is when the client was last up to date.
 func (g *Gateway) observeStale(since view.Moment) {
 	if since == 0 {
 		return

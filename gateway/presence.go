@@ -9,22 +9,22 @@ import (
 // Device is a device of a user. ID is the id under which it is registered for pushes.
 type Device struct{ UserID, ID string }
 
-// Devices records which devices have their app open, and so need no pushes.
+// Devices records which devices have their app open, so that they get no pushes.
 type Devices interface {
-	// Hold records that the apps of devices are open, for the duration of lease; 0 means that
-	// they are closed. It is safe for concurrent use.
+	// Hold records that the apps of devices are open, for the duration of lease. A lease of 0
+	// means that the apps are closed. Hold is safe for concurrent use.
 	Hold(ctx context.Context, devices []Device, lease time.Duration) error
 }
 
-// A device counts as connected for the duration of a lease, which the gateway renews. If a
-// gateway is killed, its leases expire.
+// A device counts as connected for the duration of a lease, which the gateway renews regularly.
+// If a gateway is killed, its leases expire.
 const (
 	presenceLease = 60 * time.Second
 	presenceRenew = 25 * time.Second
 )
 
-// presence records devices, for the sessions that have named one. It uses no memory for other
-// sessions.
+// presence reports to Devices which devices have sessions on this gateway. It stores a device
+// only for sessions that have named one in their hello.
 type presence struct {
 	devices Devices // nil: presence is not recorded
 
@@ -32,7 +32,8 @@ type presence struct {
 	of map[*session]Device
 	// open counts the sessions of each device.
 	open map[Device]int
-	// changed are devices whose first session has begun, or whose last one has ended.
+	// changed are devices that must be reported: their first session has begun, or their last
+	// session has ended.
 	changed map[Device]struct{}
 	wake    chan struct{}
 }
@@ -41,7 +42,7 @@ func newPresence(devices Devices) *presence {
 	return &presence{devices: devices, of: map[*session]Device{}, open: map[Device]int{}, changed: map[Device]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
-// enter records the device of a session. It ignores an id that no device can have.
+// enter records the device of a session. It ignores text that cannot be a device id.
 func (p *presence) enter(s *session, userID, deviceID string) {
 	if p.devices == nil || !canBeID(deviceID) {
 		return
@@ -79,8 +80,9 @@ func (p *presence) change(d Device) {
 	}
 }
 
-// run reports connected and disconnected devices until ctx is done. If a report fails, the
-// next renewal repeats it for open devices, and the leases of closed devices expire.
+// run reports connected and disconnected devices until ctx is done. If a report fails, run
+// calls failed. The next renewal then repeats the report for open devices, and the leases of
+// closed devices expire.
 func (p *presence) run(ctx context.Context, failed func(error)) {
 	if p.devices == nil {
 		return
@@ -111,8 +113,8 @@ func (p *presence) run(ctx context.Context, failed func(error)) {
 	}
 }
 
-// take returns the devices to report: the devices that have changed and, if all is set, all
-// open devices.
+// take returns the devices to report, and clears changed. The devices to report are the changed
+// devices and, if all is set, all open devices.
 func (p *presence) take(all bool) (open, closed []Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,50 +11,53 @@ import (
 )
 
 const (
-	// readsAtOnce is the most concurrent queries for states. lookupsAtOnce is the most queries
-	// for commands and for states that are limited to categories. Together they are fewer than
-	// the database connections of a process, so that HTTP requests find a free connection.
+	// readsAtOnce is the most concurrent queries for whole states and changes. lookupsAtOnce is
+	// the most concurrent queries for commands and for states that are limited to categories.
+	// Their sum is less than the number of database connections of a process, so that HTTP
+	// requests find a free connection.
 	readsAtOnce   = 4
 	lookupsAtOnce = 3
-	// readsOfPartition is the most queries for states of one partition, since locked tables
-	// may block all queries of a partition.
+	// readsOfPartition is the most concurrent queries for states of one partition. If locked
+	// tables block all queries of one partition, the queries of other partitions still run.
 	readsOfPartition = readsAtOnce / 2
-	// readBatch is the most states of one query. It limits the memory of large snapshots.
+	// readBatch is the most states that one query reads. It limits the memory for large
+	// snapshots.
 	readBatch = 100
-	// readSplit is the factor by which batches shrink after a query that failed or was slow,
-	// so that one user neither fails nor delays the others of a batch.
+	// readSplit is the factor by which the batches of calls shrink after a query that failed or
+	// timed out, so that one user neither fails nor delays the other users of a batch.
 	readSplit = 10
-	// readFailures is a number of consecutive failed queries. Once that many have failed, the
-	// cause is not a single user of a batch, so batches no longer shrink after a failure: that
-	// would only mean more queries.
+	// readFailures is a number of consecutive failed queries. After that many failures, a
+	// single user is not the cause. Smaller batches would then only mean more queries, so
+	// batches no longer shrink.
 	readFailures = 2 * readSplit
 )
 
-// reads reads the states of users. Calls that arrive while queries run are queued, and one
-// query answers all queued calls of a partition: when many clients connect at once, there are
-// few queries. Calls with the same held state share an answer, and partitions take turns.
-// reads is safe for concurrent use.
+// reads reads the states of users. Calls that arrive while queries run are queued. One query
+// answers many queued calls of a partition, so few queries run when many clients connect at
+// once. Calls with the same held state get the answer of the same query, and partitions take
+// turns. reads is safe for concurrent use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
 
-	// stop ends ctx, and with it the running queries.
+	// cancel ends ctx, and with it the running queries.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// waiting has the queued calls by partition. turns has the partitions with queued calls,
-	// each once.
+	// waiting has the queued calls by partition. turns lists each partition with queued calls
+	// once, in the order in which their queries start.
 	waiting map[int][]*stateRead
 	turns   []int
 	queries int // running queries
 	// busy counts the running queries by partition.
 	busy map[int]int
-	// reading has the users whose states are being read, each with the calls that are queued
-	// until that read ends: only one query at a time reads a user, however slow it is.
+	// reading has the users whose states are being read, each with further calls for the same
+	// user. These calls are queued until the read ends: only one query at a time reads a user,
+	// even if it is slow.
 	reading map[string][]*stateRead
-	// failures counts the failed queries since the last that succeeded.
+	// failures counts the failed queries since the last query that succeeded.
 	failures int
 }
 
@@ -62,7 +65,7 @@ type reads struct {
 type stateRead struct {
 	ctx  context.Context // of the caller
 	held pubsub.Held
-	// most is the largest batch that the call may be in.
+	// most is the largest batch in which the call may be answered.
 	most int
 
 	done  chan struct{} // closed when the answer is set
@@ -89,8 +92,8 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// enqueue queues calls of a partition, and starts a goroutine for them if more may run. The
-// caller holds mu.
+// enqueue queues calls of a partition, and starts a goroutine if fewer than readsAtOnce run.
+// The caller holds mu.
 func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	if len(calls) == 0 {
 		return
@@ -105,13 +108,14 @@ func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	}
 }
 
-// stop cancels the running queries and waits for their end. Do not call read afterwards.
+// stop cancels the running queries and returns when they have ended. Do not call read
+// afterwards.
 func (r *reads) stop() {
 	r.cancel()
 	r.running.Wait()
 }
 
-// run answers batches until no call is queued.
+// run reads batches until no queued call may be answered now.
 func (r *reads) run() {
 	for {
 		partition, b, ok := r.next()
@@ -140,19 +144,20 @@ func (r *reads) run() {
 	}
 }
 
-// batch is the held states of one query, and for each the calls that its answer is for.
+// batch is the held states that one query reads. calls[i] are the calls that get the state for
+// held[i].
 type batch struct {
 	held  []pubsub.Held
 	calls [][]*stateRead
 }
 
-// next removes a batch from the queues. ok is false if there is none: then the caller must
-// end.
+// next removes a batch of calls from the queues. If ok is false, no batch can be read now, and
+// the calling goroutine must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	turn := slices.IndexFunc(r.turns, func(p int) bool { return r.busy[p] < readsOfPartition })
-	if turn < 0 { // running queries will serve the remaining calls
+	if turn < 0 { // the goroutines of running queries will answer the queued calls
 		r.queries--
 		return 0, batch{}, false
 	}
@@ -189,8 +194,9 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 	return partition, b, true
 }
 
-// answer reads the states of a batch. If the query fails or takes too long, answer returns the
-// calls, which the caller queues again for smaller batches.
+// answer reads the states of a batch. If the query fails or times out, and a single user of the
+// batch may be the cause, answer returns the calls. The caller then queues them again for
+// smaller batches.
 func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	if len(b.held) == 0 {
 		return nil
@@ -222,7 +228,8 @@ func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	return nil
 }
 
-// failed counts failed queries. It reports whether a user of the batch may have caused err.
+// failed counts consecutive failed queries. It reports whether a single user of the batch may
+// have caused err.
 func (r *reads) failed(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,8 +241,8 @@ func (r *reads) failed(err error) bool {
 	return r.failures < readFailures
 }
 
-// clone returns a copy of s. The copy shares only the rooms with s, and rooms are never
-// modified.
+// clone returns a copy of s that the caller may modify. The copy shares only the rooms with s,
+// which are never modified.
 func clone(s pubsub.Snapshot) pubsub.Snapshot {
 	for _, b := range []*pubsub.Badge{&s.Badge, &s.Rest} {
 		b.Categories = maps.Clone(b.Categories)

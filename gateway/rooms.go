@@ -17,14 +17,14 @@ type rooms struct {
 	metrics *Metrics
 	// byAddress is guarded by the mutex of the hub.
 	byAddress map[pubsub.Address]*room
-	// steps is a logical clock of this gateway. A read of the tables that began at a later
-	// step includes everything that the bus had announced at an earlier step.
+	// steps is a logical clock of this gateway. If a read of the tables begins at a later step
+	// than an update arrived, the read includes what the update announced.
 	steps atomic.Int64
-	// gap is the step of the last gap of the bus.
+	// gap is the step of the last call of HandleGap.
 	gap atomic.Int64
 
 	mu sync.Mutex
-	// due are the rooms whose newest state must still be sent to their members.
+	// due are the rooms whose newest state must be sent to their members now.
 	due []*room
 	// ready contains a token while due may contain rooms.
 	ready chan struct{}
@@ -34,50 +34,54 @@ func newRooms(metrics *Metrics) rooms {
 	return rooms{metrics: metrics, byAddress: map[pubsub.Address]*room{}, ready: make(chan struct{}, 1)}
 }
 
-// now begins a step and returns it.
+// now advances the clock by one step and returns the new step.
 func (r *rooms) now() int64 { return r.steps.Add(1) }
 
 // room is a room in one partition that has members on this gateway.
 type room struct {
 	address pubsub.Address
-	// The mutex of the hub guards seats, joined, leaving and since.
+	// The mutex of the hub guards seats, joined, leaving and since. seats are the room's
+	// members on this gateway.
 	seats []*seat
-	// joined is closed, and set to nil, when Join has returned. since is the step at which
-	// Join returned.
+	// joined is set while Join of the room runs; then it is closed and set to nil. since is the
+	// step at which Join returned.
 	joined chan struct{}
 	since  int64
 	// leaving is set while Leave runs, and closed afterwards.
 	leaving chan struct{}
 
 	mu sync.Mutex
-	// latest is the newest state from the bus, or nil, and came is the step at which latest
+	// latest is the newest state from the bus, or nil. came is the step at which latest
 	// arrived. base is the Changes of an earlier state: the bus has lost no update of the room
-	// between that state and latest.
+	// from that state to latest.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
-	// read is a state from the tables, of epoch readEpoch, that members share to save memory.
+	// read is a state from the tables, of epoch readEpoch. Members with an equal state share
+	// this copy, to save memory.
 	read      *pubsub.Room
 	readEpoch string
-	// dirty is set while latest must still be sent to the members, at the time next or later.
-	// oldest is when the oldest change in latest was appended.
+	// dirty is set while latest must still be sent to the members; it is sent at the time next
+	// or later. oldest is when the oldest change that is not sent yet was appended.
 	dirty  bool
 	next   time.Time
 	oldest view.Moment
 }
 
-// seat is a member's entry in the list of a room's members.
+// seat is an entry in the list of a room's members.
 type seat struct {
 	member *member
 	room   *room
 	at     int // in room.seats
 }
 
-// share replaces the room's state in a membership that was read from the tables by an equal
-// state in memory, to save memory. latest is a state from the bus that is newer than the
-// tables and arrived after the read began, otherwise nil; base is the base of latest (see
-// room). If a newer state had arrived before the read began, the tables would have it, unless
-// it was forged. So share drops such a state.
+// share is called with a membership that was read from the tables. To save memory, it replaces
+// the room's state in the membership by an equal state that other members use. latest is the
+// state from the bus if it is newer than the tables' state and arrived after the read began
+// (began is the step of the read), otherwise nil. base is the base of latest (see room).
+//
+// A state that arrived before the read began must be in the tables, unless it was forged. So
+// share deletes such a state if the tables do not have it.
 func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pubsub.RoomUpdate, base int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,17 +102,18 @@ func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pub
 	return nil, 0
 }
 
-// sameState reports whether two states of a room with the same epoch are equal. It also
-// compares the counts of the closed chunks, the older messages of the room: chunks are closed
-// and deleted without a change that members see.
+// sameState reports whether two states of a room with the same epoch are equal. Equal Changes
+// are not enough: chunks of older messages are closed and deleted without a change that members
+// see, and the counts of closed chunks then differ.
 func sameState(a, b *pubsub.Room) bool {
 	return a.Changes == b.Changes && a.Since == b.Since &&
 		a.ClosedLive == b.ClosedLive && a.ClosedAll == b.ClosedAll && a.ClosedChanges == b.ClosedChanges
 }
 
-// followRooms makes all members read their states again when their rooms move to another
-// partition, since the members still have seats in the rooms of the old partition. It runs
-// until ctx is done.
+// followRooms runs until ctx is done. When the layout of partitions changes, such as after a
+// split, the members on this gateway are still listed in the rooms of the old partition.
+// followRooms then makes all accounts unknown. So the sessions read the tables again, and the
+// members are listed in the rooms of the new partition.
 func (g *Gateway) followRooms(ctx context.Context) {
 	for {
 		moved := g.cfg.RoomsMoved()
@@ -121,17 +126,18 @@ func (g *Gateway) followRooms(ctx context.Context) {
 	}
 }
 
-// watch gives a member a seat in each room of a state, and waits until the bus has
-// acknowledged the subscriptions to these rooms. listening is true if all these subscriptions
-// had begun before the state was read. It is also true if the bus does not acknowledge in
-// time: then reconciliation has to find lost updates.
+// watch adds a member to the lists of members of all rooms in a state that was read from the
+// tables. It subscribes to these rooms, and waits until the bus has acknowledged. began is the
+// step at which the read began. listening is true if all subscriptions existed before the read
+// began, so that no update can be missing. It is also true if the bus does not acknowledge in
+// time: reconciliation then finds lost updates.
 func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, began int64) (listening bool, err error) {
 	listening = true
 	var joining []*room
 	var waits []<-chan struct{}
 	partition := h.roomsOf(m.user.user.ID)
 	h.mu.Lock()
-	var stale []*seat // seats in rooms of the partition before a split
+	var stale []*seat // seats in rooms of the former partition, after a split
 	for _, s := range m.seats {
 		if s.room.address.Partition != partition {
 			stale = append(stale, s)
@@ -147,7 +153,7 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 			r = &room{address: address, joined: make(chan struct{})}
 			h.rooms.byAddress[address] = r
 			joining = append(joining, r)
-		case r.leaving != nil: // a concurrent Join and Leave might take effect in either order
+		case r.leaving != nil: // a concurrent Join and Leave could take effect in either order
 			waits = append(waits, r.leaving)
 			continue
 		case r.joined != nil:
@@ -172,8 +178,8 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 	return listening && len(waits) == 0, err
 }
 
-// sit gives a member a seat in a room, unless it has one. The caller holds the mutex of the
-// hub.
+// sit adds a member to the list of members of a room, unless the list has the member already.
+// The caller holds the mutex of the hub.
 func (m *member) sit(r *room) {
 	id := r.address.ID
 	if m.seats[id] == nil {
@@ -183,7 +189,7 @@ func (m *member) sit(r *room) {
 	}
 }
 
-// joinRooms subscribes to rooms, and returns when the bus has acknowledged them.
+// joinRooms subscribes to rooms, and returns when the bus has acknowledged the subscriptions.
 func (h *hub) joinRooms(ctx context.Context, joining []*room) error {
 	addresses := make([]pubsub.Address, len(joining))
 	for i, r := range joining {
@@ -200,8 +206,9 @@ func (h *hub) joinRooms(ctx context.Context, joining []*room) error {
 	return err
 }
 
-// unwatch removes the seats of a member in rooms that a state does not have, or all seats if
-// state is nil. Then it ends the subscriptions to rooms that have no members left.
+// unwatch removes a member from the member lists of all rooms that a state does not have, or of
+// all rooms if state is nil. Then it unsubscribes from rooms that have no members on this
+// gateway any more.
 func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) error {
 	if m == nil {
 		return nil
@@ -220,8 +227,8 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 	return h.leaveRooms(ctx, empty)
 }
 
-// rise removes seats of a member, and returns the rooms that have no seats left. The caller
-// holds the mutex of the hub.
+// rise removes a member's entries from the lists of members of rooms. It returns the rooms
+// whose lists are now empty. The caller holds the mutex of the hub.
 func (m *member) rise(seats []*seat) (empty []*room) {
 	for _, s := range seats {
 		r := s.room
@@ -238,7 +245,8 @@ func (m *member) rise(seats []*seat) (empty []*room) {
 	return empty
 }
 
-// leaveRooms unsubscribes from rooms without members.
+// leaveRooms unsubscribes from rooms that have no members on this gateway, and deletes the
+// rooms.
 func (h *hub) leaveRooms(ctx context.Context, empty []*room) error {
 	if len(empty) == 0 {
 		return nil

@@ -19,12 +19,13 @@ import (
 type closing struct {
 	code   int
 	reason string
-	// reconnect is the time after which the client should come back; 0 gives no time.
+	// reconnect is the delay after which the client should reconnect; 0 if the client is given
+	// no delay.
 	reconnect time.Duration
 }
 
 // session is a connected client. Only its worker (work.go) writes to the link. All other code
-// either puts something into the mailbox or ends the session.
+// either adds something to the mailbox, or ends the session.
 type session struct {
 	gateway *Gateway
 	link    link
@@ -32,26 +33,31 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// over is set when the session must end. closing is the reason, nil if there is none.
+	// over is set when the session must end. closing is the reason; nil if the client gets no
+	// reason.
 	over    bool
 	closing *closing
-	// doing has the cancel functions of running work for the client; nil if there is none.
+	// doing has the cancel functions of the contexts that during has returned; nil if none is
+	// in use.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
-	// from is the address of the client, until its hello; nil if it is unknown.
+	// from is the network of the client, for Config.BadToken; nil if it is unknown, and after
+	// the hello.
 	from *netip.Prefix
-	// reads must be appended again: see claims.go.
+	// reads are the reads that the worker must append again: see claims.go.
 	reads []again
 
-	// refused estimates how many refused commands the client has yet to repeat. Only the
-	// reader uses it.
+	// refused estimates how many refused commands the client will still repeat. Each refused
+	// command adds one, and each accepted command subtracts one. Only the goroutine that reads
+	// frames uses it.
 	refused int
 
-	// signs limits the client's signs of life; nil before the first. Only the reader uses it.
+	// signs limits the rate of the client's pings and pongs; nil before the first. Only the
+	// goroutine that reads frames uses it.
 	signs *rate.Limiter
 
-	// userID is the user, set when the hello is accepted. epoch and version are the client's
-	// state in its hello.
+	// userID is set when the hello is accepted. epoch and version are the client's state in its
+	// hello.
 	userID  string
 	epoch   string
 	version int64
@@ -60,12 +66,13 @@ type session struct {
 	place place
 }
 
-// link carries the frames of a session to its client. Only the session's worker calls its
-// methods, except cut.
+// link carries the frames of a session to its client. Once tasks run, only the session's worker
+// calls the methods of link, except cut.
 type link interface {
 	// write writes a frame, whose JSON is body, within Config.WriteTimeout.
 	write(frame any, body []byte) error
-	// ping sends a sign of life, and asks the client for one if the link can.
+	// ping shows the client that the connection works. If the link can receive, it also asks
+	// the client to answer.
 	ping() error
 	// alive reports whether the client has answered the last pings.
 	alive() bool
@@ -75,14 +82,15 @@ type link interface {
 	cut()
 }
 
-// newSession returns a session without a link. Tasks only run after begin.
+// newSession returns a session without a link. The session runs no task before begin is called.
 func newSession(g *Gateway) *session {
 	s := &session{gateway: g, worker: worker{busy: true}}
 	s.mailbox = view.NewMailbox(func() { s.schedule(taskSend) })
 	return s
 }
 
-// end schedules the end of the session. Only the first reason counts.
+// end schedules the end of the session, for a reason that the client gets. If end is called
+// several times, the first reason counts.
 func (s *session) end(c closing) {
 	s.mu.Lock()
 	if s.closing == nil {
@@ -103,9 +111,9 @@ func (s *session) leave() {
 	s.schedule(taskEnd)
 }
 
-// during returns a context for work on behalf of the client. The context ends with the
-// session, or when done is called. A context per session would use more memory than the rest
-// of an idle session.
+// during returns a context for work on behalf of the client. The context ends with the session,
+// or when done is called. A context that exists as long as the session would use more memory
+// than the rest of an idle session.
 func (s *session) during() (ctx context.Context, done func()) {
 	// The request's context would end with its handler, but a session outlives the handler.
 	ctx, cancel := context.WithCancel(context.Background())
@@ -150,7 +158,7 @@ func (s *session) expiresAt() time.Time {
 // expiresIn returns the milliseconds until the token expires, at least 1.
 func (s *session) expiresIn() int64 { return max(1, time.Until(s.expiresAt()).Milliseconds()) }
 
-// authenticate verifies a first or a new token, and returns a closing if it is refused.
+// authenticate verifies a first or a new token, and returns a closing if the token is refused.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
 	id, refusal := s.gateway.identify(ctx, token, s.address())
 	if refusal != nil {
@@ -165,7 +173,8 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	return nil
 }
 
-// address returns the address of the client; it is not valid if unknown, or after the hello.
+// address returns the network of the client, or the zero Prefix if it is unknown, or after the
+// hello.
 func (s *session) address() netip.Prefix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +184,8 @@ func (s *session) address() netip.Prefix {
 	return *s.from
 }
 
-// greet handles the first frame, and returns a closing if the session must end. After greet
-// has succeeded, the session enters admission.
+// greet handles the first frame of a client, which must be a hello. It returns a closing if the
+// session must end. If it returns nil, the caller passes the session to admission.enter.
 func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	if f.T != protocol.FrameHello {
 		return &closing{code: protocol.CloseProtocol, reason: "the first frame must be a hello"}
@@ -202,7 +211,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	}
 	s.userID = s.identity.UserID
 	if s.identity.Categories != nil {
-		return nil // Such a client always gets the whole state, and its device keeps getting pushes.
+		return nil // Such a client always gets the whole state, and its device still gets pushes.
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeID(f.Epoch) {
@@ -215,7 +224,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 const maxIDBytes = 128
 
 // canBeID reports whether text may be an id or an epoch. It rejects text that Postgres cannot
-// store, which would fail a whole query that many users share.
+// store: such text would fail a whole query, which many users share.
 func canBeID(text string) bool {
 	return text != "" && len(text) <= maxIDBytes && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -236,7 +245,7 @@ func (s *session) send(frame any) error {
 	return nil
 }
 
-// goodbye sends the closing, if there is one, and closes the link.
+// goodbye sends a bye frame with the closing, if there is one, and closes the link.
 func (s *session) goodbye() {
 	s.mu.Lock()
 	c := s.closing

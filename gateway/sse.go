@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// lastEventID is the header in which a client that reconnects sends its state, as
+// lastEventID is the header in which a client that reconnects names the state it has, as
 // EPOCH:VERSION.
 const lastEventID = "Last-Event-ID"
 
@@ -67,8 +67,8 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	<-stream.ended
 }
 
-// helloOf returns the hello that a request stands for. A malformed Last-Event-ID counts as no
-// state.
+// helloOf returns the hello frame that a request is equivalent to. A malformed Last-Event-ID
+// means that the client has no state.
 func helloOf(r *http.Request) protocol.ClientFrame {
 	hello := protocol.ClientFrame{T: protocol.FrameHello, Device: r.URL.Query().Get("device")}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")
@@ -87,7 +87,7 @@ type stream struct {
 	ended chan struct{}
 }
 
-// write implements link. The id of an event names the state that the client has afterwards.
+// write implements link. The id of an event is the state that the client has after the event.
 func (e *stream) write(frame any, body []byte) error {
 	var b bytes.Buffer
 	switch f := frame.(type) {
@@ -118,7 +118,7 @@ func (e *stream) send(b []byte) error {
 func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 
 // alive implements link. It always returns true, since a client of an event stream cannot
-// answer pings. A lost client is detected when its connection ends or a write times out.
+// answer pings. If the client has disappeared, the connection ends or a write times out.
 func (e *stream) alive() bool { return true }
 
 // close implements link: it ends the handler, and with it the stream.

@@ -10,17 +10,19 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// The backoff between reads of the tables, if a read failed or a newer update overtook it.
+// The shortest and longest backoff before a read of the tables is repeated. A read is repeated
+// if it failed, or if a newer update arrived during the read.
 const (
 	firstSyncBackoff = 5 * time.Millisecond
 	lastSyncBackoff  = 2 * time.Second
-	// greetingAttempts is how many reads may fail before a client without a state is
-	// disconnected, so that it tries another gateway.
+	// greetingAttempts is a number of consecutive failed reads. After that many, a client whose
+	// hello is not answered yet is disconnected. It then reconnects, perhaps to another
+	// gateway.
 	greetingAttempts = 8
 )
 
 // stateSender sends one client its state. It never sends an older state than the client has,
-// except for a snapshot if the tables do not have the client's state.
+// except in a snapshot, when the tables do not have the client's state.
 type stateSender struct {
 	session *session
 	// epoch and version are the client's state.
@@ -31,13 +33,14 @@ type stateSender struct {
 	// view limits what the client sees to categories; nil if it sees everything.
 	view *view.Categories
 
-	// due schedules the next read of the tables, after backoff; nil before the first read.
+	// due is the timer that schedules the next taskSend after backoff; nil until a read of the
+	// tables must be repeated.
 	due     *time.Timer
 	backoff time.Duration
 	// failures is how many reads in a row have failed.
 	failures int
-	// since is when the oldest change that the next sync sends was appended; 0 if this is
-	// unknown or there is no change.
+	// since is when the oldest change that the next sync sends was appended to the log; 0 if
+	// this is unknown, or if there is no change.
 	since view.Moment
 }
 
@@ -45,8 +48,8 @@ func newStateSender(s *session) *stateSender {
 	return &stateSender{session: s, epoch: s.epoch, version: s.version}
 }
 
-// deliver writes the content that was removed from the mailbox. An error means that the
-// connection is broken.
+// deliver writes the replies and changes that were taken from the mailbox. An error means that
+// the connection is broken.
 func (ss *stateSender) deliver(d *view.Delivery) error {
 	for _, frame := range d.Replies {
 		if err := ss.session.send(frame); err != nil {
@@ -65,8 +68,8 @@ func (ss *stateSender) deliver(d *view.Delivery) error {
 	return nil
 }
 
-// changes writes the changes since the client's state. whole says that the badge has all
-// categories, not only those that changed.
+// changes writes a frame with the changes since the client's state. whole is true if the badge
+// has all categories, not only the changed categories.
 func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) error {
 	return ss.session.send(ss.changesFrame(b, conversations, whole))
 }
@@ -83,13 +86,15 @@ func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conv
 	return protocol.NewStateFrame("changes", b, newer, whole)
 }
 
-// has reports whether the client has the newest state of a conversation.
+// has reports whether the client already has this state of a conversation, or a newer one.
 func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.version }
 
-// sync reads the tables and brings the client up to date. If the read fails, or a newer update
-// overtakes it, sync schedules another sync after a backoff. The bus or the client may have
-// announced states before the read. Each such state is either forged, or was committed by
-// then, so that the read returns this state or a later one.
+// sync reads the tables and sends the client what has changed. If the read fails, or if a newer
+// update arrives during the read, sync schedules another sync after a backoff.
+//
+// The client (in its hello) or the bus may have announced a state before the read began. Such a
+// state was already committed, unless it was forged. So the read returns this state or a newer
+// state, and otherwise sync ignores the announcement.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
 	at, began := view.At(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
@@ -127,7 +132,8 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	return nil
 }
 
-// settle reports whether the client is up to date after it was sent a state.
+// settle is called after the client was sent a state. It reports whether the client is now up
+// to date, so that the tables need not be read again.
 func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
@@ -139,9 +145,10 @@ func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began
 	return settled
 }
 
-// again schedules a sync after a growing backoff. It schedules taskSend, not a read: an
-// earlier task may read the tables first, so the mailbox decides then whether a read is still
-// needed. While the mailbox accepts updates, the result of a read would overtake the updates.
+// again schedules taskSend after a growing backoff. It does not schedule a read itself, since
+// an earlier task may read the tables meanwhile: the mailbox decides, when the task runs,
+// whether a read is still needed. An unneeded read would be wrong: its result would reach the
+// client before older updates that are still in the mailbox.
 func (ss *stateSender) again() {
 	ss.backoff = min(max(2*ss.backoff, firstSyncBackoff), lastSyncBackoff)
 	if ss.due == nil {
@@ -158,8 +165,8 @@ func (ss *stateSender) stop() {
 	}
 }
 
-// countAhead counts states that the tables do not have, although the client named them in its
-// hello, or the bus announced them before the tables were read.
+// countAhead updates the metrics for states that the tables do not have, although the client
+// named the state in its hello, or the bus announced it before the tables were read.
 func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	m := ss.session.gateway.metrics
 	ahead := state.Epoch == ss.epoch && state.Version < ss.version
@@ -197,8 +204,9 @@ func (ss *stateSender) read(ctx context.Context, categories []string, whole bool
 	return state, err
 }
 
-// sendState writes a state that was read from the tables. It skips the state that the client
-// already has, unless inDoubt says that the client may have other numbers.
+// sendState writes a state that was read from the tables. If the client already has the version
+// of this state, sendState writes nothing, unless inDoubt is set: then the client may have
+// other numbers for the same version.
 func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, inDoubt bool) error {
 	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {
 		return nil
@@ -221,7 +229,7 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 	return ss.changes(&state.Badge, state.Conversations, true)
 }
 
-// terms returns the terms of the connection for the answer to a hello.
+// terms returns the ping interval and the token's remaining time, for the answer to a hello.
 func (ss *stateSender) terms() protocol.Terms {
 	return protocol.Terms{
 		PingMS:      ss.session.gateway.cfg.PingInterval.Milliseconds(),

@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/base/limit"
 )
 
-// bearerProtocol is the prefix of the subprotocol that carries the token of a browser, since
-// browsers cannot set headers.
+// bearerProtocol is the prefix of the subprotocol with which a browser sends its token, since
+// scripts in browsers cannot set headers.
 const bearerProtocol = "bearer."
 
 // webSocketVersion is the protocol version of RFC 6455.
@@ -110,8 +110,8 @@ func bearerOf(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// socket is the WebSocket of a session. One goroutine reads; an idle client has no other
-// goroutine. The session's worker writes.
+// socket is the WebSocket of a session. One goroutine reads frames. The session's worker writes
+// frames, and has no goroutine while the client is idle.
 type socket struct {
 	session *session
 	conn    *websocket.Conn
@@ -120,7 +120,7 @@ type socket struct {
 	// heardAt is when the last frame arrived.
 	heardAt time.Time
 
-	// silent is closed after the last read.
+	// silent is closed when nothing more is read from the connection.
 	silent chan struct{}
 }
 
@@ -128,15 +128,15 @@ func newSocket(s *session, conn *websocket.Conn) *socket {
 	return &socket{session: s, conn: conn, heardAt: time.Now(), silent: make(chan struct{})}
 }
 
-// refuse closes a connection that was not admitted, with a close code: see ADR 10.
+// refuse closes a connection that was not admitted, after sending a close code: see ADR 10.
 func (k *socket) refuse(c closing) {
 	k.session.end(c)
 	go k.exhaust()
 	k.session.goodbye()
 }
 
-// maxExhaust is the most bytes that are discarded after the last frame: more than what can be
-// in flight.
+// maxExhaust is the most bytes that exhaust discards after a frame that cannot be parsed: more
+// than the bytes that can be in flight.
 const maxExhaust = 1 << 20
 
 // exhaust discards further data until the connection ends. If a connection were closed with
@@ -171,7 +171,7 @@ func (k *socket) alive() bool {
 	return time.Since(k.heardAt) <= 2*k.session.gateway.cfg.PingInterval
 }
 
-// read handles the hello of the client, and starts listen for its further frames.
+// read handles the hello of the client, and then starts listen for further frames.
 func (k *socket) read(token string, speaksProtocol bool) {
 	if !k.welcome(token, speaksProtocol) {
 		k.fallSilent()
@@ -183,15 +183,15 @@ func (k *socket) read(token string, speaksProtocol bool) {
 	go k.listen()
 }
 
-// fallSilent ends the session, and then the reading of its socket.
+// fallSilent ends the session. It then discards further data until the connection has ended.
 func (k *socket) fallSilent() {
 	defer k.session.gateway.running.Done()
 	k.session.leave()
 	k.exhaust()
 }
 
-// welcome waits for the hello, and returns true if it is accepted. Otherwise it has ended the
-// session.
+// welcome waits for the hello, and returns true if the hello is accepted. If it returns false,
+// it has ended the session.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
 	k.conn.SetReadLimit(hopeless)
@@ -242,16 +242,16 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	return true
 }
 
-// vouch notifies the listener, which accepted the connection, that the client is
-// authenticated. It does so only if the connections of the listener have a method Vouch.
+// vouch tells the listener that accepted the connection that the client is authenticated. It
+// calls the method Vouch of the connection, if the connection has this method.
 func (k *socket) vouch() {
 	if conn, ok := limit.Unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
 		conn.Vouch()
 	}
 }
 
-// listen handles frames after the hello, each in a new goroutine: so the stack of the
-// goroutine that waits for frames stays small.
+// listen handles frames after the hello. It handles each frame in a new goroutine, so that the
+// stack of its own goroutine, which waits for frames, stays small.
 func (k *socket) listen() {
 	defer k.fallSilent()
 	for {
@@ -289,10 +289,10 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence ends the session with a reason after a read failed: the hello did not arrive in
-// time, the client did not answer the kernel's keepalive probes (also a timeout), or the
-// client sent too much data. After any other error the client has disconnected, and no reason
-// can be sent.
+// silence is called after a read has failed, and ends the session with a reason if a reason can
+// be sent. The reasons are: the hello did not arrive in time, the client did not answer the
+// kernel's keepalive probes (also a timeout), or the client sent too much data. After any other
+// error the client has disconnected.
 func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
@@ -307,9 +307,9 @@ func (k *socket) silence(err error) {
 	}
 }
 
-// hopeless is the size of a frame at which the library ends the connection by itself, without
-// a reason. It is far above the limits of the protocol, so that for most frames that are too
-// long the gateway can send a reason.
+// hopeless is the frame size above which the WebSocket library ends the connection without a
+// reason. It is far above the limits of the protocol, so that the gateway can send a reason for
+// most frames that are too long.
 const hopeless = 1 << 20
 
 // tooBig returns the closing for a client whose frame is too long.
@@ -317,7 +317,7 @@ func tooBig() closing {
 	return closing{code: websocket.CloseMessageTooBig, reason: fmt.Sprintf("a frame may have %d bytes, and a hello or auth %d", protocol.MaxFrameBytes, protocol.MaxTokenFrameBytes)}
 }
 
-// take decodes and executes a frame. It returns false if the session ends.
+// take decodes a frame, and executes it with carryOut. It returns false if the session ends.
 func (k *socket) take(payload []byte, carryOut func(context.Context, protocol.ClientFrame) *closing) bool {
 	s := k.session
 	if !utf8.Valid(payload) {
@@ -352,8 +352,9 @@ func (k *socket) write(_ any, body []byte) error {
 	return k.conn.WriteMessage(websocket.TextMessage, body)
 }
 
-// ping implements link. It sends a ping frame of the protocol, since scripts in browsers do
-// not see WebSocket pings, and a WebSocket ping for clients that do not answer ping frames.
+// ping implements link. It sends a ping frame of the protocol, since scripts in browsers do not
+// see WebSocket pings. It also sends a WebSocket ping, for clients that do not answer ping
+// frames.
 func (k *socket) ping() error {
 	if err := k.session.send(protocol.BareFrame{T: protocol.FramePing}); err != nil {
 		return err
@@ -382,7 +383,7 @@ func (k *socket) close(c *closing) {
 // cut implements link.
 func (k *socket) cut() { _ = k.conn.Close() } // fails only if the connection is closed already
 
-// cutReason shortens a reason to the size of a close frame.
+// cutReason shortens a reason so that it fits into a close frame.
 func cutReason(reason string) string {
 	const most = 123
 	for len(reason) > most {

@@ -18,33 +18,34 @@ const (
 	taskGreet task = 1 << iota // answer the hello
 	taskSend                   // send what the mailbox has, or read the tables if it is syncing
 	taskCheck                  // ping the client and check whether its token has expired
-	taskRead                   // repeat reads that were ahead of a room
+	taskRead                   // append the session's reads again, see claims.go
 	taskEnd                    // close the link; no task follows
 )
 
-// worker runs the tasks of a session one after the other. Tasks that only write run in the
-// pool; other tasks run in a goroutine that ends when no task is left. So a client that is
-// idle, as most are, has neither a goroutine nor a stack that a read of the tables has grown.
+// worker runs the tasks of a session, one after the other. Tasks that only write run in the
+// pool. Other tasks run in a goroutine that ends when no task is left. So an idle client, as
+// most are, has no goroutine, and no stack that has grown in a read of the tables.
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
-	// busy is set before the session begins, while tasks run or the session is queued in the
-	// pool, and after the session has ended. Then schedule starts no goroutine.
+	// busy is set before the session begins, while tasks run, while the session is queued in
+	// the pool, and after the session has ended. While busy is set, schedule starts no
+	// goroutine.
 	busy bool
 
-	// The fields below belong to the running task.
+	// Only the running task uses the fields below.
 
 	// sender is nil until the session has joined the hub.
 	sender *stateSender
 	// joined is set before the session joins the hub.
 	joined bool
-	// check schedules taskCheck when the next ping is due (pingAt) or the token expires,
-	// whichever is earlier. Both are set together with sender.
+	// check is the timer that schedules taskCheck when the next ping is due (pingAt) or when
+	// the token expires, whichever is earlier. check and pingAt are set together with sender.
 	check  *time.Timer
 	pingAt time.Time
 }
 
-// begin starts to run tasks: those that are scheduled already, and later ones.
+// begin starts to run tasks: the tasks that are scheduled already, and later tasks.
 func (s *session) begin() {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()
@@ -69,8 +70,9 @@ func (s *session) schedule(tasks task) {
 	}
 }
 
-// Write sends frames, for the pool. If other tasks are scheduled or the tables must be read, a
-// goroutine for work takes over, since these tasks may take long.
+// Write implements workers.Writer: the pool calls it to send the frames of the session. If
+// other tasks are scheduled, or the tables must be read, Write starts a goroutine for work,
+// since these tasks may take long.
 func (s *session) Write() {
 	s.taskMu.Lock()
 	if s.scheduled != taskSend {
@@ -138,8 +140,8 @@ func (s *session) work() {
 	}
 }
 
-// do runs taskSend and taskCheck, if they are among tasks. sync reports whether the tables
-// must be read. err is an error of a write.
+// do runs taskSend and taskCheck, if the given tasks include them. sync reports whether the
+// tables must be read. err is the error of a write.
 func (s *session) do(tasks task) (sync bool, err error) {
 	if s.sender == nil {
 		return false, nil // the session has not joined yet; its greeting will read the tables
@@ -186,8 +188,8 @@ func (s *session) untilCheck() time.Duration {
 	return min(time.Until(s.pingAt), time.Until(s.expiresAt()))
 }
 
-// checkClient pings the client. It ends the session if the client was silent for two pings, or
-// if its token has expired.
+// checkClient pings the client if a ping is due. It ends the session if the client did not
+// answer two pings, or if its token has expired.
 func (s *session) checkClient() error {
 	now := time.Now()
 	if !now.Before(s.expiresAt()) {
@@ -220,7 +222,8 @@ func (s *session) finish(ctx context.Context) {
 	g.admission.leave(s)
 	s.goodbye()
 	if s.joined {
-		// The context of the session has ended, but the bus must still leave the user.
+		// The context of the session has ended, but the subscription to the user must still
+		// end.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.JoinTimeout)
 		defer cancel()
 		if err := g.hub.leave(ctx, s, s.userID); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// Conversation returns the conversation as a client of the member sees it. It needs m.Room,
-// and m.Behind if the member has not read all closed chunks. version is the version of the
-// user, and levels are the levels that the user has set for categories.
+// Conversation returns the conversation as a client of the member sees it. m.Room must be set,
+// and also m.Behind if the member has not read all closed chunks. version is the version of the
+// user. levels are the levels that the user has set for categories.
 func (m *Membership) Conversation(version int64, levels map[string]string) Conversation {
 	c, _ := m.both(version, levels)
 	return c
@@ -26,8 +26,8 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 		behind = *m.Behind
 	}
 	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
-	// The fold stores a bounded number of the member's own messages, so a difference may be
-	// negative.
+	// The result of a subtraction may be negative, since the fold stores a limited number of
+	// the member's own messages.
 	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
 		unread = max(0, m.Room.Live.above(above)+behindLive-own)
 		if direct {
@@ -58,7 +58,7 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 
 func (m *Membership) seen() int64 { return max(m.ReadSeq, m.ReachedSeq, m.SeenSeq) }
 
-// SeenInOpen reports whether every unseen message is in the open chunk of the room, whose
+// SeenInOpen reports whether all unseen messages are in the open chunk of the room, whose
 // messages [Room] lists one by one.
 func (m *Membership) SeenInOpen() bool { return m.seen() >= m.Room.Since }
 
@@ -70,7 +70,8 @@ func (m *Membership) firstUnread() int64 {
 	return m.Room.Live.Without(m.Own, m.ReadSeq)
 }
 
-// Without returns the lowest seq above the given one that is in s and not in others, or 0.
+// Without returns the lowest seq that is in s, is not in others, and is greater than above. It
+// returns 0 if there is none.
 func (s Seqs) Without(others Seqs, above int64) int64 {
 	from, _ := slices.BinarySearchFunc(s, above, byLast)
 	for _, r := range s[from:] {
@@ -93,8 +94,8 @@ func (s Seqs) Without(others Seqs, above int64) int64 {
 	return 0
 }
 
-// above counts the seqs of s that are greater than seq. It starts at the end of s, since most
-// members have read nearly everything.
+// above counts the seqs of s that are greater than seq. It begins at the end of s, since most
+// members have read nearly all messages.
 func (s Seqs) above(seq int64) (n int64) {
 	for i := len(s) - 1; i >= 0 && s[i].Last > seq; i-- {
 		n += s[i].Last - max(s[i].First-1, seq)

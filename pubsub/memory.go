@@ -7,26 +7,26 @@ import (
 )
 
 // memoryQueueLimit is the most updates that are queued for one handler: some tens of MiB. The
-// queue of a handler that does not block stays far shorter: a batch of the projector has
-// thousands of updates.
+// queue of a handler that does not block stays far below it, since a batch of the projector has
+// only thousands of updates.
 const memoryQueueLimit = 1 << 16
 
 // memoryWakeLimit is the most wakes that are queued for one call of Wakes. Further wakes are
 // dropped, which [Bus].Wake allows.
 const memoryWakeLimit = 1 << 12
 
-// Memory is the bus of a single process, and the default.
+// Memory is the bus of a single process, and the default bus.
 //
-// Each subscription has a queue of 65,536 updates and a goroutine that calls its handler, so
-// Publish never waits for a handler. If a handler blocks until its queue is full, the queue is
-// dropped and HandleGap is called.
+// Each subscription has a queue of 65,536 updates, and a goroutine that calls its handler. So
+// Publish never waits for a handler. If a handler blocks until its queue is full, the bus
+// deletes the queued updates and calls HandleGap.
 type Memory struct {
 	counters counters
 	closing  chan struct{} // closed by Close
 
 	mu     sync.RWMutex
 	closed bool
-	joined map[Address][]*memorySubscription // a subscription at most once per address
+	joined map[Address][]*memorySubscription // lists each subscription at most once per address
 	subs   map[*memorySubscription]struct{}
 	wakes  map[chan int]struct{} // each receives partition numbers
 }
@@ -68,7 +68,7 @@ func enqueue[U any, P updateOf[U]](m *Memory, updates []U) {
 		if len(subs) == 0 {
 			continue
 		}
-		// Copy the update: the caller may reuse the slice, and an update that is queued for a
+		// Copy the update, since the caller may reuse the slice. Also, an update queued for a
 		// slow client would otherwise keep the whole slice in memory.
 		u := updates[i]
 		for _, s := range subs {
@@ -77,7 +77,7 @@ func enqueue[U any, P updateOf[U]](m *Memory, updates []U) {
 	}
 }
 
-// HasSubscribers implements [Bus]. It is exact.
+// HasSubscribers implements [Bus]. Its result is exact.
 func (m *Memory) HasSubscribers(a Address) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -151,9 +151,9 @@ func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
 	}
 }
 
-// Gap drops the queue of every subscription and makes each call HandleGap. A bus that forwards
-// updates from another transport into a Memory calls Gap when that transport may have lost
-// updates. Gap does not block.
+// Gap deletes the queued updates of every subscription, and makes each subscription call
+// HandleGap. It is for a bus that forwards updates from another transport into a Memory: call
+// Gap when that transport may have lost updates. Gap does not block.
 func (m *Memory) Gap() {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// memorySubscription is a subscription of [Memory]: a queue, and the goroutine that passes its
-// updates to the handler.
+// memorySubscription is a subscription of [Memory]: it has a queue of updates, and a goroutine
+// that passes these updates to the handler.
 type memorySubscription struct {
 	bus     *Memory
 	handler Handler
@@ -20,7 +20,7 @@ type memorySubscription struct {
 
 	mu    sync.Mutex
 	queue []update
-	gap   bool // updates older than the queue were dropped
+	gap   bool // updates older than those in queue were deleted
 }
 
 // Join implements [Subscription]. It never blocks.
@@ -52,7 +52,7 @@ func (s *memorySubscription) Leave(_ context.Context, addresses ...Address) erro
 	return nil
 }
 
-// leave ends the interest in a. The caller holds bus.mu.
+// leave removes a from the joined addresses. The caller holds bus.mu.
 func (s *memorySubscription) leave(a Address) {
 	if _, ok := s.joined[a]; !ok {
 		return
@@ -81,7 +81,7 @@ func (s *memorySubscription) Close() error {
 	return nil
 }
 
-// enqueue queues an update for run. If the queue is full, it is dropped first.
+// enqueue queues an update for run. If the queue is full, it first deletes all queued updates.
 func (s *memorySubscription) enqueue(u update) {
 	s.mu.Lock()
 	if len(s.queue) >= memoryQueueLimit {
@@ -92,7 +92,7 @@ func (s *memorySubscription) enqueue(u update) {
 	signal(s.pending)
 }
 
-// lose drops the queue and makes run call HandleGap.
+// lose deletes the queued updates and makes run call HandleGap.
 func (s *memorySubscription) lose() {
 	s.mu.Lock()
 	s.drop()
@@ -107,7 +107,7 @@ func (s *memorySubscription) drop() {
 	s.gap = true
 }
 
-// take returns the queue and replaces it by buffer.
+// take returns the queue, and uses buffer as the new queue.
 func (s *memorySubscription) take(buffer []update) (queue []update, gap bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *memorySubscription) take(buffer []update) (queue []update, gap bool) {
 // run calls the handler until Close.
 func (s *memorySubscription) run() {
 	defer close(s.done)
-	// Two buffers alternate. A buffer that grew large in a burst is released, so that an idle
-	// subscription uses little memory.
+	// Two buffers alternate as the queue. A buffer that has grown large in a burst is not
+	// reused, so that an idle subscription uses little memory.
 	const keep = 4096
 	var buffer []update
 	for {

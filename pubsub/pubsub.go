@@ -1,15 +1,15 @@
 // Package pubsub carries updates from projectors to gateways.
 //
-// A bus may lose any update, and reports every loss that it detects (see [Handler].HandleGap).
-// Losses are harmless: the numbers are stored in Postgres, each update has the whole state of
-// what changed, and gateways regularly compare versions with the tables. No number is ever
-// read from a bus.
+// A bus may lose any update. It reports every loss that it detects (see [Handler].HandleGap). A
+// loss is harmless: the numbers are stored in Postgres, each update has the whole state of what
+// changed, and gateways regularly compare versions with the tables. A bus is never the source
+// of a number.
 //
 // [Memory] serves a single process, [Redis] several. To write another bus, implement [Bus] and
 // run pubsubtest.Run on it.
 //
-// The package does not know events, tables or frames, since projectors and gateways both
-// import it. ADR 4 says what an update has to contain.
+// The package does not know events, tables or frames, since projectors and gateways both import
+// it. ADR 4 says what an update has to contain.
 package pubsub
 
 import (
@@ -22,25 +22,25 @@ var ErrClosed = errors.New("pubsub: closed")
 
 // Bus delivers updates to subscriptions, and wakes projectors. It is safe for concurrent use.
 type Bus interface {
-	// Publish sends each update to the subscriptions that have joined its user or room. It
-	// does not wait for their handlers. Updates of one partition stay in order: users before
-	// rooms, each slice from first to last, one call after the other. Updates of different
-	// partitions may overtake each other.
+	// Publish sends each update to the subscriptions that have joined its user or room. It does
+	// not wait for their handlers. Updates of one partition arrive in order: the updates of
+	// earlier calls first, and within a call first users and then rooms, each in the order of
+	// the slice. Updates of different partitions may overtake each other.
 	//
 	// The caller may reuse the slices after the call, but must not change the maps and slices
 	// inside the updates. If Publish returns an error, some updates may not have been sent. If
-	// the update of any user was not sent, no room update was: a room update is wrong for a
-	// member whose own update is missing.
+	// it could not send the update of a user, it has sent no room update: a room update is
+	// wrong for a member whose own update is missing.
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
-	// HasSubscribers reports whether an update that is published to address a now could reach
-	// a handler. If not, the projector skips the update. The result is true once a Join of the
-	// address has returned. A bus that cannot know the subscribers of other processes always
-	// returns true. HasSubscribers does not block.
+	// HasSubscribers reports whether an update that is published to address a now could reach a
+	// handler. If it returns false, the projector does not compute the update. The result is
+	// true once a Join of the address has returned. A bus that cannot know the subscribers of
+	// other processes always returns true. HasSubscribers does not block.
 	HasSubscribers(a Address) bool
 
-	// Subscribe opens a subscription that has joined no address yet. Its handler is called
-	// from one goroutine at a time until Close returns.
+	// Subscribe opens a subscription that has joined no address yet. Until Close returns, the
+	// bus calls the handler, from one goroutine at a time.
 	Subscribe(h Handler) (Subscription, error)
 
 	// Wake notifies every Wakes call, in every process, that partitions have new events. It
@@ -48,11 +48,11 @@ type Bus interface {
 	// milliseconds.
 	Wake(ctx context.Context, partitions []int) error
 
-	// Wakes calls wake for each partition that a Wake call names, in any order. It blocks
-	// until ctx is done and then returns nil; it survives the loss of its connection. Wakes of
-	// a partition in quick succession may be merged into one call, which starts after the last
-	// of them. wake is called from one goroutine at a time, never after Wakes has returned,
-	// and must not block.
+	// Wakes calls wake for each partition that a Wake call names, in any order. It blocks until
+	// ctx is done and then returns nil. If its connection is lost, it reconnects. Several wakes
+	// of a partition in quick succession may be merged into one call of wake, which starts
+	// after the last of these wakes. wake is called from one goroutine at a time, never after
+	// Wakes has returned, and must not block.
 	Wakes(ctx context.Context, wake func(partition int)) error
 
 	// Close closes every subscription and releases all resources. It is idempotent, and must
@@ -64,12 +64,13 @@ type Bus interface {
 // for concurrent use.
 type Subscription interface {
 	// Join subscribes to the updates of users and rooms, and returns once the bus has
-	// acknowledged: every update published after Join returned nil reaches the handler, unless
-	// the bus loses the update. Join is idempotent: one Leave undoes any number of Joins.
+	// acknowledged the subscription. Every update that is published after Join has returned nil
+	// reaches the handler, unless the bus loses the update. Join is idempotent: one Leave
+	// undoes any number of Joins.
 	//
 	// While the bus is down, Join blocks until ctx is done and then returns an error. The bus
-	// remembers the addresses and joins them when it works again, unless Leave removes them
-	// first. It then calls HandleGap.
+	// remembers the addresses: it joins them when it works again, and then calls HandleGap. A
+	// Leave of an address cancels this for the address.
 	Join(ctx context.Context, addresses ...Address) error
 
 	// Leave unsubscribes from users and rooms. It does not wait for the bus, and works while
@@ -81,7 +82,7 @@ type Subscription interface {
 	Close() error
 }
 
-// Address names a user, or the part of a room in one partition, as a target of updates.
+// Address names a user, or a room in one partition: updates are published to an address.
 type Address struct {
 	ID string
 	// Partition is the partition of the updates; a bus may route by it.
@@ -93,15 +94,15 @@ type Address struct {
 // Handler receives the updates of a subscription. Its methods must not block: a slow handler
 // delays all updates of the subscription.
 type Handler interface {
-	// HandleUpdate receives an update of a joined user. Updates are shared
-	// between handlers: do not modify them.
+	// HandleUpdate receives an update of a joined user. Handlers share updates: do not modify
+	// an update.
 	HandleUpdate(u *Update)
 
-	// HandleRoom receives an update of a joined room. Do not modify it either.
+	// HandleRoom receives an update of a joined room. Handlers share it too: do not modify it.
 	HandleRoom(u *RoomUpdate)
 
-	// HandleGap reports that updates of any joined address, published before this call, may
-	// have been lost. Later updates arrive again.
+	// HandleGap reports that updates may have been lost: updates of any joined address that
+	// were published before this call. Later updates arrive again.
 	HandleGap()
 }
 
@@ -111,7 +112,7 @@ type update interface {
 	deliver(h Handler)
 }
 
-// updateOf is the constraint that *U is an update.
+// updateOf is the constraint that a pointer to U is an update.
 type updateOf[U any] interface {
 	*U
 	update

@@ -26,23 +26,24 @@ const (
 
 // RedisConfig configures a [Redis] bus. Zero durations mean the defaults.
 type RedisConfig struct {
-	// URL is a go-redis URL: redis://, rediss:// or unix://. One or more addr=HOST:PORT
-	// parameters make it a list of seed nodes of a cluster (give a single seed as a parameter
-	// too); master_name=NAME makes it a list of the Sentinels of a master. Required.
+	// URL is a go-redis URL: redis://, rediss:// or unix://. With one or more parameters
+	// addr=HOST:PORT the URL lists seed nodes of a cluster; a cluster needs at least one such
+	// parameter. With the parameter master_name=NAME it lists the Sentinels of a master.
+	// Required.
 	//
 	// The parameters max_retries, dialer_retries and protocol have no effect. A publish is
-	// never retried: a retry could break the order, and the next reconciliation makes up for
-	// the loss. Pub/sub does not need RESP3.
+	// never retried: a retry could break the order, and the next reconciliation corrects
+	// clients that missed the update. Pub/sub does not need RESP3.
 	URL string
 
 	// Keys are secrets of at least MinKeyBytes that all processes share. The first key signs
-	// every message. Messages that no key has signed are dropped, so only processes with a key
-	// can reach clients. Default: messages are not signed. Then anything that can publish on
-	// this Redis can send false updates to clients. A client shows a false update until its
-	// next comparison with the tables.
+	// every message. A message that none of the keys has signed is dropped, so only processes
+	// with a key can send updates to clients. Default: messages are not signed. Then any
+	// program that can publish on this Redis can send false updates to clients, and a client
+	// shows a false update until its next comparison with the tables.
 	Keys []string
 
-	// PublishTimeout limits a Publish or Wake, from dial to reply. Default 2s.
+	// PublishTimeout limits a publish, or a Wake, from dial to reply. Default 2s.
 	PublishTimeout time.Duration
 
 	// PingInterval is how often each subscription pings Redis and publishes a canary, a test
@@ -50,9 +51,8 @@ type RedisConfig struct {
 	// connection is replaced, as after silence. Default 3s.
 	PingInterval time.Duration
 
-	// PongTimeout is how long Redis may stay silent after a ping before the subscription
-	// reconnects. A frozen Redis is thus detected within PingInterval + PongTimeout. Default
-	// 3s.
+	// PongTimeout is how long Redis may be silent after a ping before the subscription
+	// reconnects. So a frozen Redis is detected within PingInterval + PongTimeout. Default 3s.
 	PongTimeout time.Duration
 
 	// Logger logs lost and restored connections and dropped messages. Default: nothing is
@@ -84,14 +84,14 @@ func (c *RedisConfig) check() error {
 	)
 }
 
-// Redis is a bus for several processes: Redis pub/sub with a channel per user, and a channel
-// per room and partition.
+// Redis is a bus for several processes. It uses Redis pub/sub, with one channel per user, and
+// one channel per room and partition.
 //
-// Each subscription has its own connection, so that a slow subscription delays no other. In a
-// cluster it has a connection for each partition of its addresses. A subscription replaces a
-// connection that is lost or silent, and calls HandleGap when all addresses are joined again.
-// Redis disconnects a subscriber that lags too far behind (client-output-buffer-limit); the
-// subscription treats this as any other lost connection.
+// Each subscription has its own connection, so that a slow subscription does not delay others.
+// In a cluster it has one connection for each partition of its addresses. If a connection is
+// lost or silent, the subscription replaces it, joins all addresses again, and calls HandleGap.
+// Redis disconnects a subscriber that is too far behind (client-output-buffer-limit); this is
+// handled like any other lost connection.
 //
 // In a cluster with sharded pub/sub (Redis 7.0 and later), a single shard carries the updates
 // of a partition. Older clusters use classic pub/sub, where every node forwards every message
@@ -102,7 +102,7 @@ type Redis struct {
 	cluster  *redisCluster // nil if Redis is no cluster
 	counters counters
 	keys     keys
-	// These limit how often dropped messages are logged.
+	// malformedLog and unsignedLog limit how often dropped messages are logged.
 	malformedLog, unsignedLog rate.Sometimes
 
 	ctx  context.Context // ends when Close begins
@@ -134,8 +134,9 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	return r, nil
 }
 
-// Publish implements [Bus] with one pipeline for users and one for rooms. It returns when
-// Redis has accepted the updates. Each pipeline lasts at most [RedisConfig].PublishTimeout.
+// Publish implements [Bus]. It sends one pipeline for users and then one for rooms. It returns
+// when Redis has accepted the updates. Each pipeline takes at most
+// [RedisConfig].PublishTimeout.
 func (r *Redis) Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error {
 	err := publishRedis(ctx, r, users)
 	if err == nil {
@@ -163,7 +164,7 @@ func publishRedis[U any, P updateOf[U]](ctx context.Context, r *Redis, updates [
 // of other processes, and asking Redis would cost as much as publishing. See ADR 4.
 func (r *Redis) HasSubscribers(Address) bool { return true }
 
-// Wake implements [Bus]. It returns at most after [RedisConfig].PublishTimeout.
+// Wake implements [Bus]. It takes at most [RedisConfig].PublishTimeout.
 func (r *Redis) Wake(ctx context.Context, partitions []int) error {
 	if len(partitions) == 0 {
 		return nil
@@ -254,7 +255,7 @@ func (r *Redis) malformed(channel string, err error) {
 	})
 }
 
-// unsigned counts and logs a dropped message that none of the keys has signed.
+// unsigned counts and logs a message that was dropped because none of the keys has signed it.
 func (r *Redis) unsigned(channel string) {
 	n := r.counters.unsigned.Add(1)
 	r.unsignedLog.Do(func() {
@@ -262,7 +263,8 @@ func (r *Redis) unsigned(channel string) {
 	})
 }
 
-// enter makes Close wait until the caller calls running.Done. It fails if the bus is closed.
+// enter registers an operation, so that Close waits until the caller calls running.Done. It
+// fails if the bus is closed.
 func (r *Redis) enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,8 +275,8 @@ func (r *Redis) enter() error {
 	return nil
 }
 
-// listen starts a listener to the channels with a tag (see [canaryChannel]). The listener ends
-// with the bus.
+// listen starts a listener for channels with the given tag (see [canaryChannel]). The listener
+// runs until it or the bus is closed.
 func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
@@ -309,8 +311,8 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// Connected reports whether every subscription has a live connection. Without a connection,
-// the updates of its users are lost. Connected is safe for concurrent use.
+// Connected reports whether every subscription has a live connection. While a subscription has
+// none, its updates are lost. Connected is safe for concurrent use.
 func (r *Redis) Connected() bool { return r.away.Load() == 0 }
 
 // Ping checks that Redis answers on the connections that publish.

@@ -8,18 +8,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisCluster is the client of a Redis Cluster, with the answer to whether the cluster has
-// sharded pub/sub.
+// redisCluster is the client of a Redis Cluster.
 type redisCluster struct {
 	client *redis.ClusterClient
-	// sharded says whether the cluster has sharded pub/sub; nil until a master has answered.
-	// It is read once, since the publishers and listeners of all processes must agree on it.
+	// sharded says whether the cluster has sharded pub/sub. It is nil until a master has
+	// answered, and then never changes, since the publishers and listeners of all processes
+	// must agree on it.
 	sharded atomic.Pointer[bool]
 }
 
-// sharded reports whether Redis is a cluster with sharded pub/sub, where one shard serves a
-// channel: the shard that the channel's name hashes to. On the first call it asks the master
-// of channel.
+// sharded reports whether Redis is a cluster with sharded pub/sub. There, a single shard serves
+// a channel: the shard to which the channel's name hashes. The first call asks the master of
+// the given channel.
 func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	if r.cluster == nil {
 		return false, nil
@@ -42,8 +42,8 @@ func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	return *r.cluster.sharded.Load(), nil
 }
 
-// lookAgain reloads the slots of a cluster after a failure. Otherwise the client could use a
-// dead master for up to a minute. It does not block.
+// lookAgain reloads the map of a cluster's slots after a failure. Without it, the client could
+// use a dead master for up to a minute. It does not block.
 func (r *Redis) lookAgain() {
 	if r.cluster != nil {
 		r.cluster.client.ReloadState(context.Background())

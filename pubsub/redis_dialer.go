@@ -19,9 +19,9 @@ func openRedis(rawURL string) (redis.UniversalClient, error) {
 	return open(), nil
 }
 
-// redisDialer returns a dialer for go-redis. It differs from the default in two ways: the
-// connection of a [redisLink] is closed when the link ends, and the pool gets a failedConn in
-// place of an error.
+// redisDialer returns a dialer for go-redis. It changes the given dialer in three ways: a
+// [redisLink] can dial only once, its connection is closed when the link ends, and the pool of
+// other connections gets a failedConn instead of an error.
 func redisDialer(dial resp.Dial) resp.Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		link, _ := ctx.Value(redisLinkKey{}).(*redisLink)
@@ -40,13 +40,13 @@ func redisDialer(dial resp.Dial) resp.Dial {
 	}
 }
 
-// failedConn is a pooled connection to a server that cannot be reached: its first use returns
+// failedConn is a pooled connection to a server that cannot be reached. Its first use returns
 // the error of the dial.
 //
-// When dials fail, a pool of go-redis writes each failure to standard error, and after some
-// tens of failures refuses to dial for up to a second. Redis may come back within that second,
-// and the subscriptions may join again while publishing still fails. They would then report
-// the gap before the last update is lost.
+// It is used since a pool of go-redis writes each failed dial to standard error and, after some
+// tens of failures, refuses to dial for up to a second. If Redis is available again within that
+// second, the subscriptions could reconnect and report the gap while publishing still fails.
+// Updates would then be lost after the gap was reported.
 type failedConn struct {
 	net.Conn
 	err error

@@ -9,9 +9,10 @@ import (
 // redisInterests records the channels that a listener wants, and the channels that Redis has
 // acknowledged on the current connection. It does no I/O.
 //
-// Joins and leaves only record the wanted channels. One writer calls changes, which turns a
-// batch of them into commands. Redis answers once for each channel of a command, in the order
-// of the commands, so the number of answers shows when a batch is acknowledged.
+// Joins and leaves only record the wanted channels, in a batch. The goroutine that writes calls
+// changes, which turns the batch into commands. Redis answers once for each channel of a
+// command, in the order of the commands. So the number of answers shows when Redis has
+// acknowledged a batch.
 type redisInterests struct {
 	changed chan struct{} // contains a token while next may have channels
 
@@ -19,9 +20,9 @@ type redisInterests struct {
 	up bool // true between begin and end
 	// wanted maps each wanted channel to the batch that joins it, or to nil once it is joined.
 	wanted map[string]*redisBatch
-	// missed has the wanted channels that were joined when a connection was lost, or for which
-	// a Join gave up. Their updates may be lost, so HandleGap is due when the last of these
-	// channels is joined. gap is set once any of these channels is joined.
+	// missed has the wanted channels whose updates may be lost: they were joined when a
+	// connection was lost, or a Join gave up waiting for them. HandleGap must be called when
+	// the last of these channels is joined. gap is set once one of these channels is joined.
 	missed map[string]struct{}
 	gap    bool
 
@@ -70,8 +71,8 @@ func (s *redisInterests) unwant(channels ...string) {
 	}
 }
 
-// change adds a channel to the next batch. Without a connection it does nothing: begin will
-// make a batch of all channels.
+// change adds a channel to the next batch. Without a connection it does nothing, since begin
+// will add all wanted channels to a batch.
 func (s *redisInterests) change(channel string) {
 	if s.up {
 		s.next.channels = append(s.next.channels, channel)
@@ -86,9 +87,9 @@ func (s *redisInterests) wants(channel string) bool {
 	return ok
 }
 
-// pending returns a batch that has yet to join one of channels, or nil if every channel is
-// joined or unwanted. givenUp says that a Join of the channels gave up: then the channels that
-// are not joined are added to missed.
+// pending returns a batch that must still join one of channels, or nil if every channel is
+// joined or unwanted. givenUp is set if a Join has given up waiting for the channels: pending
+// then adds the channels that are not joined to missed.
 func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +104,7 @@ func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisB
 	return batch
 }
 
-// begin records a new connection, on which nothing is subscribed.
+// begin records a new connection, on which no channel is subscribed yet.
 func (s *redisInterests) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +113,8 @@ func (s *redisInterests) begin() {
 	signal(s.changed)
 }
 
-// end records that the connection is lost, with all its subscriptions. The next batch is to
-// join all channels.
+// end records that the connection is lost, with all its subscriptions. The next batch will join
+// all wanted channels.
 func (s *redisInterests) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +152,8 @@ func (s *redisInterests) changes() (subscribe, unsubscribe []string) {
 	return subscribe, unsubscribe
 }
 
-// acknowledge handles one answer of Redis. It returns true, once, when all channels with
-// missed updates are joined again, so that a gap must be reported.
+// acknowledge handles one answer of Redis. gapIsDue is true when all channels in missed have
+// been joined again: the caller must then call HandleGap.
 func (s *redisInterests) acknowledge() (gapIsDue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *redisInterests) acknowledge() (gapIsDue bool) {
 	return gapIsDue
 }
 
-// join records that a batch has joined a channel, unless the channel was left meanwhile.
+// join records that a batch has joined a channel, unless a Leave of the channel came later.
 func (s *redisInterests) join(channel string, batch *redisBatch) {
 	if s.wanted[channel] != batch {
 		return

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// A signed message begins with a signature (the first 16 bytes of an HMAC-SHA256, in base64)
-// and a dot. The signature covers the channel, which names the user or room: a message that is
-// copied to the channel of another user is rejected.
+// A signed message begins with a signature and a dot. The signature is the first 16 bytes of an
+// HMAC-SHA256, in base64. It covers the channel, which names the user or room. So a message
+// that is copied to the channel of another user is rejected.
 const (
 	signatureBytes = 16
 	signatureChars = 22
@@ -40,7 +40,8 @@ func (k keys) sign(channel string, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// open returns the body of a message on a channel, and false if no key has signed the message.
+// open returns the body of a message on a channel. ok is false if none of the keys has signed
+// the message.
 func (k keys) open(channel, payload string) (body string, ok bool) {
 	if len(k) == 0 {
 		return payload, true

@@ -16,19 +16,19 @@ var errLinkEnded = errors.New("the connection is lost")
 
 // redisLink is one connection that receives messages.
 //
-// A PubSub of go-redis outlives its connection: after an error it reconnects and subscribes
-// again, and so hides that messages were lost. A link is a PubSub whose dialer refuses to dial
-// twice, so every loss returns an error, which ends the link.
+// A PubSub of go-redis reconnects after an error and subscribes again, which hides that
+// messages were lost. A link is a PubSub whose dialer refuses to dial twice. So every loss of
+// the connection returns an error, which ends the link.
 //
 // One goroutine may receive while others send.
 type redisLink struct {
 	pubsub *redis.PubSub
-	// subscribe and unsubscribe are the methods of pubsub that fit the channels of the link:
-	// SSubscribe and SUnsubscribe in a cluster with sharded pub/sub.
+	// subscribe and unsubscribe are methods of pubsub: SSubscribe and SUnsubscribe in a cluster
+	// with sharded pub/sub, otherwise Subscribe and Unsubscribe.
 	subscribe, unsubscribe redisCommand
 
 	// canary is a channel in the same slot as the other channels. The listener publishes
-	// messages there to check that messages arrive: a pong only shows that Redis is up.
+	// messages on it to check that messages arrive, since a pong only shows that Redis is up.
 	canary string
 	heard  atomic.Uint64 // number of the last canary that arrived
 
@@ -50,14 +50,15 @@ type redisCommand func(ctx context.Context, args ...string) error
 // redisLinkKey is the key of a link in its context.
 type redisLinkKey struct{}
 
-// openLink connects to the server of the channels with a tag and subscribes to a canary
-// channel. The acknowledgement of the canary is the first message that the link receives. The
-// link ends when ctx is done, or with close.
+// openLink connects to the server of the channels with a tag (see [canaryChannel]), and
+// subscribes to a canary channel. The first message that the link receives is the
+// acknowledgement of this channel. silence is the timeout of every read and write. The link
+// ends when ctx is done, or when close is called.
 func openLink(ctx context.Context, client redis.UniversalClient, tag string, sharded bool, silence time.Duration) (*redisLink, error) {
 	link := &redisLink{canary: canaryChannel(tag), silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
 	link.ctx = context.WithValue(ctx, redisLinkKey{}, link)
-	link.pubsub = client.Subscribe(link.ctx) // Without a channel it does not connect.
+	link.pubsub = client.Subscribe(link.ctx) // Without a channel, Subscribe does not connect.
 	link.subscribe, link.unsubscribe = link.pubsub.Subscribe, link.pubsub.Unsubscribe
 	if sharded {
 		link.subscribe, link.unsubscribe = link.pubsub.SSubscribe, link.pubsub.SUnsubscribe
@@ -78,8 +79,8 @@ func (k *redisLink) send(command redisCommand, args ...string) error {
 }
 
 // receive returns the next *redis.Message, *redis.Subscription or *redis.Pong. Any error ends
-// the link. So does silence: if a timeout hits inside a message, go-redis cannot continue to
-// parse the stream.
+// the link. A timeout does so too: if it occurs inside a message, go-redis cannot parse the
+// rest of the stream.
 func (k *redisLink) receive() (any, error) {
 	reply, err := receiveFrom(k.ctx, k.pubsub, k.silence)
 	if err == nil {

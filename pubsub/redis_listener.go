@@ -15,20 +15,20 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// Delays between reconnects double from the least to the greatest, and start again at the
-// least after a connection that lasted. Each listener draws its own least and greatest delay,
-// between half of each constant and the whole, so that listeners do not all return to Redis at
-// once.
+// The delay before a reconnect doubles from the least to the greatest delay, and starts again
+// at the least after a successful connection. Each listener chooses its own least and greatest
+// delay at random, between half of the constant and the whole constant, so that listeners do
+// not all reconnect to Redis at the same time.
 const (
 	minReconnectDelay = 50 * time.Millisecond
 	maxReconnectDelay = 5 * time.Second
 )
 
 const (
-	// subscribeChunk is the most channels of one SUBSCRIBE. Redis serves no other client while
-	// it runs the command.
+	// subscribeChunk is the most channels of one SUBSCRIBE, since Redis serves no other client
+	// while it runs the command.
 	subscribeChunk = 1000
-	// maxMisses is how many canaries in a row may be lost before the connection is replaced.
+	// maxMisses is how many canaries must be lost in a row before the connection is replaced.
 	maxMisses = 2
 )
 
@@ -39,8 +39,8 @@ var (
 	errMoved = errors.New("the channels have moved to another shard")
 )
 
-// redisListener keeps channels subscribed, and reconnects until it is closed. Its callbacks
-// run in the goroutine of run. Its methods are safe for concurrent use.
+// redisListener keeps channels subscribed, and reconnects until it is closed. It calls
+// onMessage and onGap in the goroutine of run. Its methods are safe for concurrent use.
 type redisListener struct {
 	redisInterests
 
@@ -59,7 +59,7 @@ type redisListener struct {
 	connections int  // number of connections on which Redis has answered
 }
 
-// await waits until Redis has acknowledged channels, or returns the error of ctx, or
+// await waits until Redis has acknowledged channels. It fails with the error of ctx, or with
 // [ErrClosed].
 func (l *redisListener) await(ctx context.Context, channels []string) error {
 	for {
@@ -154,7 +154,7 @@ func (l *redisListener) read(link *redisLink) error {
 				if l.acknowledge() {
 					l.onGap()
 				}
-			} else if reply.Kind == "sunsubscribe" { // Redis sends this unasked when the slot has moved.
+			} else if reply.Kind == "sunsubscribe" { // The slot has moved.
 				return errMoved
 			}
 		}
@@ -180,7 +180,7 @@ func (l *redisListener) take(link *redisLink, channel, payload string) {
 	}
 }
 
-// write sends the commands of joins and leaves until the link ends.
+// write sends the commands for joins and leaves until the link ends.
 func (l *redisListener) write(link *redisLink) error {
 	for {
 		select {
@@ -202,16 +202,18 @@ func (l *redisListener) write(link *redisLink) error {
 	}
 }
 
-// watch pings Redis and publishes canaries until the link ends, or until maxMisses canaries in
-// a row do not arrive. A canary travels like an update: from a publishing connection and, in a
-// cluster, through the master of the same slot. A canary that Redis does not accept is not
-// counted: pings detect a Redis that is down.
+// watch pings Redis and publishes canaries until the link ends. It returns an error if
+// maxMisses canaries in a row do not arrive. A canary takes the same path as an update: from a
+// publishing connection and, in a cluster, through the master of the same slot. A canary that
+// Redis does not accept does not count, since pings detect a Redis that is down.
 //
 // watch pings even while messages arrive, since pings cost less than tracking messages.
 func (l *redisListener) watch(link *redisLink) error {
 	tick := time.NewTicker(l.bus.cfg.PingInterval)
 	defer tick.Stop()
-	accepted, misses := uint64(0), 0 // number of the last canary, 0 if Redis did not accept it; canaries lost in a row
+	// accepted is the number of the last canary, or 0 if Redis did not accept it. misses counts
+	// canaries that were lost in a row.
+	accepted, misses := uint64(0), 0
 	for n := uint64(1); ; n++ {
 		select {
 		case <-link.ctx.Done():

@@ -16,8 +16,8 @@ import (
 const wakeChannel = "badged:wake"
 
 // The channel of a user is badged:{p03}:u:alice, and the channel of a room in a partition is
-// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces, so all channels of
-// a partition are in one slot, whatever the ids contain.
+// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces. So all channels of
+// a partition are in one slot, whatever text the ids contain.
 const (
 	userMark = "}:u:"
 	roomMark = "}:r:"
@@ -39,8 +39,9 @@ func appendChannel(b []byte, a Address) []byte {
 	return append(b, a.ID...)
 }
 
-// isRoom reports whether a channel belongs to a room. The mark follows the tag, and a tag has
-// no braces, so no id can imitate the mark.
+// isRoom reports whether a channel belongs to a room. It looks only at the text directly after
+// the first closing brace, which ends the tag. A tag has no braces, so text in an id cannot be
+// mistaken for the mark of a room.
 func isRoom(channel string) bool {
 	_, rest, _ := strings.Cut(channel, "}")
 	return strings.HasPrefix(rest, roomMark[1:])
@@ -58,14 +59,15 @@ func appendTag(b []byte, partition int) []byte {
 	return strconv.AppendInt(b, int64(partition), 10)
 }
 
-// everyTag is the tag of a listener to the channels of all partitions.
+// everyTag is the tag of a listener that receives the channels of all partitions.
 const everyTag = "all"
 
-// canaryChannel returns a new channel in the same slot as the channels with a tag. The tag of
-// a channel is the text in its first braces, or its whole name if it has no braces.
+// canaryChannel returns a new channel in the same slot as the channels with a tag. The tag of a
+// channel is the text that a cluster hashes: the text in the channel's first braces, or its
+// whole name if it has no braces.
 func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + rand.Text() }
 
-// errWrongChannel reports an update on the channel of another user or room.
+// errWrongChannel reports that an update has arrived on the channel of another user or room.
 var errWrongChannel = errors.New("the update belongs to another user or room than the channel")
 
 // decodeUpdate decodes an update that arrived on channel.
@@ -90,9 +92,9 @@ type redisMessage struct {
 	payload []byte
 }
 
-// command builds PUBLISH or SPUBLISH with the channel as its key. go-redis treats PUBLISH as a
-// command without a key: it would send the updates of a user through different nodes of a
-// cluster, and so break their order.
+// command builds PUBLISH or SPUBLISH, with the channel as the key of the command. By default
+// go-redis treats PUBLISH as a command without a key. It would then send the updates of a user
+// through different nodes of a cluster, and break their order.
 func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
 	name := "publish"
 	if sharded {

@@ -8,8 +8,8 @@ import (
 )
 
 // redisSubscription receives its channels through one listener. In a cluster it has one
-// listener for each partition of its addresses: a connection serves a single shard, and slots
-// move between shards independently.
+// listener for each partition of its addresses, since a connection serves a single shard, and
+// each partition's slot may move to another shard.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
@@ -28,7 +28,7 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	if r.ctx.Err() != nil {
 		return nil, ErrClosed
 	}
-	if r.cluster == nil { // The only listener can connect at once.
+	if r.cluster == nil { // There is only one listener, so start it now.
 		if _, err := s.listener(everyTag); err != nil {
 			return nil, err
 		}
@@ -36,8 +36,8 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	return s, nil
 }
 
-// listener returns the listener for a tag, and starts it if needed. The caller holds mu, or
-// has not shared s yet.
+// listener returns the listener for channels with a tag (see [canaryChannel]), and starts it if
+// it does not run. The caller must hold mu, unless s is not shared yet.
 func (s *redisSubscription) listener(tag string) (*redisListener, error) {
 	if l := s.listeners[tag]; l != nil {
 		return l, nil
@@ -98,7 +98,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	for l, channels := range byListener {
 		l.want(channels...)
 	}
-	for l, channels := range byListener { // Await every listener: each records the channels that its Join gave up.
+	// Await every listener, even after an error: each records the channels that are not joined.
+	for l, channels := range byListener {
 		err = errors.Join(err, l.await(ctx, channels))
 	}
 	switch {
@@ -110,7 +111,7 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	return nil
 }
 
-// Leave implements [Subscription]. Redis gets the command soon afterwards.
+// Leave implements [Subscription]. It returns before Redis gets the command.
 func (s *redisSubscription) Leave(_ context.Context, addresses ...Address) error {
 	byListener, err := s.byListener(addresses)
 	if err != nil {

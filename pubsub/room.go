@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Room is the state of a room in one partition. Of two states with the same epoch, the state
-// with the greater Changes is newer; compare nothing else.
+// Room is the state of a room in one partition. If two states have the same epoch, the state
+// with the greater Changes is newer; do not compare other fields.
 //
-// The messages of a room are stored in chunks of consecutive seqs, of which only the last is
-// open. A Room has counts of the closed chunks, which end at Since, and lists the messages
+// The messages of a room are stored in chunks of consecutive seqs. Only the last chunk is open.
+// A Room counts the messages of the closed chunks, which end at Since, and lists the messages
 // above Since.
 type Room struct {
 	ConversationID string `json:"conversation_id"`
@@ -20,80 +20,83 @@ type Room struct {
 	Category string `json:"category"`
 	// Since is the highest seq in closed chunks; 0 if there are none.
 	Since int64 `json:"since,omitempty"`
-	// Live are the messages above Since that are not recalled. All are the live messages that
-	// mention all members.
+	// Live are the seqs of the messages above Since that are not recalled. All are the seqs in
+	// Live whose messages mention all members.
 	Live Seqs `json:"live,omitempty"`
 	All  Seqs `json:"all,omitempty"`
-	// ClosedLive counts the live messages up to Since. ClosedAll counts the live messages up
-	// to Since that mention all members.
+	// ClosedLive counts the messages up to Since that are not recalled. ClosedAll counts the
+	// messages among them that mention all members.
 	ClosedLive int64 `json:"closed_live,omitempty"`
 	ClosedAll  int64 `json:"closed_all,omitempty"`
-	// ClosedChanges is how often messages in closed chunks have changed. To close a chunk is
-	// not a change.
+	// ClosedChanges counts the changes of messages in closed chunks. Closing a chunk is not a
+	// change.
 	ClosedChanges int64 `json:"closed_changes,omitempty"`
 }
 
 // RoomUpdate is the state of a room in one partition after a commit that changed the room. It
-// is published after the updates of users of the same commit.
+// is published after the updates of users that belong to the same commit.
 type RoomUpdate struct {
 	Room
 	Epoch     string `json:"epoch"`
 	Partition int    `json:"partition"`
-	// BaseChanges is Changes before the commit. A subscriber whose state has fewer changes has
-	// missed an update of the room, and perhaps updates of members.
+	// BaseChanges is the value of Changes before the commit. If a subscriber has a state with
+	// fewer changes, it has missed an update of the room, and perhaps updates of members.
 	BaseChanges int64 `json:"base_changes"`
 	// AppendedAt and TraceParent have the same meaning as in [Update].
 	AppendedAt  int64  `json:"appended_at,omitempty"`
 	TraceParent string `json:"traceparent,omitempty"`
 }
 
-// Address returns the address of the room, where the update is published.
+// Address returns the address of the room, to which the update is published.
 func (u *RoomUpdate) Address() Address {
 	return Address{ID: u.ConversationID, Partition: u.Partition, Room: true}
 }
 
 func (u *RoomUpdate) deliver(h Handler) { h.HandleRoom(u) }
 
-// Membership is a user's part in a room. Together with the state of the room it gives the
-// conversation that a client sees:
+// Membership is a user's part of the state of a room. Together with the state of the room it
+// gives the conversation that a client sees:
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions,
 //	           or Named at the level direct_mentions
 //
-// The version of the conversation, and of the user, is the version without memberships plus
-// the sum of Room.Changes - Joined over all memberships of the user. So a message to a room
-// changes no row of its members.
+// The version of the user is the version without memberships, plus the sum of
+// Room.Changes - Joined over all memberships of the user. The conversation has this version too.
+// So a message to a room changes no row of its members.
 type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// ReachedSeq is the read position that clients see while messages at or below it are
-	// marked unread, else 0. The numbers are computed from ReadSeq, which is lower.
+	// ReachedSeq is the read position that clients see while messages at or below it are marked
+	// unread, else 0. ReadSeq is then lower, and the numbers are computed from ReadSeq.
 	ReachedSeq int64 `json:"reached_seq,omitempty"`
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`
 	Level        string    `json:"level"`
 	LevelUntil   time.Time `json:"level_until,omitzero"`
 	MarkedUnread bool      `json:"marked_unread,omitempty"`
-	// Own are the user's own messages above ReadSeq. Own is bounded: OwnCounted is how many
-	// further messages the fold only counts.
+	// Own are the seqs of the user's own messages above ReadSeq. The fold lists a limited
+	// number of own messages; OwnCounted is the number of further own messages, which it only
+	// counts.
 	Own        Seqs  `json:"own,omitempty"`
 	OwnCounted int64 `json:"own_counted,omitempty"`
-	// Mentions is how many messages above ReadSeq mention the user by name but do not mention
-	// all, minus the user's own messages that mention all. It may be negative. Named is how
-	// many messages mention the user by name: the mentions at the level direct_mentions.
+	// Mentions is the number of messages above ReadSeq that mention the user by name but do not
+	// mention all, minus the number of the user's own messages that mention all. It may be
+	// negative. Named is the number of messages that mention the user by name; it replaces the
+	// mentions at the level direct_mentions.
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
-	// Unseen has three numbers that count only messages above the seen position: the user's
-	// own messages, then Mentions, then Named. It is nil unless the seen position is above
-	// ReadSeq.
+	// Unseen has three numbers: the number of the user's own messages, then Mentions, then
+	// Named. All three count only messages above the seen position. Unseen is nil unless the
+	// seen position is above ReadSeq.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same snapshot. It is
 	// shared: do not modify it.
 	Room *Room `json:"room"`
-	// Behind counts messages in closed chunks, for a user whose ReadSeq is below Room.Since.
-	// It is nil for other users, and in updates, since a commit does not read closed chunks.
+	// Behind counts messages in closed chunks, for a user whose ReadSeq is below Room.Since. It
+	// is nil for other users. It is also nil in updates, since a commit does not read closed
+	// chunks.
 	Behind *Behind `json:"-"`
 }
 
@@ -102,19 +105,19 @@ type Behind struct {
 	// Live counts messages that are not recalled, including the member's own. All counts the
 	// live messages that mention all members.
 	Live, All int64
-	// UnseenLive and UnseenAll count the same above the member's seen position.
+	// UnseenLive and UnseenAll count such messages above the member's seen position.
 	UnseenLive, UnseenAll int64
-	// First is the lowest seq of a live message that is not the member's own; 0 if there is
-	// none.
+	// First is the seq of the first message that is not recalled and is not the member's own; 0
+	// if there is none.
 	First int64
 }
 
 // SeqRange is the seqs from First to Last, both included.
 type SeqRange struct{ First, Last int64 }
 
-// Seqs is a set of seqs: ranges in ascending order with gaps in between. Its JSON is an array
-// of distances, which are shorter than seqs. Each range has two: from the last seq of the
-// range before (or 0) to the first seq, and from the first seq to the last.
+// Seqs is a set of seqs: ranges in ascending order, with gaps between them. Its JSON is an
+// array of distances, which are shorter than seqs. Each range has two distances: from the last
+// seq of the previous range (or 0) to its first seq, and from its first seq to its last seq.
 type Seqs []SeqRange
 
 // MarshalJSON implements json.Marshaler.

@@ -2,19 +2,19 @@ package pubsub
 
 import "sync/atomic"
 
-// Stats are the counters of a bus since it was made.
+// Stats are the counters of a bus since the bus was created.
 type Stats struct {
-	// Reconnects counts connections that replaced a lost one.
+	// Reconnects counts the connections that replaced a connection that was lost.
 	Reconnects uint64
 	// Gaps counts the calls of HandleGap.
 	Gaps uint64
-	// CanariesMissed counts test messages of subscriptions to themselves that Redis accepted
-	// and did not deliver.
+	// CanariesMissed counts canaries (test messages that a subscription publishes to itself)
+	// that Redis accepted but did not deliver.
 	CanariesMissed uint64
 	// Malformed counts messages that were dropped because they could not be decoded.
 	Malformed uint64
-	// Unsigned counts messages that were dropped because no key of [RedisConfig].Keys had
-	// signed them.
+	// Unsigned counts messages that were dropped because they have no signature by any of
+	// [RedisConfig].Keys.
 	Unsigned uint64
 	// PublishErrors counts the calls of Publish and Wake that failed.
 	PublishErrors uint64

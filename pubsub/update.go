@@ -11,20 +11,21 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// Badge is the numbers of a user as of one version. It is a whole state: of two badges of one
-// user with the same epoch, the badge with the greater version is newer; compare nothing else.
+// Badge is the numbers of a user as of one version. It is a whole state. If two badges of a
+// user have the same epoch, the badge with the greater version is newer; do not compare other
+// fields.
 type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
-	// Epoch names the sequence in which Version counts. Versions of different epochs do not
-	// compare: a client with another epoch needs the whole state.
+	// Epoch names the sequence in which Version counts. Versions of different epochs cannot be
+	// compared: a client with another epoch needs the whole state.
 	Epoch   string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
 	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
 	Numbers
-	// Categories has the numbers of every path that has a number other than zero. In an
-	// [Update] it has only the paths whose numbers changed, and the numbers of a path may all
-	// be zero. badged never makes a badge with nil here.
+	// Categories has the numbers of each path (a category, or the start of one) that has a
+	// number other than zero. In an [Update] it has only the paths whose numbers changed, and
+	// the new numbers of a path may all be zero. badged never sets it to nil.
 	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it. Of more than 500, the first by name."`
-	// MoreCategories says that Categories is cut at the first by name: see [Badge.Shown].
+	// MoreCategories is set if Categories has only some of the categories: see [Badge.Shown].
 	MoreCategories bool `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise."`
 	// Levels are the levels that the user has set for paths. In an Update they are nil if they
 	// did not change.
@@ -34,15 +35,15 @@ type Badge struct {
 // Numbers are the numbers of a badge or of a category.
 type Numbers = category.Numbers
 
-// Muted is what the levels of conversations exclude from the total.
+// Muted is what the levels of conversations keep out of the total.
 type Muted = category.Muted
 
 // MaxCategories is the most categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
-// Shown returns the badge as clients and endpoints get it: its categories are the first
-// MaxCategories by name and the paths in also. The other numbers still cover all categories.
-// The result may share maps with b.
+// Shown returns the badge as clients and endpoints get it. Its Categories are limited to the
+// first MaxCategories by name, and the paths in also. The other numbers of the badge still
+// cover all categories. The result may share maps with b.
 func (b *Badge) Shown(also ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {
@@ -83,70 +84,74 @@ type Conversation struct {
 	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
 }
 
-// Update is what changed for one user in one commit of the projector: the user's whole badge
-// and the whole state of each conversation that changed.
+// Update is what one commit of the projector changed for one user: the user's whole badge, and
+// the whole state of each conversation that changed.
 //
-// It brings a client with BaseVersion or later up to date. A client with an older version has
-// missed an update and must read its state again: the totals of the Update are right, but
-// Conversations does not have what the missed update changed.
+// An update applies to a client whose state has the version BaseVersion or a later version. A
+// client with an older version has missed an update. It must read its state again: the totals
+// in the Update are right, but Conversations lacks what the missed update changed.
 type Update struct {
 	Badge
-	// Partition is the partition of the user before any split; a bus may route by it.
+	// Partition is the user's partition from before any split, so that it never changes. A bus
+	// may route by it.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`
 	// Conversations are the conversations that changed after BaseVersion, each once, the most
 	// recently changed first.
 	Conversations []Conversation `json:"conversations"`
-	// AppendedAt is when the oldest event of the changes was appended, by the clock of the
-	// database, in microseconds since 1970; 0 if unknown.
+	// AppendedAt is when the oldest event that caused these changes was appended, by the clock
+	// of the database, in microseconds since 1970; 0 if unknown.
 	AppendedAt int64 `json:"appended_at,omitempty"`
 	// TraceParent is the W3C trace context of the last traced change; empty if none is traced.
 	TraceParent string `json:"traceparent,omitempty"`
 	// Memberships are the user's memberships that changed in the commit and still exist. A
-	// membership that ended is a conversation in Conversations.
+	// membership that ended is in Conversations instead.
 	//
-	// A client shows the sum of Badge and of all memberships (see [Membership]): Badge,
-	// BaseVersion and the versions of Conversations do not include the memberships, so clients
-	// see exactly these values only for a user without memberships. What an ended membership
-	// added to the version stays part of Badge's version.
+	// A client shows the sum of Badge and of all memberships (see [Membership]). Badge,
+	// BaseVersion and the versions of Conversations do not include the memberships. So clients
+	// see exactly these values only for a user without memberships. When a membership ends,
+	// what it added to the version becomes part of Badge's version.
 	Memberships []Membership `json:"memberships,omitempty"`
-	// Ended says that connections of the user must end. Then only UserID and Partition are
-	// set. The gateway reads from the tables whether this is true, and for which tokens.
+	// Ended is set if connections of the user must end. Then only UserID and Partition are set.
+	// The gateway reads from the tables whether the message is true, and whose tokens are
+	// revoked.
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Address returns the address of the user, where the update is published.
+// Address returns the address of the user, to which the update is published.
 func (u *Update) Address() Address { return Address{ID: u.UserID, Partition: u.Partition} }
 
 func (u *Update) deliver(h Handler) { h.HandleUpdate(u) }
 
-// Held is the state that a client of a user has; an empty Epoch means that it has none.
+// Held is the state that the client of a user has. An empty Epoch means that the client has no
+// state.
 type Held struct {
 	UserID  string
 	Epoch   string
 	Version int64
 }
 
-// Snapshot is the state of one user, read from the tables at one instant.
+// Snapshot is the state of one user, read from the tables in one database snapshot.
 type Snapshot struct {
 	Badge
 	// Conversations are sorted by their last change, newest first.
 	Conversations []Conversation `json:"conversations"`
-	// More says that Conversations was cut at its limit.
+	// More is set if there are more conversations than the limit of Conversations allows.
 	More bool `json:"more"`
-	// Whole is set if Conversations are all conversations with something to show, and not just
-	// the conversations that changed since the held state.
+	// Whole is set if Conversations are all conversations that a client shows. Otherwise they
+	// are only the conversations that changed since the held state.
 	Whole bool `json:"-"`
-	// Memberships are all memberships of the user, changed or not. Rest is Badge without them,
-	// as in [Update].Badge. Rest is not used if there are no memberships.
+	// Memberships are all memberships of the user, changed or not. Rest is the badge without
+	// them, as in [Update].Badge; it is not used if there are no memberships.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
 }
 
-// Within returns the badge of the given paths alone. No path may cover another, and b must
-// have all of them. The result has the user's version, but an epoch of its own for these
-// paths: a client with a state of this epoch has received nothing of other paths.
+// Within returns the part of the badge that belongs to the given paths. No path may cover
+// another, and b must have the numbers of all paths. The result has the version of the user,
+// but a different epoch, derived from the paths: so it is never mistaken for a state that
+// includes other paths.
 func (b *Badge) Within(paths []string) Badge {
 	within := Badge{
 		UserID: b.UserID, Epoch: epochWithin(b.Epoch, paths), Version: b.Version, MoreCategories: b.MoreCategories,
@@ -163,8 +168,8 @@ func (b *Badge) Within(paths []string) Badge {
 	return within
 }
 
-// LevelsWithin returns the levels that apply to conversations below the given paths, nil if
-// there are none.
+// LevelsWithin returns the levels that apply to conversations below the given paths; nil if
+// there are none. These include levels of categories that cover a path.
 func LevelsWithin(levels map[string]string, paths []string) map[string]string {
 	var within map[string]string
 	for name, level := range levels {
@@ -179,7 +184,8 @@ func LevelsWithin(levels map[string]string, paths []string) map[string]string {
 	return within
 }
 
-// epochWithin returns the epoch of a badge that is limited to categories, which are sorted.
+// epochWithin returns the epoch of a badge that is limited to categories. The categories must
+// be sorted.
 func epochWithin(epoch string, categories []string) string {
 	digest := sha256.New()
 	for _, category := range categories {

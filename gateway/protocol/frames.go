@@ -23,8 +23,8 @@ import (
 // Subprotocol is the WebSocket subprotocol of the gateway.
 const Subprotocol = "badge.v1"
 
-// ProblemType is the type of the problems (RFC 9457) of streams and commands over HTTP. From
-// the type, a client knows that a refusal comes from badged and not from a proxy.
+// ProblemType is the type of the problems (RFC 9457) with which streams and commands over HTTP
+// are refused. It shows a client that a refusal comes from badged, and not from a proxy.
 const ProblemType = "urn:badged:problem"
 
 const (
@@ -32,7 +32,7 @@ const (
 	MaxFrameBytes = 4096
 	// MaxTokenBytes is the most bytes of a token, in a frame or a header.
 	MaxTokenBytes = 16 << 10
-	// MaxTokenFrameBytes is the most bytes of a hello or auth.
+	// MaxTokenFrameBytes is the most bytes of a hello or auth frame.
 	MaxTokenFrameBytes = MaxTokenBytes + MaxFrameBytes
 )
 
@@ -66,19 +66,20 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What these conversations add to the total; default unsets the level of the category."`
 }
 
-// maxIDBytes is the most bytes of a frame's id, which answers repeat.
+// maxIDBytes is the most bytes of a frame's id, since answers repeat the id.
 const maxIDBytes = 128
 
-// ErrNotObject is returned for a frame that is no JSON object. Such a frame has no id, so it
-// cannot be answered.
+// ErrNotObject is returned for a frame that is not a JSON object. Such a frame has no id, so no
+// answer can refer to it.
 var ErrNotObject = errors.New("frame is not a JSON object")
 
-// DecodeFrame decodes a frame of a client. Its errors are written for the client. If the error
-// is not [ErrNotObject], the returned frame has the id for the answer, if it has any.
+// DecodeFrame decodes a frame of a client. Its errors may be shown to the client. If the error
+// is not [ErrNotObject], the returned frame has the id for the answer, if the client gave a
+// valid id.
 //
-// A command may have only the fields of its type, each once and not null: ignoring a field
-// could widen what the command does, such as the category of a read_all. In other frames
-// unknown fields are ignored, so that newer clients can talk to older servers.
+// A command may have only the fields of its type, each once and not null. If a field was
+// ignored, such as the category of a read_all, the command could do more than the client wants.
+// In other frames unknown fields are ignored, so that newer clients can use older servers.
 func DecodeFrame(b []byte) (ClientFrame, error) {
 	members, err := membersOf(b)
 	if err != nil {
@@ -101,13 +102,14 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 	return f, checkMembers(f.T, members)
 }
 
-// member is a name and value of a JSON object.
+// member is a field of a JSON object: its name and value.
 type member struct {
 	name  string
 	value jsontext.Value
 }
 
-// membersOf returns the members of a JSON object in their order, including repeated ones.
+// membersOf returns the members of a JSON object in order. If a name is repeated, it returns
+// each member of that name.
 func membersOf(b []byte) ([]member, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var members []member
@@ -144,8 +146,9 @@ func (f *ClientFrame) fields() map[string]any {
 	}
 }
 
-// take sets the fields from members, and returns an error for the first member of a wrong
-// type. Names are case-sensitive here; encoding/json would accept "Category" for "category".
+// take sets the fields of f from members. It returns an error for the first member with a value
+// of the wrong type. Names are case-sensitive; encoding/json would accept "Category" for
+// "category".
 func (f *ClientFrame) take(members []member) (mistyped error) {
 	fields := f.fields()
 	for _, m := range members {
@@ -195,7 +198,7 @@ func checkID(id json.RawMessage) error {
 }
 
 // Key returns the idempotency key of a command: its id in canonical form if the id is a UUID,
-// else "". Other ids are unique within one connection only.
+// else "". An id that is not a UUID is unique only within one connection.
 func (f *ClientFrame) Key() string {
 	const uuidBytes = 36 // in the form with hyphens, without braces
 	var s string
@@ -223,7 +226,7 @@ type StateFrame struct {
 	Conversations  []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level of their own, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
 }
 
-// Position names the state that a client has after the frame, as EPOCH:VERSION.
+// Position returns the state that a client has after the frame, as EPOCH:VERSION.
 func (f StateFrame) Position() string { return f.Epoch + ":" + strconv.FormatInt(f.Version, 10) }
 
 // SnapshotFrame is the whole state of the user.
@@ -233,7 +236,7 @@ type SnapshotFrame struct {
 	Terms
 }
 
-// ResumedFrame answers the hello of a client that already has a state: it has the changes
+// ResumedFrame answers the hello of a client that already has a state. It contains the changes
 // since that state.
 type ResumedFrame struct {
 	StateFrame
@@ -246,8 +249,8 @@ type Terms struct {
 	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends: no clock of the client matters."`
 }
 
-// NewStateFrame returns a frame of type t with a badge. whole says that the badge has all
-// categories, not only those that changed.
+// NewStateFrame returns a frame of type t with a badge. whole is true if the badge has all
+// categories, not only the changed categories.
 func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) StateFrame {
 	if conversations == nil {
 		conversations = []pubsub.Conversation{}
@@ -299,9 +302,9 @@ type BareFrame struct {
 	T string `json:"t" doc:"The type of the frame."`
 }
 
-// The close codes of the protocol. A client does not come back after codes 4001 to 4004. After
-// codes from 4100 it backs off. After codes from 4200 it comes back at the time that the bye
-// frame says.
+// The close codes of the protocol. After codes 4001 to 4004 a client does not reconnect. After
+// codes 4100 to 4199 it reconnects with backoff. After codes from 4200 it reconnects after the
+// delay in the bye frame, if the bye frame has one.
 const (
 	CloseBadToken        = 4001
 	CloseProtocol        = 4002

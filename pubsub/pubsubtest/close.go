@@ -9,7 +9,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// testSilence calls closing while updates arrive: afterwards the handler must not be called.
+// testSilence calls closing while updates arrive. After closing has returned, the handler must
+// not be called.
 func testSilence(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription)) {
 	u := users(t, 1)[0]
 	s, r := subscribe(t, bus, u)
@@ -58,7 +59,8 @@ func testCloseBus(t *testing.T, bus pubsub.Bus) {
 	})
 }
 
-// testCloseWaits calls closing while the handler runs: closing must wait for the handler.
+// testCloseWaits calls closing while the handler runs. closing must not return before the
+// handler.
 func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription) error) {
 	u := users(t, 1)[0]
 	slow := newBlocker()
@@ -71,8 +73,8 @@ func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscripti
 	for !errors.Is(s.Leave(t.Context()), pubsub.ErrClosed) {
 		runtime.Gosched() // let Close begin
 	}
-	// Give a Close that does not wait time to return. If this time is too short, the test
-	// misses a fault, but it never reports a false one.
+	// If Close does not wait for the handler, give it time to return. If this time is too
+	// short, the test misses the fault, but it never fails wrongly.
 	for range 10_000 {
 		runtime.Gosched()
 	}

@@ -46,7 +46,7 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 	expect(t, a, first[:2]...)
 	expect(t, b, first[1:]...)
 
-	// A user that leaves in one subscription stays joined in the other.
+	// A Leave of a user in one subscription does not affect the other subscription.
 	leave(t, aSub, u[1])
 	second := []pubsub.Update{NewUpdate(u[1], 4), NewUpdate(u[0], 5)}
 	publish(t, bus, second...)
@@ -57,7 +57,8 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 	expect(t, b, first[1], first[2], second[0])
 }
 
-// testHasSubscribers checks that HasSubscribers is true for every joined user.
+// testHasSubscribers checks that HasSubscribers is true while any subscription has joined the
+// user.
 func testHasSubscribers(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
 	check := func(when string) {
@@ -120,8 +121,8 @@ func testManyUsers(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testConcurrentJoins lets goroutines join and leave the same users concurrently. Then it
-// checks that the last call of each user takes effect.
+// testConcurrentJoins lets goroutines join and leave the same users concurrently. Then it joins
+// some users and leaves the others, and checks that exactly the joined users get updates.
 func testConcurrentJoins(t *testing.T, bus pubsub.Bus) {
 	const goroutines, rounds = 8, 30
 	all := users(t, 20)
@@ -171,8 +172,8 @@ func testNothing(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testJoinGivesUp joins with a canceled context. Either Join needs no waiting and succeeds, or
-// the bus joins the user later and reports it as a gap.
+// testJoinGivesUp joins users with a canceled context. Either Join returns nil without waiting,
+// or it fails, and the bus joins the users later and calls HandleGap.
 func testJoinGivesUp(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 2)
 	s, r := subscribe(t, bus)

@@ -1,5 +1,5 @@
-// Package pubsubtest checks that an implementation of [pubsub.Bus] fulfils the contract. It
-// also has a handler for tests that receive updates from a bus.
+// Package pubsubtest checks that an implementation of [pubsub.Bus] fulfils its contract. It
+// also has a handler, [Recorder], for tests that receive updates from a bus.
 //
 // It does not know any implementation.
 package pubsubtest
@@ -14,7 +14,7 @@ import (
 )
 
 // Run runs the suite. Each test makes its own bus with newBus, and closes it. The buses may
-// share a broker that loses no messages and has no other users.
+// share a broker if it loses no messages and has no other users.
 func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	t.Helper()
 	for _, test := range []struct {
@@ -62,14 +62,14 @@ func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	}
 }
 
-// subscribe opens a subscription that has joined users.
+// subscribe opens a subscription with a Recorder, and joins users.
 func subscribe(t *testing.T, bus pubsub.Bus, users ...pubsub.Address) (pubsub.Subscription, *Recorder) {
 	t.Helper()
 	r := NewRecorder()
 	return handle(t, bus, r, users...), r
 }
 
-// handle opens a subscription with a given handler that has joined users.
+// handle opens a subscription with a given handler, and joins users.
 func handle(t *testing.T, bus pubsub.Bus, h pubsub.Handler, users ...pubsub.Address) pubsub.Subscription {
 	t.Helper()
 	s, err := bus.Subscribe(h)
@@ -108,8 +108,8 @@ func publish(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 	}
 }
 
-// expect waits until len(want) updates have arrived. It fails the test if these differ from
-// want in users, versions or order.
+// expect waits until len(want) updates have arrived. It fails the test if the updates that
+// arrived differ from want in users, versions or order.
 func expect(t *testing.T, r *Recorder, want ...pubsub.Update) {
 	t.Helper()
 	for i, got := range r.AwaitUpdates(t, len(want)) {
@@ -129,7 +129,7 @@ func users(t *testing.T, n int) []pubsub.Address {
 	return users
 }
 
-// lost fails the test if HandleGap was called: no broker of this suite may lose updates.
+// lost fails the test if HandleGap was called, since no bus of this suite may lose updates.
 func lost(t *testing.T, r *Recorder) {
 	t.Helper()
 	if gaps := r.Gaps(); gaps > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Patience is how long a test waits for something that must happen, before it fails. Its
-// length has no effect on a test that passes.
+// Patience is how long a test waits for an event before it fails. It has no effect on a test
+// that passes.
 const Patience = 3 * time.Minute
 
 // state lets tests wait for changes. Its mutex also guards the other fields of the struct that
@@ -31,8 +31,8 @@ func (s *state) change(what func()) {
 	s.changed = make(chan struct{})
 }
 
-// await waits until ok returns true, at most for patience, and reports whether it did. It
-// calls ok with mu locked.
+// await waits until ok returns true, for at most patience. It reports whether ok returned true.
+// It calls ok with mu locked.
 func (s *state) await(patience time.Duration, ok func() bool) bool {
 	over := time.After(patience)
 	for {
@@ -143,7 +143,8 @@ func (r *Recorder) AwaitUpdates(t testing.TB, n int) []*pubsub.Update {
 	return r.Updates()
 }
 
-// AwaitRooms waits until n updates of rooms have arrived, and returns all of them so far.
+// AwaitRooms waits until n updates of rooms have arrived, and returns all updates of rooms so
+// far.
 func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
 	t.Helper()
 	arrived := r.await(Patience, func() bool { return len(r.rooms) >= n })
@@ -173,8 +174,8 @@ func (r *Recorder) AwaitGaps(t testing.TB, n int) {
 	}
 }
 
-// NewUpdate returns an update of u with values that a faulty encoding corrupts: numbers that
-// no float64 can represent, an empty map, unusual text.
+// NewUpdate returns an update of u with values that a faulty encoding would corrupt: numbers
+// that no float64 can represent, an empty name, unusual text.
 func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	const big = 1<<53 + 1
 	return pubsub.Update{
@@ -214,7 +215,7 @@ func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	}
 }
 
-// NewRoomUpdate returns an update of a room with values that a faulty encoding corrupts.
+// NewRoomUpdate returns an update of a room with values that a faulty encoding would corrupt.
 func NewRoomUpdate(a pubsub.Address, changes int64) *pubsub.RoomUpdate {
 	const big = 1<<53 + 1
 	return &pubsub.RoomUpdate{

@@ -28,7 +28,8 @@ func testRoomIsWhole(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testRoomIsNoUser joins a room, and users whose ids resemble the room's address.
+// testRoomIsNoUser joins a room and a user of the same id, and a user and a room whose ids
+// resemble channels.
 func testRoomIsNoUser(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
 	room := roomOf(u)

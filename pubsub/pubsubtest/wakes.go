@@ -40,8 +40,8 @@ func (w *Waker) Wait(t testing.TB) error {
 	}
 }
 
-// AwaitWake wakes partition repeatedly until w was called for it, since no method reports that
-// Wakes has subscribed.
+// AwaitWake calls Wake for partition repeatedly until w has received a wake of it. It repeats
+// since no method reports when Wakes has subscribed.
 func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Helper()
 	before := w.Woken(partition)
@@ -54,7 +54,7 @@ func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Fatalf("no wake of partition %d has arrived", partition)
 }
 
-// Woken returns how often w was called for partition so far.
+// Woken returns how many wakes of partition w has received so far.
 func (w *Waker) Woken(partition int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,11 +17,11 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Buffers reuses buffers for frames. A buffer can be released once its frame was written,
-// since links copy frames.
+// Buffers reuses buffers for encoded frames. It is safe for concurrent use.
 type Buffers struct{ pool sync.Pool }
 
-// Encode returns a frame as JSON. Call release when body is no longer used.
+// Encode returns a frame as JSON. Call release once body has been written, since the memory of
+// body is then reused.
 func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
 	f, ok := frame.(protocol.StateFrame)
 	if !ok { // rare frames
@@ -36,8 +36,8 @@ func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
 	return *buffer, func() { p.pool.Put(buffer) }, nil
 }
 
-// appendState appends the JSON that encoding/json would make, in a third of the time. Most
-// frames are changes of state.
+// appendState appends the JSON of a frame, in a third of the time of encoding/json and with the
+// same result. Most frames are changes of state.
 func appendState(b []byte, f *protocol.StateFrame) []byte {
 	b = appendText(append(b, `{"t":`...), f.T)
 	b = appendText(append(b, `,"epoch":`...), f.Epoch)

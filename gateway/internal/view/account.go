@@ -8,32 +8,34 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Account is what the gateway stores of a user with memberships: the badge without them, and
-// each membership with the state of its room. The user's numbers are computed from these
-// parts, since a message to a room changes no row of its members.
+// Account is the state that a gateway stores of a user with memberships. Its parts are the
+// badge without memberships, and each membership with the state of its room. Account computes
+// the user's numbers from these parts, since a message to a room changes no row of its members.
 //
-// Each part only moves forward. It comes from the tables, or from an update that names the
-// state to which it applies. So a computed state may be one that the tables never had. But no
-// part is ever ahead of the tables, and the total is the sum of the parts. Two computed states
-// with the same version are equal, since a version is a sum of counters that only grow.
+// A part is only replaced by a newer state of the same part: from the tables, or from an update
+// that names the state to which it applies. So the account may be a combination of parts that
+// the tables never had at one time. But no part is ever ahead of the tables, and the total is
+// always the sum of the parts. Two accounts of a user with the same version are equal, since a
+// version is a sum of counters that only grow.
 //
 // Account does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
 type Account struct {
 	// Rest is the badge without memberships. If the user has more than pubsub.MaxCategories
-	// categories, Rest has the first categories by name, the categories of the user's rooms,
-	// and the categories in updates: see knows.
+	// categories, Rest has only some: the first by name, the categories of the user's rooms,
+	// and the categories that updates have contained. See knows.
 	Rest pubsub.Badge
-	// last is the last of the first categories by name, if there are more.
+	// last is the last by name of the first pubsub.MaxCategories categories; empty if the user
+	// has no more categories than that.
 	last string
-	// Memberships are by conversation. ofRooms has the numbers that the memberships add to
-	// each category.
+	// Memberships are the memberships by conversation id. ofRooms has the numbers that the
+	// memberships add to each category.
 	Memberships map[string]*Membership
 	ofRooms     map[string]pubsub.Numbers
 	// Badge is the sum of Rest and all memberships, without categories.
 	Badge pubsub.Badge
 }
 
-// Membership is a membership with what it adds to the badge.
+// Membership is a membership, and the numbers (adds) that it adds to the badge.
 type Membership struct {
 	pubsub.Membership
 	adds pubsub.Numbers
@@ -45,12 +47,12 @@ type Membership struct {
 type Outcome int
 
 const (
-	// Known: the account has had the update before.
+	// Known means that the account already includes the update.
 	Known Outcome = iota
-	// Applied: the update has changed the account.
+	// Applied means that the update has changed the account.
 	Applied
-	// Missed: the update builds on an update that the account has not had, or needs data that
-	// it does not contain. The tables must be read.
+	// Missed means that the update cannot be applied: an earlier update is missing, or the
+	// update needs data that the account does not contain. The tables must be read.
 	Missed
 )
 
@@ -68,7 +70,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	}
 	for i := range s.Memberships {
 		path := s.Memberships[i].Room.Category
-		for ; path != ""; path = category.Above(path) { // the state has the numbers of these paths, or they are zero
+		for ; path != ""; path = category.Above(path) { // a path not in the state has only zeros
 			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
 				a.Rest.Categories[path] = pubsub.Numbers{}
 			}
@@ -78,7 +80,8 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	return a
 }
 
-// knows reports whether the account has the numbers of a category and of all categories above.
+// knows reports whether the account has the numbers of a category and of all categories above
+// it.
 func (a *Account) knows(path string) bool {
 	for ; path != "" && a.Rest.MoreCategories; path = category.Above(path) {
 		if _, ok := a.Rest.Categories[path]; !ok && path > a.last {
@@ -119,7 +122,7 @@ func (a *Account) remove(id string) {
 	}
 }
 
-// withdraw subtracts what a membership adds to the badge.
+// withdraw subtracts from the badge what a membership has added.
 func (a *Account) withdraw(m *Membership) {
 	a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 	a.Badge.Version -= m.Room.Changes - m.Joined
@@ -140,7 +143,7 @@ func (a *Account) add(path string, n pubsub.Numbers) {
 }
 
 // Update applies an update of the user. If the result is Applied, it also returns the update
-// for clients, of the whole badge.
+// for clients: the changes of the whole badge, including memberships.
 func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	switch {
 	case u.Epoch != a.Rest.Epoch || u.BaseVersion > a.Rest.Version:
@@ -204,7 +207,8 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	return a.result(merged)
 }
 
-// result returns the outcome of an applied update; merged is nil if it could not be made.
+// result returns the outcome after an update has changed the account. merged is the update for
+// clients, or nil if Since could not compute it.
 func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	if merged == nil || merged.Version < merged.BaseVersion {
 		return Missed, nil // the numbers of a category are unknown, or the update came out of order
@@ -212,8 +216,8 @@ func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	return Applied, merged
 }
 
-// Ahead reports whether a part of the account is newer than the same part of a state with the
-// same epoch. The state was read from the tables.
+// Ahead reports whether a part of the account is newer than the same part of s, a state with
+// the same epoch that was read from the tables.
 func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 	if a.Rest.Version > RestOf(s).Version {
 		return true
@@ -227,10 +231,10 @@ func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 	return false
 }
 
-// Merge copies the newer parts of a state that was read from the tables. news has the changes
-// that the account did not have, and ahead the changes that the state does not have; each is
-// nil if there is no difference. ok is false if Rest or the set of memberships differs: then
-// it is unknown which conversations changed.
+// Merge updates the account with the newer parts of a state that was read from the tables. news
+// has the changes that the account did not have. ahead has the changes that the account has and
+// the state lacks. Each is nil if there are no such changes. ok is false if Rest or the set of
+// memberships differs, since the changed conversations are then unknown.
 func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
 	if s.Epoch != a.Rest.Epoch || RestOf(s).Version != a.Rest.Version || len(s.Memberships) != len(a.Memberships) {
 		return nil, nil, false
@@ -269,9 +273,10 @@ func sameRow(a, b *pubsub.Membership) bool {
 		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// Follow applies a state of a room from the bus. base is the Changes of an earlier state: the
-// bus has lost no update of the room since that state. If the account has a still earlier
-// state of the room, it may have missed updates of its user too, so the result is Missed.
+// Follow applies a state of a room that arrived from the bus. base is the Changes of an earlier
+// state: the bus has lost no update of the room between that state and this one. If the
+// account's state of the room is earlier than base, the account may also lack updates of its
+// user. So the result is then Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {
@@ -299,8 +304,8 @@ func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.
 }
 
 // Since returns the update for clients that have the state of a version. changed are the
-// memberships that have changed since that version, and paths the categories of Rest that have
-// changed. Since returns nil if the account does not have the numbers of all these categories.
+// memberships that have changed since that version. paths are the changed categories of Rest.
+// Since returns nil if the account lacks the numbers of one of these categories.
 func (a *Account) Since(version int64, changed []*Membership, paths ...string) *pubsub.Update {
 	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
 	u.Categories, u.Levels = make(map[string]pubsub.Numbers, len(changed)+len(paths)), nil
@@ -323,9 +328,9 @@ func (a *Account) Since(version int64, changed []*Membership, paths ...string) *
 	return u
 }
 
-// replaceRest replaces Rest by the badge of an update. The badge has only the categories that
-// changed, and has levels only if levels changed. replaceRest returns the memberships that
-// clients see differently because of new levels.
+// replaceRest updates Rest with the badge of an update. The badge has only the changed
+// categories, and has levels only if levels changed. replaceRest returns the memberships that
+// look different to clients because of new levels.
 func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	a.Badge.Version += rest.Version - a.Rest.Version
 	a.Badge.Add(rest.Numbers.Minus(a.Rest.Numbers))
@@ -354,9 +359,10 @@ func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	return changed
 }
 
-// catchUp computes Behind of a membership's new state from its former state. Behind counts the
-// messages above the read position in closed chunks, the older messages of a room, which only
-// the tables list. So catchUp returns false if the tables must be read.
+// catchUp sets next.Behind, where next is the new state of a membership and former is the state
+// before. Behind counts the member's unread messages in closed chunks (the older messages of a
+// room). Only the tables list the messages of closed chunks. So catchUp returns false if it
+// cannot compute Behind from former, and the tables must be read.
 func catchUp(next, former *pubsub.Membership) bool {
 	if next.ReadSeq >= next.Room.Since {
 		next.Behind = nil
@@ -370,7 +376,8 @@ func catchUp(next, former *pubsub.Membership) bool {
 	behind := *former.Behind
 	if was.Since != now.Since {
 		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
-			return false // the first unread or some seen messages may be in a chunk that was closed since
+			// The first unread message, or seen messages, may be in a chunk closed after former.
+			return false
 		}
 		behind.Live += now.ClosedLive - was.ClosedLive
 		behind.All += now.ClosedAll - was.ClosedAll

@@ -5,15 +5,15 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Categories is the view of a client whose token is restricted to categories. The mailbox and
-// reconciliation use the user's whole badge; only the frames are restricted. Categories is not
+// Categories is what a client sees whose token is restricted to categories. The mailbox and
+// reconciliation use the user's whole badge: only the frames are restricted. Categories is not
 // safe for concurrent use.
 type Categories struct {
-	// tops are the token's categories that no other category of the token covers. held are the
-	// numbers of tops that the client has.
+	// tops are the categories of the token, without those that another category of the token
+	// covers. held has the numbers of each of the tops, as the client has them.
 	tops []string
 	held map[string]pubsub.Numbers
-	// shown has the categories of the conversations that the client may have.
+	// shown has the category of each conversation that the client may have, by conversation id.
 	shown map[string]string
 }
 
@@ -29,14 +29,16 @@ func NewCategories(categories []string, state *pubsub.Snapshot) *Categories {
 	return v
 }
 
-// Badge returns the part of a badge that the client sees. b must have all categories.
+// Badge returns the part of a badge that the client sees. b must have all categories of the
+// user.
 func (v *Categories) Badge(b *pubsub.Badge) *pubsub.Badge {
 	within := b.Within(v.tops)
 	return &within
 }
 
-// Changes returns the part that the client sees of changes since the client's state. If a
-// conversation has moved to a category outside the view, the client sees it as left.
+// Changes returns the part of changes that the client sees. b and conversations are what
+// changed since the client's state. If a conversation has moved to a category outside the view,
+// the result contains it as left.
 func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversation) (*pubsub.Badge, []pubsub.Conversation) {
 	seen := make([]pubsub.Conversation, 0, len(conversations))
 	for _, c := range conversations {

@@ -17,13 +17,14 @@ import (
 )
 
 // Mailbox stores the changes and answers that must still be sent to one client. It merges
-// updates by conversation, so a slow client costs memory for the conversations that changed,
-// not for each change, and always gets the newest state.
+// updates by conversation: a slow client costs memory only for each changed conversation, not
+// for each change, and always gets the newest state.
 //
-// The mailbox drops updates older than the client's state. At the start, and after an update
-// whose base version is newer than that state, the mailbox is syncing: it only remembers the
-// newest announced version, until a read of the tables has caught up. The tables are
-// authoritative. An announced version that they never reach was forged.
+// The mailbox ignores updates older than the client's state. If an update builds on a newer
+// state than the client's, or has another epoch, the client has missed an update, and the
+// mailbox begins to sync: the tables must be read. A new mailbox syncs too. While it syncs, a
+// mailbox does not store updates. It only records the newest announced version, until a read of
+// the tables has reached this version. A version that the tables do not reach was forged.
 //
 // All methods are safe for concurrent use.
 type Mailbox struct {
@@ -34,35 +35,36 @@ type Mailbox struct {
 	syncing bool
 	// syncs counts how often the mailbox has begun to sync.
 	syncs uint32
-	// whole is set while syncing if the client needs the whole state, not changes: the tables
-	// do not have the client's state, or the categories that the client may see have changed.
+	// whole is set while the mailbox syncs if the client needs the whole state instead of
+	// changes: the tables do not have the client's state, or the categories that the client may
+	// see have changed.
 	whole bool
-	// heard is the newest version of heardEpoch that was announced while syncing, since the
-	// last read of the tables began.
+	// heard is the newest announced version of heardEpoch. Both are reset when a read of the
+	// tables begins, and are only set while the mailbox syncs.
 	heard      int64
 	heardEpoch string
-	// While syncing, the client does not have some changes; since is when the oldest of these
-	// changes was appended. equal is the last time when the client's state was the state in
-	// the tables.
+	// since is used while the mailbox syncs: it is the append time of the oldest change that
+	// the client lacks. equal is the last time at which the client's state was known to be the
+	// state in the tables.
 	since, equal Moment
 	replies      []any
 	filled       func()
 }
 
-// Holding identifies a state, to compare a client with the tables. Within an epoch, a version
-// has exactly one state.
+// Holding identifies the state of a client or of the tables, to compare the two. Within an
+// epoch, each version has exactly one state.
 type Holding struct {
 	Epoch                                   string
 	Version, Total, Mentions, Conversations int64
 }
 
-// HoldingOf returns the identification of a badge's state.
+// HoldingOf returns the Holding of a badge.
 func HoldingOf(b *pubsub.Badge) Holding {
 	return Holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
 }
 
 // denies reports whether tables with state h prove that they never had the state other: other
-// has a later version, or the same version with other numbers. The proof is valid only if the
+// has a later version, or other numbers for the same version. This is a proof only if the
 // client had other before the read of the tables began.
 func (h Holding) denies(other Holding) bool {
 	return h.Epoch == other.Epoch && (h.Version < other.Version || h.Version == other.Version && h != other)
@@ -73,13 +75,13 @@ type pending struct {
 	// since is when the oldest change was appended.
 	since Moment
 	badge pubsub.Badge
-	// merged is set once badge has its own copy of the categories. Until then badge uses the
-	// map of the first update, which is shared and must not be modified.
+	// merged is set once badge has its own copy of the map of categories. Until then badge uses
+	// the map of the first update, which is shared and must not be modified.
 	merged bool
-	// first has the conversations of the first update. If all updates have the same single
-	// conversation, first has this conversation from the newest update. The slice is shared
-	// and must not be modified. If updates have several conversations, the map conversations
-	// contains them all; usually it is nil.
+	// first has the conversations of the first update, while conversations is nil. If all
+	// updates are of one and the same conversation, first has it from the newest update.
+	// Otherwise, once there is a second update, the map conversations has all conversations.
+	// first is shared and must not be modified.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update, or nil.
@@ -92,8 +94,8 @@ type Traced struct {
 	Came   time.Time
 }
 
-// NewMailbox returns a mailbox that is syncing. filled is called when Take may return
-// something. It may be called from any goroutine, and must not block or call the mailbox.
+// NewMailbox returns a mailbox that is syncing. The mailbox calls filled when Take may return
+// something. filled may be called from any goroutine, and must not block or call the mailbox.
 func NewMailbox(filled func()) *Mailbox { return &Mailbox{syncing: true, filled: filled} }
 
 // Offer merges an update from the bus.
@@ -131,8 +133,8 @@ func (m *Mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge adds the conversations of a further update. Usually one busy conversation has changed
-// again.
+// merge adds the conversations of a further update. Most often both updates are of the same
+// busy conversation.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
@@ -149,8 +151,8 @@ func (p *pending) merge(newer []pubsub.Conversation) {
 	}
 }
 
-// mergeBadge adds the badge of a further update: the newest numbers, and every category that
-// changed in any update.
+// mergeBadge adds the badge of a further update. The result has the newest numbers, and every
+// category that changed in any of the updates.
 func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	categories, levels := p.badge.Categories, p.badge.Levels
 	if !p.merged {
@@ -167,8 +169,8 @@ func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	}
 }
 
-// newestFirst returns the conversations in the order of frames: the most recently changed
-// first.
+// newestFirst returns the conversations in the order that frames need: the most recently
+// changed first.
 func (p *pending) newestFirst() []pubsub.Conversation {
 	if p.conversations != nil {
 		return slices.SortedFunc(maps.Values(p.conversations), byVersion)
@@ -183,7 +185,7 @@ func byVersion(a, b pubsub.Conversation) int {
 	return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
 }
 
-// hear records an announced version, which the tables must reach.
+// hear records an announced version, which the next read of the tables must reach.
 func (m *Mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0
@@ -191,8 +193,8 @@ func (m *Mailbox) hear(epoch string, version int64) {
 	m.heard = max(m.heard, version)
 }
 
-// Lose makes the client sync, unless the client is syncing already. Call it if an update for
-// the client cannot be computed. since is when the oldest change in that update was appended.
+// Lose makes the client sync, unless it is syncing already. Call Lose if an update for the
+// client cannot be computed. since is when the oldest change of that update was appended.
 func (m *Mailbox) Lose(since Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -203,8 +205,9 @@ func (m *Mailbox) Lose(since Moment) {
 	m.resync(since)
 }
 
-// resync drops pending updates, and ignores further updates until the tables have been read.
-// since is when the oldest change that the client does not have was appended, 0 if unknown.
+// resync deletes the pending updates, and starts to sync: further updates are not stored until
+// the tables have been read. since is the append time of the oldest change that the client
+// lacks; 0 if unknown.
 func (m *Mailbox) resync(since Moment) {
 	m.syncing = true
 	m.syncs++
@@ -217,8 +220,8 @@ func (m *Mailbox) resync(since Moment) {
 	m.filled()
 }
 
-// Renew makes the client sync and get the whole state, since the categories that it may see
-// have changed.
+// Renew makes the client sync and get the whole state. Call it when the categories that the
+// client may see have changed.
 func (m *Mailbox) Renew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,8 +229,8 @@ func (m *Mailbox) Renew() {
 	m.whole = true
 }
 
-// Mark is the state that a client had at some time, including pending updates. The state is
-// meaningless if Syncing is set.
+// Mark is the state of a client at some time, including pending updates. If Syncing is set, the
+// Mark does not describe a state.
 type Mark struct {
 	held Holding
 	// Syncing is set if the mailbox was syncing.
@@ -247,16 +250,16 @@ type Comparison int
 
 const (
 	UpToDate Comparison = iota
-	// Behind: the tables have a newer state, whose update may still arrive.
+	// Behind means that the tables have a newer state, whose update may still arrive.
 	Behind
-	// Denied: the tables never had the client's state.
+	// Denied means that the tables never had the client's state.
 	Denied
 )
 
-// Compare compares the client with a state of the tables. before is the Mark that the client
-// had before the tables were read, and at is the time of the read. A Denied client is made to
-// sync. A client that is syncing counts as UpToDate. Its own read of the tables may have begun
-// earlier, so it must still reach the state.
+// Compare compares the client with the state tables, which was read at the time at. before is
+// the Mark of the client from before the read began. If the result is Denied, Compare makes the
+// client sync. A client that is syncing counts as UpToDate; Compare then records the state as
+// announced, since the client's own read of the tables may have begun earlier.
 func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,8 +278,8 @@ func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	return UpToDate
 }
 
-// Repair makes the client sync if it is behind a state of the tables, and reports whether the
-// client was behind.
+// Repair makes the client sync if its state is older than a state of the tables. It reports
+// whether this was so.
 func (m *Mailbox) Repair(tables Holding) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -303,7 +306,8 @@ func (m *Mailbox) Reply(frame any) bool {
 	return true
 }
 
-// Delivery is the content of a mailbox, which must be sent now.
+// Delivery is the content that was removed from a mailbox, and that must be sent to the client
+// now.
 type Delivery struct {
 	Replies []any
 	// Sync is set if the tables must be read.
@@ -311,7 +315,7 @@ type Delivery struct {
 	// Badge and Conversations are the changed state; Badge is nil if nothing changed.
 	Badge         *pubsub.Badge
 	Conversations []pubsub.Conversation
-	// Since is when the oldest of the changes was appended.
+	// Since is when the oldest of these changes was appended; 0 if unknown.
 	Since  Moment
 	Traced *Traced
 }
@@ -330,17 +334,19 @@ func (m *Mailbox) Take() Delivery {
 	return d
 }
 
-// Reading is the state of the mailbox when a read of the tables begins.
+// Reading is what a read of the tables needs to know from the mailbox when the read begins.
 type Reading struct {
+	// Whole is set if the client needs the whole state: see Mailbox.whole.
 	Whole bool
-	// Heard is the newest version of HeardEpoch that was announced before. The tables have
-	// reached it, unless it was forged.
+	// Heard is the newest version of HeardEpoch that was announced before the read. The tables
+	// have reached this version, unless it was forged.
 	Heard      int64
 	HeardEpoch string
 	Since      Moment
 }
 
-// Read records that a read of the tables begins.
+// Read records that a read of the tables begins. This read need not return versions that are
+// announced from now on.
 func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -350,8 +356,9 @@ func (m *Mailbox) Read() Reading {
 }
 
 // Synced records that the client was sent a state that the tables had at or after the time at.
-// ahead, if not nil, has the changes since that state. Synced returns false if a newer version
-// was announced after the read began: then the tables must be read again.
+// ahead, if not nil, has changes since that state, which Synced adds to the mailbox. Synced
+// returns false if a newer version was announced after the read began: the tables must then be
+// read again.
 func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -364,7 +371,7 @@ func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 		return false
 	}
 	if m.heardEpoch != "" && m.heardEpoch != tables.Epoch {
-		return false // only another read shows which epoch is the current one
+		return false // only another read of the tables shows which epoch is current
 	}
 	m.syncing = false
 	if ahead != nil {
@@ -373,7 +380,7 @@ func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	return true
 }
 
-// Waiting returns the number of changed conversations that must still be sent.
+// Waiting returns the number of changed conversations that have not been sent yet.
 func (m *Mailbox) Waiting() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,7 +5,7 @@ import "time"
 // Moment is a time by the clock of the database, in microseconds since 1970; 0 means none.
 type Moment int64
 
-// Older returns the earlier of two moments. If one is none, it returns the other.
+// Older returns the earlier of two moments. If one of them is 0, it returns the other.
 func (m Moment) Older(other Moment) Moment {
 	if m == 0 || other != 0 && other < m {
 		return other

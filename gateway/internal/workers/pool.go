@@ -9,45 +9,46 @@ import (
 	"time"
 )
 
-// stalled is the time without progress after which the pool starts more goroutines: slow
-// clients may block the goroutines that run.
+// stalled is how long the pool waits for progress. If no session was served in this time, slow
+// clients may block all goroutines of the pool, and the pool starts more goroutines.
 const stalled = 5 * time.Millisecond
 
 // Writer writes the frames that a session has to send.
 type Writer interface{ Write() }
 
-// Pool writes to sessions that have frames to send, in order of arrival. An update of a room
-// makes thousands of sessions send at once. A goroutine for each, with a stack that has to
-// grow, would cost more than the frame. Pool is safe for concurrent use, and has no goroutine
-// while there is nothing to send.
+// Pool writes to sessions that have frames to send, in the order in which they were added. It
+// is needed since an update of a room makes thousands of sessions send at once: one goroutine
+// for each, with a stack that has to grow, would cost more than the frame. Pool is safe for
+// concurrent use. It has no goroutine while there is nothing to send.
 type Pool struct {
 	mu sync.Mutex
-	// queue has the waiting sessions, from index next on.
+	// queue has the sessions that must still be served, from index next on.
 	queue []Writer
 	next  int
-	// writing is the number of goroutines that write, taken the number of sessions that they
-	// have removed from the queue. watched is set while a call of watch is scheduled.
+	// writing is the number of goroutines that serve sessions. taken is the number of sessions
+	// that were ever removed from the queue. watched is set while a call of watch is scheduled.
 	writing, taken int
 	watched        bool
-	// cost is the average time that a goroutine spends on a session; 0 before the first.
+	// cost is the moving average of the time that a goroutine spends on a session; 0 before the
+	// first measurement.
 	cost time.Duration
 }
 
-// FrameCost stays within these bounds, even if a clock jumps or clients are slow.
+// FrameCost returns a value between these bounds, even if a clock jumps or clients are slow.
 const (
 	leastFrameCost = 2 * time.Microsecond
 	mostFrameCost  = 50 * time.Microsecond
 )
 
-// FrameCost returns roughly the processor time of a frame.
+// FrameCost returns roughly the processor time for one frame.
 func (c *Pool) FrameCost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return min(max(leastFrameCost, c.cost), mostFrameCost)
 }
 
-// measure updates the average with the time that some sessions took. The caller holds the
-// mutex.
+// measure updates the average. took is the time that some sessions took together. The caller
+// holds the mutex.
 func (c *Pool) measure(took time.Duration, sessions int) {
 	c.cost += (min(took/time.Duration(sessions), mostFrameCost) - c.cost) / 8
 }
@@ -93,8 +94,9 @@ func (c *Pool) write() {
 	}
 }
 
-// watch checks after a while whether any session was served, and doubles the goroutines if
-// not. It repeats this while sessions are queued. The caller holds the mutex.
+// watch checks, after the duration stalled, whether any session was served. If none was, it
+// doubles the number of goroutines. It repeats this while sessions are queued. The caller holds
+// the mutex.
 func (c *Pool) watch() {
 	taken := c.taken
 	time.AfterFunc(stalled, func() {

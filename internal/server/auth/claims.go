@@ -16,8 +16,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// claims are the claims of a token that badged uses. Names are compared as RFC 7519 requires:
-// case matters, and duplicates are refused. encoding/json would accept "SUB" as "sub".
+// claims are the claims of a token that badged uses. As RFC 7519 requires, names are
+// case-sensitive and duplicates are refused; encoding/json would accept "SUB" as "sub".
 type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings
@@ -29,7 +29,7 @@ type claims struct {
 	categories []string
 }
 
-// faultError reports an invalid claim or header of a token. It is safe to show.
+// faultError reports an invalid claim or header of a token. Its text may be shown to clients.
 type faultError struct{ part, message string }
 
 // Error implements error.
@@ -68,8 +68,9 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// set sets one claim. It ignores unused claims, but refuses unknown claims with the prefix
-// badged_: ignoring a misspelt restriction would lift the restriction.
+// set sets one claim. It ignores claims that badged does not use. But it refuses unknown claims
+// with the prefix badged_: if a restriction was misspelt and ignored, the token would have no
+// restriction.
 func (c *claims) set(claim string, value jsontext.Value) (err error) {
 	switch claim {
 	case "sub":
@@ -109,7 +110,7 @@ const (
 )
 
 // categoriesOf decodes and sorts the categories of a token. An empty or malformed claim is an
-// error: ignoring it would lift the restriction.
+// error: if it was ignored, the token would have no restriction.
 func categoriesOf(claim string, value jsontext.Value) ([]string, error) {
 	var given []*string
 	if value.Kind() != jsontext.KindBeginArray || json.Unmarshal(value, &given) != nil {

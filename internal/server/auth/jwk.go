@@ -30,7 +30,7 @@ type jwk struct {
 	Y      string   `json:"y"`
 }
 
-// minRSABits is the minimum of RFC 7518 for RS256.
+// minRSABits is the minimum size of an RSA key for RS256 in RFC 7518.
 const minRSABits = 2048
 
 // parseKeySet parses a JSON Web Key Set. It skips unusable keys, as RFC 7517 requires, and
@@ -65,8 +65,8 @@ func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	return keys, nil
 }
 
-// tokenKey returns the key and the one method allowed for its type. It refuses symmetric keys:
-// anyone who can read the set could sign with them.
+// tokenKey returns the key, and the one signing method that is allowed for its type. It refuses
+// symmetric keys, since anyone who can read the set could sign with them.
 func (k *jwk) tokenKey() (tokenKey, error) {
 	if k.Use != "" && k.Use != "sig" || len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
 		return tokenKey{}, errors.New("it is not for signatures")

@@ -22,13 +22,13 @@ import (
 // KeySetConfig configures a JSON Web Key Set. URL is required.
 type KeySetConfig struct {
 	URL string
-	// RefreshInterval is how often the set is fetched. Default 5m, jittered.
+	// RefreshInterval is the time between two fetches, jittered. After a failed fetch, the time
+	// is shorter. Default 5m.
 	RefreshInterval time.Duration
-	// AskInterval is the minimum time between two fetches caused by tokens with an unknown
-	// kid. Default 10s.
+	// AskInterval is the minimum time after any fetch before a token with an unknown kid may
+	// cause another fetch. Default 10s.
 	AskInterval time.Duration
-	// MaxAge is how long fetched keys are trusted after the last successful fetch. 0 means no
-	// limit.
+	// MaxAge is how long keys are used after the last successful fetch. 0 means no limit.
 	MaxAge time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -38,8 +38,8 @@ type KeySetConfig struct {
 	Now func() time.Time
 }
 
-// KeySet has the keys that the URL returned at the last successful fetch. It is safe for
-// concurrent use.
+// KeySet is a JSON Web Key Set. Its keys are the keys that the URL returned at the last
+// successful fetch. It is safe for concurrent use.
 type KeySet struct {
 	cfg     KeySetConfig
 	client  *http.Client
@@ -51,13 +51,13 @@ type KeySet struct {
 
 	mu   sync.Mutex
 	keys map[string]tokenKey
-	// startedAt is the start of the last fetch, fetchedAt the start of the last successful
+	// startedAt is the start of the last fetch. fetchedAt is the end of the last successful
 	// fetch.
 	startedAt, fetchedAt time.Time
 	// err is the error of the last fetch, or nil.
 	err error
-	// coming is set while a fetch runs or is requested. done is closed at the end of that
-	// fetch.
+	// coming is set while a fetch runs or is requested. done is closed, and replaced, at the
+	// end of that fetch.
 	coming bool
 	done   chan struct{}
 }
@@ -69,8 +69,8 @@ const (
 	lastRetry      = time.Minute
 )
 
-// ErrKeysAway is returned for a token with an unknown key while the key set cannot be fetched:
-// the token may be valid.
+// ErrKeysAway is returned for a token with an unknown key if the key set cannot be fetched now.
+// The token may be valid.
 var ErrKeysAway = errors.New("the key of the token cannot be looked up right now")
 
 // NewKeySet returns a set without keys. Run fetches them.
@@ -94,7 +94,7 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	auto := promauto.With(cfg.Registerer)
 	s := &KeySet{
 		cfg: cfg,
-		// Fetches are minutes apart: keep-alive connections would only be idle.
+		// Fetches are minutes apart, so a kept-alive connection would be idle.
 		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
@@ -137,7 +137,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Run fetches the set at intervals and on request until ctx is done. It must be called once.
+// Run fetches the set at intervals, and on request, until ctx is done. Call it once.
 func (s *KeySet) Run(ctx context.Context) error {
 	retry := wait.Backoff{First: firstRetry, Last: lastRetry}
 	for {
@@ -154,7 +154,7 @@ func (s *KeySet) Run(ctx context.Context) error {
 	}
 }
 
-// refresh fetches the set and wakes the callers of renew.
+// refresh fetches the set, and then wakes the callers of renew.
 func (s *KeySet) refresh(ctx context.Context) error {
 	s.mu.Lock()
 	s.startedAt = time.Now()
@@ -182,7 +182,7 @@ func (s *KeySet) refresh(ctx context.Context) error {
 	return err
 }
 
-// fetch fetches the set. Its errors are safe to show.
+// fetch fetches the set. Its errors may be shown to clients.
 func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.URL, nil)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	return parseKeySet(b)
 }
 
-// all returns the keys by kid, or nil if they are too old. Do not modify them.
+// all returns the keys by kid, or nil if the keys are too old. Do not modify the map.
 func (s *KeySet) all() map[string]tokenKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,14 +229,14 @@ func (s *KeySet) tooOld() bool {
 }
 
 // renew waits for the end of a fetch. If no fetch is running or requested, it requests one. It
-// fails with ErrKeysAway if the fetch fails or takes too long, or if it is too early to
-// request one.
+// fails with ErrKeysAway if the fetch fails or takes too long, or if AskInterval has not passed
+// since the last fetch.
 func (s *KeySet) renew(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.coming {
 		if time.Since(s.startedAt) < s.cfg.AskInterval {
-			// A token with a made-up kid must not cause a fetch. The kid may also be new, so
-			// the error is ErrKeysAway.
+			// Tokens with invented kids must not cause many fetches. But the kid may be a new
+			// one, so the error is ErrKeysAway.
 			s.mu.Unlock()
 			return ErrKeysAway
 		}
@@ -261,7 +261,7 @@ func (s *KeySet) renew(ctx context.Context) error {
 	return nil
 }
 
-// Check returns nil if the last fetch succeeded, else an error that is safe to show.
+// Check returns nil if the last fetch succeeded, else an error that may be shown to clients.
 func (s *KeySet) Check(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,7 +279,8 @@ func (s *KeySet) Check(context.Context) error {
 	return fmt.Errorf("%w; the keys of %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
-// find returns the key with a kid. "" matches if there is exactly one key.
+// find returns the key with a kid; static takes precedence. If kid is "", it returns the only
+// key, if there is exactly one.
 func find(kid string, static, fetched map[string]tokenKey) (tokenKey, bool) {
 	for _, keys := range []map[string]tokenKey{static, fetched} {
 		if k, ok := keys[kid]; ok {

@@ -29,35 +29,37 @@ type TokenConfig struct {
 	// Keys have the form KID=HS256:SECRET, or KID=RS256:FILE, KID=ES256:FILE
 	// or KID=EdDSA:FILE, where FILE is a public key in PEM.
 	Keys []string
-	// Set has more keys; nil means none. For a kid in both, Keys takes precedence.
+	// Set has further keys, which are fetched; nil means none. If Keys and Set have the same
+	// kid, the key in Keys is used.
 	Set *KeySet
-	// Audience and Issuer must equal the claims aud and iss of a token, unless empty.
+	// Audience and Issuer must match the claims aud and iss of a token. An empty value is not
+	// checked.
 	Audience string
 	Issuer   string
-	// MaxLifetime is the longest time for which a token may be valid, from iat to exp. If it
-	// is set, tokens must have iat. 0 means no limit.
+	// MaxLifetime is the longest time from iat to exp of a token. If it is set, tokens must
+	// have iat. 0 means no limit.
 	MaxLifetime time.Duration
-	// Revoked reports whether the tokens of a user with this time of issue are revoked. The
-	// time is zero if a token has no iat. Nil means that no tokens are revoked.
+	// Revoked reports whether tokens of a user that were issued at issuedAt are revoked.
+	// issuedAt is zero if a token has no iat. Nil means that no tokens are revoked.
 	Revoked func(userID string, issuedAt time.Time) bool
-	// Unread returns an error while this process cannot say which tokens of a user are
-	// revoked; Authenticate then fails with a [*PartialReadError]. Nil means that revocations
+	// Unread returns an error while this process does not know which tokens of a user are
+	// revoked. Authenticate then fails with a [*PartialReadError]. Nil means that revocations
 	// are always known.
 	Unread func(userID string) error
 	// Now returns the time by which tokens are checked. Default time.Now.
 	Now func() time.Time
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
-	// Logger gets the reasons why tokens were refused, at most one reason in ten seconds,
-	// since any client can cause refusals. Nil discards the reasons.
+	// Logger logs why tokens were refused, at most once in ten seconds, since any client can
+	// cause refusals. Nil means that nothing is logged.
 	Logger *slog.Logger
 }
 
 // refusedLogInterval is the minimum time between two log lines about refused tokens.
 const refusedLogInterval = 10 * time.Second
 
-// Tokens verifies the JWTs of users. It can also sign if it has a secret. It is safe for
-// concurrent use.
+// Tokens verifies the JWTs of users. If it has an HS256 secret, it can also sign tokens. It is
+// safe for concurrent use.
 type Tokens struct {
 	cfg    TokenConfig
 	keys   map[string]tokenKey
@@ -69,25 +71,25 @@ type Tokens struct {
 	refused rate.Sometimes
 }
 
-// tokenKey is a key and the only method it allows. If the token chose the method, an attacker
-// could use a public key as an HMAC secret.
+// tokenKey is a key, and the only signing method that may be used with it. If the token could
+// choose the method, an attacker could use a public key as an HMAC secret.
 type tokenKey struct {
 	method jwt.SigningMethod
 	key    any
 }
 
-// minSecretBytes is the minimum of RFC 7518 for HS256.
+// minSecretBytes is the minimum length of a secret for HS256 in RFC 7518.
 const minSecretBytes = 32
 
-// maxTokenBytes is the maximum size of a token. Tokens of login services that list groups have
-// several KiB.
+// maxTokenBytes is the maximum size of a token. Tokens of login services that list a user's
+// groups may have several KiB.
 const maxTokenBytes = 16 << 10
 
-// clockLeeway is how far the issuer's clock may be ahead. Expiry has no leeway: connections
-// and commands end at that time.
+// clockLeeway is how far the clock of a token's issuer may be ahead of this process's clock. It
+// does not apply to the expiry of a token: connections and commands end at that time.
 const clockLeeway = 5 * time.Second
 
-// NewTokens loads the keys. Its errors name the key, never the secret.
+// NewTokens loads the keys. Its errors name the key by its kid, and never contain the secret.
 func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -170,8 +172,9 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 // Identity is the user that a token authenticates.
 type Identity struct {
 	UserID string
-	// ExpiresAt is in the time of this process's clock when the token was checked. It has a
-	// monotonic reading, so setting the clock neither shortens nor extends a token.
+	// ExpiresAt is when the token expires, by the clock of this process at the time of the
+	// check. It has a monotonic reading, so setting the clock neither shortens nor extends the
+	// validity of a token.
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token has no iat.
 	IssuedAt time.Time
@@ -190,9 +193,9 @@ const (
 	tokenBad     = "bad"
 )
 
-// Authenticate verifies a token and returns its user. Its errors are safe to show and never
-// quote the token. If the key is unknown, it waits for a fetch of the key set, until ctx is
-// done.
+// Authenticate verifies a token and returns its user. Its errors may be shown to clients and
+// never quote the token. If the key is unknown, it waits for a fetch of the key set: at most
+// five seconds, or until ctx is done.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
 	id, err := t.authenticate(ctx, token)
 	result := tokenGood
@@ -215,7 +218,7 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 	return id, err
 }
 
-// kidOf returns the key id of a token, shortened, or "" if it has none.
+// kidOf returns the key id of a token, shortened for a log line, or "" if the token has none.
 func kidOf(token string) string {
 	encoded, _, _ := strings.Cut(token[:min(len(token), maxTokenBytes)], ".")
 	header, _ := base64.RawURLEncoding.DecodeString(encoded)
@@ -248,12 +251,15 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
-	// Refuse a token issued in the future: a later revocation would not cover it.
+	// Refuse a token that was issued in the future, since a revocation made before that time
+	// would not cover it.
 	if ahead := c.issued.Sub(now); ahead > clockLeeway {
 		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
-		if c.issued.IsZero() { // a limit on the remaining time would admit it later
+		// Without iat, only the remaining time could be limited: the same token would be
+		// admitted later, when less time remains.
+		if c.issued.IsZero() {
 			return Identity{}, fmt.Errorf("bad token: it lacks iat, from which tokens may be valid for %s at most (--jwt-max-lifetime)", most)
 		}
 		if valid := c.expires.Sub(c.issued); valid > most {
@@ -286,7 +292,7 @@ func (t *Tokens) Check(id Identity) error {
 var ErrRevoked = errors.New("bad token: it was revoked")
 
 // PartialReadError means that this process does not know which tokens of the user are revoked.
-// The same token may be admitted later.
+// The same token may be accepted later.
 type PartialReadError struct{ Err error }
 
 // Error implements error.
@@ -306,9 +312,10 @@ var (
 	errNoKID     = &faultError{"it", "has no kid, which tokens need unless there is a single key"}
 )
 
-// checkHeader refuses headers that demand more than badged implements: crit lists extensions
-// that a verifier must understand (RFC 7515, 4.1.11), and badged implements none. b64 is such
-// an extension (RFC 7797). typ names the purpose of a token (RFC 8725, 3.11).
+// checkHeader refuses tokens whose header requires something that badged does not implement.
+// crit lists extensions that a verifier must understand (RFC 7515, 4.1.11), and badged
+// implements none. b64 is such an extension (RFC 7797). typ is the purpose of a token (RFC
+// 8725, 3.11).
 func checkHeader(header map[string]any) error {
 	for _, name := range []string{"crit", "b64"} {
 		if _, ok := header[name]; ok {
@@ -327,8 +334,8 @@ func checkHeader(header map[string]any) error {
 	return errWrongType
 }
 
-// keyOf returns the key of a token by its kid. If the token has no kid and there is only one
-// key, it returns that key.
+// keyOf returns the key that the kid of a token names. A token without a kid gets the only key,
+// if there is exactly one.
 func (t *Tokens) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
 	if err := checkHeader(token.Header); err != nil {
 		return nil, err
@@ -358,12 +365,12 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 	if k, ok := find(kid, t.keys, fetched); ok {
 		return k, nil
 	}
-	if kid == "" && fetched != nil { // a fetch does not help: without a kid, the key is ambiguous
+	if kid == "" && fetched != nil { // a fetch would not help, since there are several keys
 		return tokenKey{}, errNoKID
 	}
 	err := t.cfg.Set.renew(ctx)
-	// A fetch may have ended after the lookup above, and renew refuses to start the next one
-	// so soon.
+	// Look again even after an error: a fetch may have ended since the first look, and renew
+	// then refuses to start the next one so soon.
 	if k, ok := find(kid, t.keys, t.cfg.Set.all()); ok {
 		return k, nil
 	}
@@ -373,7 +380,8 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 	return tokenKey{}, unknownKey(kid)
 }
 
-// unknownKey returns the error for a kid, "" if absent, by which no key is found.
+// unknownKey returns the error for a token whose key is not found. kid is "" if the token has
+// none.
 func unknownKey(kid string) error {
 	if kid == "" {
 		return errNoKID
@@ -415,8 +423,8 @@ type signedClaims struct {
 	Categories []string `json:"badged_categories,omitempty"`
 }
 
-// Sign returns a token for a user that expires after ttl, restricted to categories if
-// there are any. It needs an HS256 key.
+// Sign returns a token for a user. The token expires after ttl, and is restricted to categories
+// if any are given. Sign needs an HS256 key.
 func (t *Tokens) Sign(userID string, ttl time.Duration, now time.Time, categories ...string) (string, error) {
 	if t.signer == "" {
 		return "", errors.New("no HS256 key to sign with: give one with --jwt-keys KID=HS256:SECRET")

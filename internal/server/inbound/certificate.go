@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// lookInterval is how often the files of a certificate are checked. It may be slow: a
-	// renewal is due days before the expiry.
+	// lookInterval is how often the files of a certificate are checked. It need not be short,
+	// since a certificate is renewed days before it expires.
 	lookInterval = 5 * time.Second
-	// retryInterval is how often unusable files are tried again. Each attempt counts an error,
-	// which keeps an alert firing.
+	// retryInterval is how often unusable files are loaded again. Each attempt counts as an
+	// error in the metrics, so that an alert continues to fire.
 	retryInterval = time.Minute
 )
 
@@ -27,14 +27,15 @@ type Certificate struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// LoadCertificate reads a certificate chain and its key, in PEM. It fails if they do not
+// LoadCertificate reads a certificate chain and its key, in PEM. It fails if the two do not
 // match, or if the certificate is not valid now.
 func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	c := &Certificate{files: wait.Files{Paths: []string{certFile, keyFile}, Interval: lookInterval, Retry: retryInterval}}
 	return c, c.use(c.files.Read())
 }
 
-// use makes new connections use the certificate in files, unless it is unusable.
+// use makes new connections use the certificate in files. If the certificate is unusable, use
+// returns an error and changes nothing.
 func (c *Certificate) use(files [][]byte, err error) error {
 	if err != nil {
 		return fmt.Errorf("read the certificate: %w", err)
@@ -64,8 +65,8 @@ func (c *Certificate) TLS() *tls.Config {
 	}
 }
 
-// Run loads changed files until ctx is done, and returns nil. While they are unusable,
-// connections get the former certificate.
+// Run loads changed files until ctx is done, and returns nil. If the new files are unusable,
+// connections still get the former certificate.
 func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) error {
 	m.expires.Set(float64(c.current.Load().Leaf.NotAfter.Unix()))
 	c.files.Use = func(ctx context.Context, files [][]byte, err error) error {

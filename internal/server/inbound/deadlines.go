@@ -11,13 +11,14 @@ import (
 )
 
 const (
-	// Grace is the time that a body may take to arrive and an answer to be read, in addition
-	// to the time for its size at SlowestRate.
+	// Grace is the time that a body may take to arrive, and an answer to be read, in addition
+	// to the time that its size takes at SlowestRate.
 	Grace = 10 * time.Second
-	// SlowestRate is the slowest average rate allowed, in bytes per second.
+	// SlowestRate is the lowest average rate that is allowed, in bytes per second.
 	SlowestRate = 16 << 10
-	// linger is how long the server reads the rest of an unread body. Closing a connection
-	// with unread data would reset it, and the client could miss the answer.
+	// linger is how long the server waits for more data of an unread body. If it closed a
+	// connection with unread data, TCP would reset the connection, and the client could miss
+	// the answer.
 	linger = time.Second
 )
 
@@ -27,18 +28,18 @@ func allowed(n int) time.Duration { return time.Duration(n) * time.Second / Slow
 // maxBodyTime is the longest time that a body of any size may take.
 const maxBodyTime = time.Minute
 
-// Deadlines sets the deadlines of requests that h answers, and charges the memory of their
-// bodies to bodies, unless that is nil. Reading a body fails with os.ErrDeadlineExceeded if it
-// arrives too slowly, and with a [*RoomError] if there is no memory for it. If h does not read
-// a body to its end, the connection closes after the answer. If h sets a write deadline
-// itself, its deadline applies.
+// Deadlines sets the deadlines of requests that h answers. If bodies is not nil, it reserves
+// there the memory for the bodies of requests. Reading a body fails with os.ErrDeadlineExceeded
+// if it arrives too slowly, and with a [*RoomError] if there is no memory for it. If h does not
+// read a body to its end, the connection closes after the answer. If h sets a write deadline,
+// that deadline is used.
 func Deadlines(h http.Handler, bodies *Bodies) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), patience: Grace}
 		if r.Body != nil && r.Body != http.NoBody {
 			e.body = &body{ReadCloser: r.Body, control: e.control, room: room{bodies: bodies, declared: r.ContentLength}}
 			defer e.body.release()
-			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, e.body)) // a copy, since the server uses its own request
+			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, e.body)) // a copy: the server still uses its own request
 			r.Body = e.body
 		}
 		h.ServeHTTP(e, r)
@@ -87,12 +88,12 @@ type exchange struct {
 	control *http.ResponseController
 	// body is nil if the request has none.
 	body *body
-	// wrote is set once the header of the answer is written, hijacked once the connection is
-	// hijacked.
+	// wrote is set once the header of the answer is written. hijacked is set once the
+	// connection is hijacked.
 	wrote, hijacked bool
 	// own is set if the handler sets write deadlines itself.
 	own bool
-	// patience is the remaining time that writes may wait for the client.
+	// patience is the remaining time for which writes may wait for the client to read.
 	patience time.Duration
 }
 
@@ -108,8 +109,8 @@ func (e *exchange) WriteHeader(status int) {
 	e.ResponseWriter.WriteHeader(status)
 }
 
-// leaveBody closes the connection after the answer if the body is unread, so that the server
-// does not wait for the rest of it.
+// leaveBody is called before the answer. If the body is not read to its end, it makes the
+// server close the connection after the answer, instead of waiting for the rest of the body.
 func (e *exchange) leaveBody() {
 	if e.body != nil && !e.body.ended {
 		e.Header().Set("Connection", "close")
@@ -153,7 +154,7 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// finish sets the deadlines for what the server does after the handler: it flushes the buffer
+// finish sets the deadlines for what the server does after the handler: it flushes the answer
 // and reads the rest of the body.
 func (e *exchange) finish() {
 	if e.hijacked {

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// maxDrain is the most bytes of the rest of a request that are read after its answer, for
-	// at most Grace. No request may be larger.
+	// maxDrain is the most bytes of a request that are read after its answer was sent. No
+	// request may be larger. Reading them may take at most Grace.
 	maxDrain = 16 << 20
-	// drainStep is the number of bytes that must arrive within linger.
+	// drainStep is the number of bytes that must arrive within each period of linger.
 	drainStep = 64 << 10
 )
 
-// CloseWrite closes the sending direction of the connection, and reads the rest of the
-// request. The server calls it before it closes a connection with an unread body. Many clients
-// send the whole body before they read: a reset would make them miss the answer.
+// CloseWrite closes the sending direction of the connection, and reads the rest of the request.
+// The server calls it before it closes a connection with an unread body. Many clients send the
+// whole body before they read the answer. If the connection was reset before, they would not
+// get the answer.
 func (c *conn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -28,7 +29,7 @@ func (c *conn) CloseWrite() error {
 	return err
 }
 
-// drain reads what a client still sends, while it sends quickly enough.
+// drain reads and discards what a client still sends, as long as the client sends fast enough.
 func drain(c net.Conn) {
 	until := time.Now().Add(Grace)
 	for left := int64(maxDrain); left > 0; {

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// strangerHeader and strangerLines bound the header of a request on an unauthenticated
-	// connection, in bytes and in lines. The server buffers a header while it arrives, at some
-	// hundred bytes of memory a line.
+	// strangerHeader and strangerLines limit the header of a request on an unauthenticated
+	// connection, in bytes and in lines. While a header arrives, the server uses some hundred
+	// bytes of memory for each line.
 	strangerHeader = 32 << 10
 	strangerLines  = 128
 )
@@ -27,8 +27,8 @@ type header struct {
 	blank, ended bool
 }
 
-// add counts bytes that were read, the last of which may belong to the body. It reports
-// whether the header is too large.
+// add counts the bytes of p up to the empty line that ends the header; the rest of p belongs to
+// the body. It reports whether the header exceeds the limits for unauthenticated connections.
 func (h *header) add(p []byte) bool {
 	for i := 0; i < len(p) && !h.ended; i++ {
 		h.bytes++
@@ -45,8 +45,8 @@ func (h *header) add(p []byte) bool {
 }
 
 // refuseHeader answers a request whose header is too large. It then reads more of the request,
-// so that the client gets the answer. Its error makes the server close the connection
-// silently.
+// so that the client gets the answer. Its error makes the server close the connection without
+// another answer.
 func (c *conn) refuseHeader() error {
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(linger)) // fails only if the connection is closed
 	_, _ = io.WriteString(c.Conn, headerAnswer)

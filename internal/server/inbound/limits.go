@@ -6,38 +6,43 @@ import "net/netip"
 type Limits struct {
 	// Connections is the most open connections.
 	Connections int
-	// Unauthenticated is the most unauthenticated connections. A further one closes the
-	// oldest.
+	// Unauthenticated is the most unauthenticated connections. If there is one more, the oldest
+	// is closed.
 	Unauthenticated int
 	// PerAddress is the most unauthenticated connections from one address (IPv6: one /64).
 	PerAddress int
-	// Users and Keys bound the authenticated connections that carry requests: Users bounds
-	// connections for requests with tokens, Keys connections for requests with keys.
+	// Users and Keys limit the authenticated connections that carry requests: Users limits the
+	// connections for requests with tokens of users, Keys for requests with keys.
 	Users, Keys ShareLimits
-	// TrustedProxies are exempt from PerAddress, Users and Keys, since they serve many
+	// TrustedProxies are exempt from PerAddress, Users and Keys, since a proxy serves many
 	// clients.
 	TrustedProxies []netip.Prefix
 }
 
 const (
-	// maxUnauthenticated is the highest default, at some 10 KiB each.
+	// maxUnauthenticated is the highest default of Limits.Unauthenticated. Such a connection
+	// takes about 10 KiB of memory.
 	maxUnauthenticated = 8192
 	// MinConnections is the fewest connections with which a process can serve.
 	MinConnections = 32
 	// minKnown is the number of connections reserved for authenticated clients.
 	minKnown = 16
-	// connectionsOfUser is the most connections for requests of one user: several browsers,
-	// each of which opens six.
+	// connectionsOfUser is the most connections for requests of one user. It is enough for
+	// several browsers, each of which opens six.
 	connectionsOfUser = 24
-	// unknownFiles is assumed if the limit of open files cannot be read.
+	// unknownFiles is the assumed limit of open files if the limit cannot be read.
 	unknownFiles = 1 << 16
 )
 
-// LimitsFor returns limits for a process with a limit of open files, of which `reserved` are
-// for other uses. If unauthenticated is 0, a third of the other files is for unauthenticated
-// clients. Of the files that then remain, an eighth is for requests with keys and an eighth
-// for requests with tokens. One address or one key gets at most three quarters of its part,
-// with one exception: one address may use the whole part of the keys.
+// LimitsFor returns limits for a process that may open a number of files, of which `reserved`
+// are for other uses. The other files are for connections. At most `unauthenticated`
+// connections may be unauthenticated; if it is 0, a third of all connections, but at most
+// 8,192.
+//
+// Of the remaining connections, an eighth is for requests with keys, and an eighth for requests
+// with tokens. One key, or one address with tokens, gets at most three quarters of its eighth.
+// One user gets at most as many, and at most 24. One address with keys may use the whole
+// eighth.
 func LimitsFor(files, reserved, unauthenticated int, trusted []netip.Prefix) Limits {
 	l := Limits{Connections: max(files-reserved, MinConnections), TrustedProxies: trusted}
 	l.Unauthenticated = min(l.Connections/3, maxUnauthenticated)
@@ -51,8 +56,8 @@ func LimitsFor(files, reserved, unauthenticated int, trusted []netip.Prefix) Lim
 	return l
 }
 
-// Streams is the number of connections that are always available to WebSockets and streams of
-// authenticated clients.
+// Streams is the number of connections that only WebSockets and streams of authenticated
+// clients can use.
 func (l Limits) Streams() int {
 	return l.Connections - l.Unauthenticated - l.Users.All - l.Keys.All
 }

@@ -27,15 +27,15 @@ type Listener struct {
 	metrics *Metrics
 
 	mu sync.Mutex
-	// strangers has the unauthenticated connections. All of them count as idle, the oldest as
-	// the longest idle.
+	// strangers has the unauthenticated connections. All of them count as idle, and the oldest
+	// as idle for longest.
 	strangers *share
-	// known is the number of authenticated connections. A connection for requests is also in
-	// users or keys; a stream is in neither.
+	// known is the number of authenticated connections. If such a connection carries requests,
+	// it is also in users or in keys. Streams are in neither.
 	known       int
 	users, keys *share
-	// ended counts connections closed at a limit since the last log line, which was at
-	// loggedAt.
+	// ended counts connections closed at a limit since the last log line about this. loggedAt
+	// is the time of that line.
 	ended    int
 	loggedAt time.Time
 }
@@ -52,8 +52,8 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger, metrics *Metri
 	}
 }
 
-// writeBuffer limits how much of an unread answer the kernel buffers, which otherwise grows to
-// megabytes.
+// writeBuffer limits how much of an unread answer the kernel buffers. Without it, the kernel's
+// buffer can grow to megabytes.
 const writeBuffer = 128 << 10
 
 // logInterval is the minimum time between log lines about limits.
@@ -78,8 +78,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// raw returns the connection below TLS. Close the returned connection to close a connection at
-// once: TLS would first send an alert, and wait for clients that do not read.
+// raw returns the connection below TLS. To close a connection at once, close the connection
+// that raw returns: TLS would first send an alert, and wait for a client that does not read.
 func raw(c net.Conn) net.Conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		return secure.NetConn()
@@ -87,8 +87,8 @@ func raw(c net.Conn) net.Conn {
 	return c
 }
 
-// admit counts a connection as unauthenticated, and closes an older one if a limit is reached.
-// It returns nil if no unauthenticated connection can be closed.
+// admit counts a new connection as unauthenticated. If a limit is reached, it closes an older
+// unauthenticated connection; if there is none, it closes c and returns nil.
 func (l *Listener) admit(c net.Conn) *conn {
 	s := &conn{Conn: c, listener: l}
 	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)
@@ -124,8 +124,8 @@ func (l *Listener) admit(c net.Conn) *conn {
 	return s
 }
 
-// endOldest closes the oldest unauthenticated connection, after the process ran out of open
-// files.
+// endOldest closes the oldest unauthenticated connection. It is called when the process has no
+// more files to open.
 func (l *Listener) endOldest() {
 	l.mu.Lock()
 	victim := oldest(&l.strangers.all.idle)
@@ -140,7 +140,8 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// over reports whether one more than n exceeds the limit.
+// over reports whether a further connection would exceed the limit. n is the number of
+// connections so far; a limit of 0 means none.
 func over(n, limit int) bool { return limit > 0 && n >= limit }
 
 func oldest(of *list.List) *conn {
@@ -151,7 +152,8 @@ func oldest(of *list.List) *conn {
 	return c
 }
 
-// tell logs at intervals that connections are closed at a limit. The caller holds the mutex.
+// tell counts a connection that is closed at a limit, and logs such closings at intervals. The
+// caller holds the mutex.
 func (l *Listener) tell() {
 	l.ended++
 	if now := time.Now(); now.Sub(l.loggedAt) >= logInterval {
@@ -162,7 +164,7 @@ func (l *Listener) tell() {
 	}
 }
 
-// remove removes an unauthenticated connection. The caller holds the mutex.
+// remove removes a connection from the unauthenticated connections. The caller holds the mutex.
 func (l *Listener) remove(c *conn) {
 	c.stranger.leave()
 	c.stranger = nil
@@ -173,21 +175,21 @@ func (l *Listener) remove(c *conn) {
 type conn struct {
 	net.Conn
 	listener *Listener
-	// address is the network whose limits the connection counts against. counts is false if
-	// the connection is exempt, like connections from trusted proxies.
+	// address is the network to which the connection belongs, for limits per address. counts is
+	// false if the connection is exempt from these limits, as from a trusted proxy.
 	address netip.Prefix
 	counts  bool
 
-	// The rest is guarded by the listener's mutex.
+	// The listener's mutex guards stranger, seat and known.
 
-	// stranger is the seat of the connection in the share of unauthenticated connections, nil
-	// once the connection is authenticated. seat is its seat in the share of users or of keys,
-	// nil if the connection carries no requests. known is set while the connection counts as
+	// stranger is the seat of the connection in the share of unauthenticated connections; nil
+	// once it is authenticated. seat is its seat in the share of users or of keys; nil if the
+	// connection carries no requests. known is set while the connection counts as
 	// authenticated.
 	stranger, seat *seat
 	known          bool
-	// vouched is set once the connection is authenticated. header is used only by the server's
-	// goroutine for the connection.
+	// vouched is set once the connection is authenticated. Only the server's goroutine for the
+	// connection uses header.
 	vouched atomic.Bool
 	header  header
 }
@@ -207,8 +209,9 @@ func (c *conn) Vouch() {
 	l.metrics.authenticated.Inc()
 }
 
-// Read implements net.Conn. It limits the headers of unauthenticated clients. It answers
-// clients that speak HTTP without TLS; the server would only close their connection.
+// Read implements net.Conn. It refuses headers that are too large, on unauthenticated
+// connections. It also answers a client that speaks HTTP without TLS on a TLS port: the server
+// would close the connection without a useful answer.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.vouched.Load() && c.header.add(p[:n]) {
@@ -249,15 +252,15 @@ func (c *conn) Close() error {
 
 type connKey struct{}
 
-// ConnContext is the hook of http.Server. It adds the connection to the contexts of its
+// ConnContext is the hook of http.Server that adds the connection to the contexts of its
 // requests.
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Vouch marks the connection of a request as authenticated, and records the user or key that
-// makes the request. ctx is the request's context. Call Vouch before the body is read. If it
-// reports false, refuse the request: too many connections carry requests.
+// Vouch marks the connection of a request as authenticated. by is the user or key that makes
+// the request, and ctx is the request's context. Call Vouch before reading the body. If it
+// returns false, refuse the request: the limits of connections that carry requests are reached.
 func Vouch(ctx context.Context, by Holder) bool {
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
 		b.holder = by

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 )
 
-// share bounds one kind of connections: connections for requests of users, connections for
-// requests of keys, or unauthenticated connections. It bounds them in total, per holder (a
-// user or key) and per address. A connection above a limit replaces the connection that has
-// been idle for longest, and is refused if none is idle. The mutex of the listener guards a
-// share.
+// share limits one kind of connections: connections for requests of users, connections for
+// requests of keys, or unauthenticated connections. It limits their total number, their number
+// per holder (a user or key), and their number per address. If a connection would exceed a
+// limit, the connection that has been idle for longest is closed instead; if none is idle, the
+// new connection is refused. The mutex of the listener guards a share.
 type share struct {
 	limits ShareLimits
 	all    group
@@ -20,18 +20,18 @@ type share struct {
 	from   map[netip.Prefix]*group
 }
 
-// group is the connections of a share that count against one limit.
+// group is the connections of a share that count against the same limit.
 type group struct {
 	n int
-	// idle are the connections between two requests, the longest idle first.
+	// idle has the connections between two requests, the longest idle first.
 	idle list.List
 }
 
-// ShareLimits bounds a share. Zero fields have no limit.
+// ShareLimits are the limits of a share. Zero fields have no limit.
 type ShareLimits struct {
 	// All is the most connections of the share.
 	All int
-	// PerHolder is the most connections of one user or key, PerAddress the most from one
+	// PerHolder is the most connections of one user or key. PerAddress is the most from one
 	// address (IPv6: one /64).
 	PerHolder, PerAddress int
 }
@@ -40,19 +40,22 @@ func newShare(limits ShareLimits) *share {
 	return &share{limits: limits, of: map[string]*group{}, from: map[netip.Prefix]*group{}}
 }
 
-// seat is the membership of a connection in a share.
+// seat records that a connection counts in a share.
 type seat struct {
 	conn   *conn
 	share  *share
 	holder string
-	// groups are the groups that count the connection; nil for an exempt address.
+	// groups are the groups that count the connection. The group of the address is nil if the
+	// address is exempt.
 	groups [3]*group
-	// idle are its elements in the lists of the groups, nil while a request is in progress.
+	// idle are the connection's elements in the idle lists of groups; nil while a request is in
+	// progress.
 	idle [3]*list.Element
 }
 
-// room checks whether a connection fits into the share. If not, it returns an idle connection
-// to close, which the caller must also remove; ok is false if there is no idle one.
+// room checks whether the share has room for another connection. If it has none, room returns
+// an idle connection as the victim, which the caller must remove and close; ok is false if none
+// is idle.
 func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
 	for _, bound := range []struct {
 		g    *group
@@ -124,8 +127,8 @@ func (c *conn) leave() {
 	}
 }
 
-// sit adds the connection to the share of a holder, for a request on it. It reports false if
-// the share is full.
+// sit is called for a request on the connection, and adds the connection to the share of the
+// request's holder. It returns false if the share is full.
 func (c *conn) sit(by Holder) bool {
 	l := c.listener
 	l.mu.Lock()
@@ -135,7 +138,7 @@ func (c *conn) sit(by Holder) bool {
 	}
 	if !c.counts || c.stranger == nil && !c.known || c.seat != nil && c.seat.share == s && c.seat.holder == by.Name {
 		l.mu.Unlock()
-		return true // a proxy's, which serves many clients, or closed, or already in this share
+		return true // from a trusted proxy, or closed, or already in this share
 	}
 	c.leave()
 	victim, ok := s.room(c, by.Name)
@@ -149,13 +152,13 @@ func (c *conn) sit(by Holder) bool {
 	l.mu.Unlock()
 	if victim != nil {
 		l.metrics.ended.WithLabelValues("idle").Inc()
-		_ = raw(victim.Conn).Close() // no request is in progress; see raw
+		_ = raw(victim.Conn).Close() // the victim has no request in progress; see raw
 	}
 	return ok
 }
 
-// ConnState is the hook of http.Server. It records which connections are idle, and removes a
-// hijacked connection from its share, since it carries no more requests.
+// ConnState is the hook of http.Server. It records which connections are idle. It also removes
+// a hijacked connection from its share, since no more requests arrive on it.
 func ConnState(c net.Conn, state http.ConnState) {
 	counted, ok := c.(*conn)
 	if !ok {
@@ -178,7 +181,8 @@ func ConnState(c net.Conn, state http.ConnState) {
 type streamKey struct{}
 
 // Stream wraps a handler whose answers last until the client disconnects, such as event
-// streams. The handler limits their number itself, so their connections are in no share.
+// streams. Such a handler limits the number of its connections itself, so they do not count in
+// a share.
 func Stream(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, true)))

@@ -22,7 +22,7 @@ const (
 	maxPatterns = 100
 )
 
-// namePattern matches valid names of keys. A name appears in metrics, logs and answers.
+// namePattern matches valid names of keys. The names appear in metrics, logs and answers.
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // ValidName reports whether name is valid for a key in a file.
@@ -32,7 +32,7 @@ func ValidName(name string) bool { return namePattern.MatchString(name) }
 type fileParser struct {
 	path     string
 	mistakes []error
-	// entry names the key that is being parsed, for error messages.
+	// entry is the prefix of error messages that names the key being parsed.
 	entry string
 }
 
@@ -95,7 +95,7 @@ func (p *fileParser) fields(n *yaml.Node, known ...string) map[string]*yaml.Node
 		name := n.Content[i]
 		switch _, twice := fields[name.Value]; {
 		case !slices.Contains(known, name.Value):
-			// Do not quote the name: it may be half of an unquoted secret.
+			// Do not quote the name, which may be part of a secret without quotation marks.
 			p.mistake(name, "field %d is not known: want %s", i/2+1, strings.Join(known, ", "))
 		case twice:
 			p.mistake(name, "%s is given twice", name.Value)
@@ -115,7 +115,7 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 		p.mistake(n, "want name, kind, secret and what the key may do")
 		return k
 	}
-	// Parse the name first: the mistakes in other fields quote it.
+	// Parse the name first, since error messages about other fields quote it.
 	if name := new(fileParser).fields(n, "name")["name"]; name != nil && namePattern.MatchString(name.Value) {
 		p.entry = fmt.Sprintf("key %s: ", name.Value)
 	}
@@ -170,8 +170,8 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	return k
 }
 
-// suit refuses fields that have no effect on a kind of key: a user would rely on a limit that
-// does not apply.
+// suit refuses fields that have no effect for a kind of key. Otherwise a user might rely on a
+// limit that does not apply.
 func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	without := map[Kind][]string{
 		Reader: {"sources", "types", "rooms", "read", "disconnect", "rate", "quota"},
@@ -188,7 +188,7 @@ func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	}
 }
 
-// text reads a required text. check returns the text of a mistake, or "".
+// text reads a required field that is text. check returns what is wrong with a value, or "".
 func (p *fileParser) text(entry, n *yaml.Node, name string, check func(string) string) string {
 	switch {
 	case n == nil:
@@ -204,8 +204,8 @@ func (p *fileParser) text(entry, n *yaml.Node, name string, check func(string) s
 	return n.Value
 }
 
-// patterns reads a list of patterns; a single text is a list of one. It returns nil if n is
-// nil.
+// patterns reads a list of patterns. A single text counts as a list with one pattern. patterns
+// returns nil if n is nil.
 func (p *fileParser) patterns(n *yaml.Node, name string, check func(string) string) patterns {
 	if n == nil {
 		return nil

@@ -1,6 +1,5 @@
-// Package keyring has the API keys of publishers, readers and admins: what each may do, until
-// when, and how much. Keys come from flags and from a file that may change while the process
-// runs.
+// Package keyring has the API keys of publishers, readers and admins. A key has rights, limits
+// and an expiry. Keys come from flags, and from a file that may change while the process runs.
 //
 // It does not know routes: handlers ask it what a key may do. ADR 68 has the reasons.
 package keyring
@@ -52,27 +51,28 @@ type Key struct {
 	digest [sha256.Size]byte
 	// expires is when the key expires; zero for never.
 	expires time.Time
-	// sources, types and users limit the events that the key may publish. users also limits
-	// whose badges it may read. Nil means no limit.
+	// sources, types and users limit which events the key may publish. users also limits whose
+	// badges the key may read. Nil means no limit.
 	sources, types, users patterns
-	// rooms limits the rooms to which the key may publish. Nil means every room if users is
-	// nil. If users is set, nil means no room, since other users may be members and see what
-	// is published.
+	// rooms limits the rooms to which the key may publish. If both rooms and users are nil, the
+	// key may publish to every room. If rooms is nil and users is set, the key may not publish
+	// to any room, since other users may be members of the room and see what is published.
 	rooms patterns
 	// reads is set if the key may read badges.
 	reads bool
 	// disconnects is set if the key may disconnect users and revoke their tokens.
 	disconnects bool
-	// rate is in events per second, quota in events per day of UTC. 0 is no limit.
+	// rate is in events per second, quota in events per day of UTC. 0 means no limit.
 	rate  float64
 	quota int64
-	// usage is shared with later versions of the key, so that it survives a reload of the
-	// file.
+	// usage has the counters of the key. A key that is loaded again from the file gets the same
+	// usage, so a reload does not reset counters.
 	usage *usage
 	now   func() time.Time
 }
 
-// patterns are exact texts, or prefixes if they end with an asterisk.
+// patterns is a list of patterns. A pattern is a prefix if it ends with an asterisk, otherwise
+// an exact text.
 type patterns []string
 
 // match reports whether a text matches a pattern. Nil patterns match every text.
@@ -105,7 +105,7 @@ func parseDigest(digits string) (digest [sha256.Size]byte, ok bool) {
 // hasExpired reports whether the key has expired.
 func (k *Key) hasExpired() bool { return !k.expires.IsZero() && !k.now().Before(k.expires) }
 
-// DeniedError says what a key may not do. It is safe to show.
+// DeniedError says what a key may not do. Its text may be shown to clients.
 type DeniedError struct {
 	Reason  Reason
 	Message string
@@ -120,8 +120,8 @@ func (k *Key) deny(reason Reason, format string, args ...any) error {
 	return &DeniedError{reason, fmt.Sprintf("the key %s %s", k.Name, fmt.Sprintf(format, args...))}
 }
 
-// CheckKind fails with a *DeniedError unless the key has one of these kinds. act names the
-// refused action in the text of the error.
+// CheckKind fails with a *DeniedError unless the kind of the key is one of kinds. act names the
+// refused action for the text of the error.
 func (k *Key) CheckKind(act string, kinds ...Kind) error {
 	if slices.Contains(kinds, k.Kind) {
 		return nil
@@ -133,7 +133,7 @@ func (k *Key) CheckKind(act string, kinds ...Kind) error {
 	return k.deny(WrongKind, "is %s %s's, and may not %s", article, k.Kind, act)
 }
 
-// CheckRead fails with a *DeniedError if the key may not read the badges of all these users.
+// CheckRead fails with a *DeniedError if the key may not read the badge of one of these users.
 func (k *Key) CheckRead(userIDs ...string) error {
 	if !k.reads {
 		return k.deny(NoReading, "may not read badges: it has no read: yes")
@@ -160,11 +160,13 @@ func (k *Key) CheckDisconnect(userID string) error {
 	return nil
 }
 
-// maxFields is the most users that the errors of one event name.
+// maxFields is the most wrong fields of one event that an error lists. Further users are not
+// checked.
 const maxFields = 20
 
-// CheckEvents returns an error with the wrong fields for each event that the key may not
-// publish, for at most `most` events. It returns nil if the key may publish all of them.
+// CheckEvents checks whether the key may publish events. For each event that it may not
+// publish, CheckEvents returns an error with the wrong fields, for at most `most` events. It
+// returns nil if the key may publish all events.
 func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
 	if k.sources == nil && k.types == nil && k.users == nil && k.rooms == nil {
 		return nil
@@ -190,8 +192,8 @@ func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
 	return refused
 }
 
-// checkEvent returns the fields of an event for which the key may not publish it, and the
-// reason of the first.
+// checkEvent returns the fields of an event because of which the key may not publish it, and
+// the reason for the first of these fields.
 func (k *Key) checkEvent(e *events.Event) (fields []events.FieldError, first Reason) {
 	refuse := func(reason Reason, field, format string, args ...any) {
 		if first == "" {

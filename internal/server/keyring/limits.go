@@ -10,30 +10,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// usage has the counters of a key. It is kept when the file is loaded again, so a reload does
-// not reset limits.
+// usage has the counters of a key. It is kept when the file is loaded again, so that a reload
+// does not reset limits.
 type usage struct {
 	kind, name       string
 	requests, events prometheus.Counter
 	metrics          *metrics
 
 	mu sync.Mutex
-	// allowance is how many events the rate permits, as of time at. It becomes negative after
-	// a large request, which is admitted whole; later requests wait until it is positive.
+	// allowance is how many events the rate permits, as of the time at. A request is admitted
+	// whole if allowance is at least 1. So a large request makes allowance negative, and later
+	// requests are refused until it is at least 1 again.
 	allowance float64
 	at        time.Time
-	// published is how many events were published on day, which counts days since 1970.
+	// published is how many events were published on the day `day`, which is in days since
+	// 1970.
 	published, day int64
 
-	// quota is the key's current quota. A request in progress may still have the [Key] from
-	// before a reload.
+	// quota is the key's current quota. After a reload, a request in progress may still use the
+	// former [Key], with another quota.
 	quota int64
 	// quotas shares the quota with other processes; nil if it is not shared.
 	quotas Quotas
-	// part is how much of today's quota this process has taken for itself, and taken how much
-	// all processes have taken.
+	// part is how many events of today's quota this process has reserved. taken is how many all
+	// processes have reserved.
 	part, taken int64
-	// askedAt is when quotas last refused to give asked events, or failed with askedErr.
+	// askedAt is when quotas last refused to give `asked` events, or failed with askedErr.
 	askedAt  time.Time
 	asked    int64
 	askedErr error
@@ -47,10 +49,10 @@ func newUsage(k *Key, m *metrics) *usage {
 	}
 }
 
-// saved is the time for which an unused rate accumulates.
+// saved limits bursts: it is the time for which an unused rate accumulates.
 const saved = 10 * time.Second
 
-// LimitError is returned if a key publishes more than it may. It is safe to show.
+// LimitError is returned if a key publishes more than it may. Its text may be shown to clients.
 type LimitError struct {
 	Message string
 	// RetryAfter is the time until the request may be repeated; always more than 0.
@@ -61,12 +63,14 @@ type LimitError struct {
 func (e *LimitError) Error() string { return e.Message }
 
 // Ready fails with a *LimitError if the key may not publish even one event now. Call it before
-// decoding a request, to refuse cheaply.
+// decoding a request, since a refusal then costs little.
 func (k *Key) Ready(ctx context.Context) error { return k.spend(ctx, 1, false) }
 
-// Spend takes n events from the rate and the quota. If they do not permit n events, it takes
-// nothing and fails with a *LimitError, or with a *DeniedError if n exceeds the quota of a
-// whole day. Any other error means that the quota could not be read.
+// Spend counts n events against the rate and the quota. The rate admits a request of any size
+// if it permits at least one event now. If the rate permits no event, or the quota has fewer
+// than n events left, Spend counts nothing and fails with a *LimitError. If n exceeds the quota
+// of a whole day, it fails with a *DeniedError. Any other error means that Postgres could not
+// be asked for the quota.
 func (k *Key) Spend(ctx context.Context, n int) error { return k.spend(ctx, n, true) }
 
 func (k *Key) spend(ctx context.Context, n int, take bool) error {
@@ -110,7 +114,7 @@ func (k *Key) spend(ctx context.Context, n int, take bool) error {
 
 const secondsOfDay = 24 * 60 * 60
 
-// Return gives back events that were spent and not stored.
+// Return undoes Spend for n events that were not stored.
 func (k *Key) Return(n int) {
 	if k.rate == 0 && k.quota == 0 {
 		return

@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics count by key. Labels are only names of configured keys, so clients cannot create
-// series. The series of a removed key are deleted with it.
+// metrics count requests and events by key. Labels are only the names of configured keys, so
+// clients cannot create series. When a key is removed, its series are deleted.
 type metrics struct {
 	requests, events, refused, loads *prometheus.CounterVec
 	expires                          *prometheus.GaugeVec
@@ -42,7 +42,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// expire sets the gauge of when a key expires.
+// expire sets the metric that says when a key expires.
 func (m *metrics) expire(k *Key) {
 	if k.expires.IsZero() {
 		m.expires.DeleteLabelValues(string(k.Kind), k.Name)

@@ -18,27 +18,29 @@ var statementsText string
 var statements = sqlfile.Parse(statementsText)
 
 const (
-	// A process takes at least 1/parts of a key's quota of a day at a time. With more parts,
-	// it runs more statements; with fewer, more of the quota is lost when the process is
+	// A process reserves at least 1/parts of a key's daily quota at a time. With more parts, it
+	// runs more statements. With fewer parts, more of the quota is lost when the process is
 	// killed.
 	parts = 100
-	// quotaTimeout bounds a statement about a quota. Other requests of the key wait meanwhile.
+	// quotaTimeout limits a statement about a quota. Other requests with the key wait for the
+	// statement.
 	quotaTimeout = 2 * time.Second
-	// quotaPause is how long a refusal or an error is reused before Postgres is asked again.
+	// quotaPause is how long a process repeats a refusal or an error before it asks Postgres
+	// again.
 	quotaPause = time.Second
 )
 
-// Quotas divides the quotas of keys among processes.
+// Quotas divides the daily quotas of keys among processes, which reserve parts of them.
 type Quotas interface {
-	// Take takes a part of a key's quota of a day: `most` events, or the rest of the quota if
-	// fewer are left. It takes nothing and returns 0 if the rest is less than `least`. taken
-	// is the number of events that all processes together have then taken.
+	// Take reserves a part of a key's quota of a day: `most` events, or all remaining events if
+	// fewer remain. If fewer than `least` remain, it reserves nothing and part is 0. taken is
+	// the number of events that all processes together have reserved afterwards.
 	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
-	// Return gives back the unused rest of a part.
+	// Return gives back n reserved events that were not used.
 	Return(ctx context.Context, key string, day time.Time, n int64) error
 }
 
-// SharedQuotas are quotas in the table badged.key_quotas. It implements Quotas.
+// SharedQuotas are quotas in the table badged.key_quotas. The type implements Quotas.
 type SharedQuotas struct{ Pool *pgxpool.Pool }
 
 // Take implements Quotas.
@@ -76,7 +78,8 @@ func (s SharedQuotas) Return(ctx context.Context, key string, day time.Time, n i
 	return nil
 }
 
-// Share shares the quotas with other processes, through q. Call it before the keys are used.
+// Share makes the keys share their quotas with other processes, through q. Call it before the
+// keys are used.
 func (r *Ring) Share(q Quotas) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,15 +89,16 @@ func (r *Ring) Share(q Quotas) {
 	}
 }
 
-// unused is the part of a day's quota that a process has taken and not used.
+// unused describes events of a day's quota that a process has reserved and not used.
 type unused struct {
 	key    string
 	day    time.Time
 	events int64
 }
 
-// limit sets the quota. If the quota has changed, limit returns the events that this process
-// took of the former quota and has not used: they may exceed the new quota.
+// limit sets the quota and where it is shared. If the quota has changed, limit returns the
+// events of the former quota that this process has reserved and not used: the caller gives them
+// back, since they may exceed the new quota.
 func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,15 +110,15 @@ func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	return left
 }
 
-// drop releases the unused rest of the part that was taken, and returns it. The caller holds
-// the mutex.
+// drop removes the unused events from the reserved part, and returns them. The caller holds the
+// mutex.
 func (u *usage) drop() unused {
 	left := unused{u.name, dayOf(u.day), u.part - u.published}
 	u.part = u.published
 	return left
 }
 
-// stop gives back the unused rests of all parts that this process has taken.
+// stop gives back all events that this process has reserved and not used.
 func (r *Ring) stop(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +131,7 @@ func (r *Ring) stop(ctx context.Context) {
 	r.giveBack(ctx, left)
 }
 
-// giveBack gives back unused rests. It logs errors. The caller holds the mutex.
+// giveBack gives back unused events. It logs errors. The caller holds the mutex.
 func (r *Ring) giveBack(ctx context.Context, left []unused) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
 	defer cancel()
@@ -141,11 +145,11 @@ func (r *Ring) giveBack(ctx context.Context, left []unused) {
 	}
 }
 
-// dayOf returns the beginning of a day. day counts from 1970.
+// dayOf returns the beginning of a day. day is in days since 1970.
 func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
 
-// allot checks that the part that this process has taken of today's quota has n unused events.
-// If not, it takes another part, or fails with a *LimitError. The caller holds the mutex.
+// allot checks that this process has reserved n more events of today's quota than it has used.
+// If not, allot reserves another part, or fails with a *LimitError. The caller holds the mutex.
 func (k *Key) allot(ctx context.Context, n int64) error {
 	u, now := k.usage, k.now()
 	if u.quota == 0 { // the quota was removed
@@ -163,7 +167,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 	spent := func() error {
 		u.refuse(OverQuota)
 		used := u.taken
-		if u.quotas != nil { // the unused rest of the own part counts as taken
+		if u.quotas != nil { // taken includes the events that this process has not used
 			used -= u.part - u.published
 		}
 		return &LimitError{
@@ -178,7 +182,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 	case lately:
 		return u.askedErr
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx alone: other requests wait for the answer too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx: other requests wait for this answer too
 	defer cancel()
 	need := u.published + n - u.part
 	part, taken, err := u.quotas.Take(ctx, k.Name, dayOf(u.day), u.quota, max(need, u.quota/parts), need)

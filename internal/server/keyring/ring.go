@@ -37,8 +37,8 @@ type Ring struct {
 	metrics *metrics
 	// flags are the keys of flags.
 	flags []*Key
-	// current maps digests of secrets to all keys. The time of a lookup may reveal parts of a
-	// digest, which reveal nothing about the secret.
+	// current has all keys by the digest of their secrets. The duration of a lookup may reveal
+	// parts of a digest. But a digest reveals nothing about the secret.
 	current atomic.Pointer[map[[sha256.Size]byte]*Key]
 	file    wait.Files
 
@@ -56,8 +56,8 @@ type usageKey struct {
 	name string
 }
 
-// New returns the keys of the flags and the file. Its errors name the flag or the line of the
-// file, and the key, but never a secret.
+// New returns a Ring with the keys of the flags and of the file. Its errors name the flag or
+// the line of the file, and the key, but never contain a secret.
 func New(cfg Config) (*Ring, []error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -97,13 +97,14 @@ func New(cfg Config) (*Ring, []error) {
 	return r, nil
 }
 
-// HasAdmins reports whether an admin key exists, or may exist after a change of the file.
+// HasAdmins reports whether there is an admin key, or whether a change of the file could add
+// one.
 func (r *Ring) HasAdmins() bool {
 	return r != nil && (r.cfg.File != "" || slices.ContainsFunc(r.flags, func(k *Key) bool { return k.Kind == Admin }))
 }
 
-// Find returns the key with a secret, or nil, and counts the request. valid is false if the
-// key has expired.
+// Find returns the key with a secret, or nil if there is none. It counts the request. valid is
+// false if the key is nil or has expired.
 func (r *Ring) Find(secret string) (k *Key, valid bool) {
 	if r == nil {
 		return nil, false
@@ -123,9 +124,9 @@ func (r *Ring) Find(secret string) (k *Key, valid bool) {
 // ErrChanging is returned for a key while a changed file is not yet loaded.
 var ErrChanging = errors.New("the keys are being loaded")
 
-// Still checks again a key that [Ring.Find] returned. It fails with a *DeniedError if the key
-// was removed or has expired, and with ErrChanging if its rights have changed or may be
-// changing.
+// Still checks a key that [Ring.Find] returned earlier. It fails with a *DeniedError if the key
+// has been removed or has expired since. It fails with ErrChanging if the rights of the key
+// have changed, or if a changed file is not loaded yet.
 func (r *Ring) Still(k *Key) error {
 	changing := r.cfg.File != "" && r.file.Changing()
 	current := (*r.current.Load())[k.digest]
@@ -140,9 +141,9 @@ func (r *Ring) Still(k *Key) error {
 	return nil
 }
 
-// parse parses the content of the file and checks for conflicts among its keys and with the
-// keys of flags. err is the error of reading the file; if it is not nil, parse only returns
-// it.
+// parse parses the content of the file. It checks for conflicts among the keys of the file, and
+// with the keys of flags. If the file could not be read, err is the error, and parse only
+// returns err.
 func (r *Ring) parse(contents [][]byte, err error) ([]*Key, []error) {
 	if err != nil {
 		return nil, []error{err}
@@ -167,13 +168,13 @@ func (r *Ring) parse(contents [][]byte, err error) ([]*Key, []error) {
 	return keys, mistakes
 }
 
-// use makes the keys of flags and of the file current. It returns the unused rests of quotas
-// that have changed.
+// use makes the keys of the flags and of the file current. If quotas have changed, it returns
+// the events that were reserved and not used.
 func (r *Ring) use(fromFile []*Key) (left []unused) {
 	all := make(map[[sha256.Size]byte]*Key, len(r.flags)+len(fromFile))
 	usages := make(map[usageKey]*usage, len(all))
-	// Admin keys come last among the keys of flags: if a publisher and an admin have the same
-	// secret, it is an admin's.
+	// Admin keys come last among the keys of flags. So if a publisher and an admin have the
+	// same secret, the key is an admin key.
 	for _, k := range slices.Concat(r.flags, fromFile) {
 		id := usageKey{k.Kind, k.Name}
 		u := r.usages[id]
@@ -252,8 +253,8 @@ type Load struct {
 	Added, Changed, Removed []string
 }
 
-// Follow registers f, which is called after every change of the keys, and returns the present
-// names. f must not block.
+// Follow registers f, which is called after every change of the keys. It returns the names of
+// the current keys. f must not block.
 func (r *Ring) Follow(f func(Load)) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,8 +271,8 @@ func (r *Ring) names() []string {
 	return all
 }
 
-// compare returns the names of keys that are only in after, that differ, and that are only in
-// before.
+// compare returns the names of the keys that are only in after (added), that are different in
+// the two lists (changed), and that are only in before (removed).
 func compare(before, after []*Key) (added, changed, removed []string) {
 	old := map[string]*Key{}
 	for _, k := range before {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// keepEnds is how long a row that revokes no tokens is stored, so that a process that
-	// cannot read the table can catch up. A process that is cut off for longer has lost its
-	// clients anyway. Rows that revoke tokens are stored for the same time after the tokens
-	// have expired.
+	// keepEnds is how long a row that only ends connections (it revokes no tokens) is stored,
+	// so that a process that could not read the table for a while still gets the row. A process
+	// that cannot read it for longer has lost its clients anyway. Rows that revoke tokens are
+	// stored for keepEnds after the tokens have expired.
 	keepEnds = time.Hour
-	// forgetRows is the most rows of each kind that one transaction deletes, forgetPause the
+	// forgetRows is the most rows of each kind that one transaction deletes. forgetPause is the
 	// pause before the next transaction.
 	forgetRows  = 1000
 	forgetPause = 500 * time.Millisecond
@@ -25,7 +25,7 @@ const (
 	forgetRetry = time.Minute
 )
 
-// RunForgetting deletes rows that no process needs any more, every hour until ctx is done.
+// RunForgetting deletes, every hour until ctx is done, the rows that no process needs any more.
 func (l *List) RunForgetting(ctx context.Context) error {
 	for {
 		pause := keepEnds
@@ -45,9 +45,9 @@ func (l *List) RunForgetting(ctx context.Context) error {
 	}
 }
 
-// forget deletes some of the oldest rows: rows that revoke no tokens and that every process
-// has read, and rows whose tokens have expired. It reports whether there may be more. If not,
-// it also removes the expired revocations from memory.
+// forget deletes some of the oldest rows: rows that only end connections and that every process
+// has read, and rows whose tokens have expired. It reports whether there may be more such rows.
+// If there are none, it also removes the expired revocations from memory.
 func (l *List) forget(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()

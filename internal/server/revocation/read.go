@@ -17,24 +17,26 @@ type row struct {
 	// userID is nil if the user was erased, and digest nil otherwise.
 	userID *string
 	digest []byte
-	// before is nil if only connections were ended.
+	// before is nil if the row only ends connections.
 	before *time.Time
 }
 
-// page is a page of the two tables, from one snapshot.
+// page is a page of rows from the two tables, read in one snapshot.
 type page struct {
-	// last is the highest number of a row so far.
+	// last is the highest seq that a row has had so far.
 	last int64
-	// database names this life of the database; see "database" in revocation.sql.
+	// database is a name for the database. It changes after a failover, a restart of Postgres,
+	// and a restore; see "database" in revocation.sql.
 	database string
 	secret   []byte
 	rows     []row
 }
 
-// full reports whether more rows may follow.
+// full reports whether the page is full, so that more rows may follow.
 func (p page) full() bool { return len(p.rows) == pageRows }
 
-// readPage runs a statement that reads a page of rows, after the number `from` or up to it.
+// readPage runs a statement that reads a page of rows: the rows after the seq `from` ("read
+// newer"), or the rows up to `from` ("read older").
 func (l *List) readPage(ctx context.Context, sql string, from int64) (p page, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -58,7 +60,7 @@ func (l *List) readPage(ctx context.Context, sql string, from int64) (p page, er
 	return p, nil
 }
 
-// take acquires the semaphore of reading, or fails when ctx is done.
+// take acquires the semaphore `reading`. It fails if ctx is done first.
 func (l *List) take(ctx context.Context) error {
 	select {
 	case l.reading <- struct{}{}:
@@ -68,9 +70,9 @@ func (l *List) take(ctx context.Context) error {
 	}
 }
 
-// follow reads the rows that are new since the last call. If the database is not the one of
-// the last call, for example after a failover, it schedules reading all rows again. After an
-// error, the rows read before it stay in memory.
+// follow reads the rows that are new since the last call. If the name of the database has
+// changed since then, for example after a failover, it schedules a new read of all rows. If it
+// fails, the rows that it has already read stay in memory.
 func (l *List) follow(ctx context.Context) error {
 	if err := l.take(ctx); err != nil {
 		return err
@@ -97,9 +99,9 @@ func (l *List) follow(ctx context.Context) error {
 	}
 }
 
-// readOlder reads the next page of the rows that existed when the database was first seen, the
-// latest first. It reports whether there are more. It queries Postgres without the semaphore,
-// so that the page does not delay new revocations.
+// readOlder reads the next page of old rows, the newest of them first. Old rows existed when
+// the database was first seen. readOlder reports whether there are more old rows. It does not
+// hold the semaphore while it queries Postgres, so the query does not delay new revocations.
 func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
@@ -120,20 +122,21 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	if p.database != l.database || l.next.Load() != next || l.older != older {
 		return true, nil // follow has begun again, or another call has read the page
 	}
-	// When a process starts, there are no connections. Later, with another database, end the
-	// connections of users whose revocation was not known.
+	// While known is nil, the process has just started and has no connections. Otherwise the
+	// database has changed: end the connections of users with newly known revocations.
 	l.learn(p.rows, func(news bool) bool { return news && l.known.Load() != nil })
 	if p.full() {
 		l.older = p.rows[len(p.rows)-1].seq - 1
 		return true, nil
 	}
-	l.known.Store(next) // first: tables loads next before known
+	l.known.Store(next) // store known first, since tables loads next before known
 	l.next.Store(nil)
 	return false, nil
 }
 
-// learn stores rows. If ends returns true for a row, it ends the connections of the row's user.
-// news is set if the row revokes more than was known.
+// learn stores rows in memory. For each row it calls ends; if ends returns true, learn ends the
+// connections of the row's user. The parameter news is true if the row revokes more tokens than
+// were known to be revoked.
 func (l *List) learn(rows []row, ends func(news bool) bool) {
 	known, into := l.known.Load(), l.next.Load()
 	if into == nil {
@@ -171,7 +174,7 @@ func (l *List) learn(rows []row, ends func(news bool) bool) {
 	}
 }
 
-// connected returns the connected users whose ids have one of these digests.
+// connected returns the connected users whose ids have one of the given digests.
 func (l *List) connected(secret []byte, digests [][sha256.Size]byte) (found []string) {
 	if len(digests) == 0 || l.cfg.Connected == nil {
 		return nil

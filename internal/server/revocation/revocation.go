@@ -1,5 +1,5 @@
-// Package revocation remembers which tokens of users are revoked, and which users must be
-// disconnected, in a table that all processes read.
+// Package revocation records in a table the revoked tokens of users, and the users who must be
+// disconnected. All processes read this table.
 //
 // It does not know sessions: callers end connections. ADR 69 has the reasons.
 package revocation
@@ -24,16 +24,17 @@ import (
 )
 
 const (
-	// interval is how often the table is read. It is half a second, since every process must
-	// learn of a revocation within a second.
+	// interval is how often the table is read. Every process must know a revocation within a
+	// second, so interval is half a second.
 	interval = 500 * time.Millisecond
-	// pageRows is the most rows that one statement reads, in about 10 ms.
+	// pageRows is the most rows that one statement reads. Such a statement takes about 10 ms.
 	pageRows = 5000
-	// pageTimeout bounds one statement, because a statement that hangs on a dead connection
-	// delays the statements after it.
+	// pageTimeout limits one statement, since a statement on a dead connection would delay the
+	// next statements.
 	pageTimeout = 2 * time.Second
-	// staleAfter is the age of the last successful read after which the process is not ready
-	// and admits no tokens. So no process accepts a revoked token for longer than staleAfter.
+	// staleAfter is the highest permitted age of the last successful read. If the read is
+	// older, the process is not ready and admits no tokens. So no process accepts a revoked
+	// token for longer than staleAfter.
 	staleAfter = 10 * time.Second
 )
 
@@ -44,16 +45,18 @@ var statements = sqlfile.Parse(statementsText)
 
 // Config configures a List.
 type Config struct {
-	// Ended is called with users whose connections must end, after Revoked reports their
-	// tokens as revoked. It must not block. Only one goroutine calls it at a time. Nil means
-	// that there are no connections.
+	// Ended is called with users whose connections must end, after Revoked already reports
+	// their tokens as revoked. It must not block. It is called from one goroutine at a time.
+	// Nil means that there are no connections.
 	Ended func(userIDs []string)
-	// Connected returns the users with connections. Ids of erased users are stored nowhere, so
-	// when tokens of an erased user are revoked, the list compares the digests of the
-	// connected users and calls Ended. Nil means that there are no connections.
+	// Connected returns the users with connections. It is used when tokens of an erased user
+	// are revoked: the id of this user is stored nowhere, so the list compares the digests of
+	// connected users with the stored digest, and calls Ended for the user that matches. Nil
+	// means that there are no connections.
 	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was issued. A
-	// revocation is forgotten some time after MaxLifetime; never if it is 0.
+	// revocation is deleted some time after MaxLifetime; it is never deleted if MaxLifetime is
+	// 0.
 	MaxLifetime time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -61,29 +64,30 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// List is the content of the table in memory. It is safe for concurrent use.
+// List has the content of the table in memory. It is safe for concurrent use.
 type List struct {
 	cfg   Config
 	pool  *pgxpool.Pool
 	hints chan struct{}
 
-	// known has the revocations of the database, and is nil until all rows were read once.
-	// next collects the rows of a database that this process has not seen before, and is nil
-	// once they are all in known. A token is revoked if one of the two tables says so.
+	// known has the revocations of the database; it is nil until all rows were read once. When
+	// the process sees another database, next collects the rows of that database, and replaces
+	// known once all rows are read; otherwise next is nil. A token is revoked if one of the two
+	// tables says so.
 	known, next atomic.Pointer[table]
-	// readAt is the start of the last read that reached the newest row.
+	// readAt is the start of the last read that has reached the newest row.
 	readAt atomic.Pointer[time.Time]
 
-	// reading is a semaphore that one goroutine at a time can acquire. It guards database,
-	// last and older, and is held while new rows are read.
+	// reading is a semaphore that one goroutine at a time can acquire. It guards database, last
+	// and older. A goroutine that reads new rows acquires it.
 	reading chan struct{}
-	// database names the database of the rows. The rows after number last are still to be
-	// read. If next is set, the rows up to number older are to be read too: they existed when
-	// the database was first seen.
+	// database names the database from which the rows were read. New rows are the rows with a
+	// seq above last. If next is set, the old rows with a seq up to older must also be read:
+	// these rows existed when the database was first seen.
 	database    string
 	last, older int64
-	// ending is a semaphore that admits one writing call at a time. Concurrent writes would
-	// wait for the same row lock, and could use up all connections.
+	// ending is a semaphore that admits one call that writes at a time. Concurrent writes would
+	// wait for the same row lock, and could use up all database connections.
 	ending chan struct{}
 
 	failed prometheus.Counter
@@ -97,7 +101,7 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 	auto := promauto.With(cfg.Registerer)
 	l := &List{
 		cfg: cfg, pool: pool, hints: make(chan struct{}, 1), reading: make(chan struct{}, 1), ending: make(chan struct{}, 1),
-		last: math.MaxInt64, // until the database is known, no row is newer than last
+		last: math.MaxInt64, // until the database is known, no row counts as new
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
 			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows the earlier ones.",
@@ -124,8 +128,8 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 	return l
 }
 
-// Load reads the whole table at the first call, and only new rows at later calls. After an
-// error, Run continues where Load stopped.
+// Load reads the whole table at the first call, and only new rows at later calls. If it fails,
+// Run continues where Load stopped.
 func (l *List) Load(ctx context.Context) error {
 	for {
 		if more, err := l.read(ctx); !more || err != nil {
@@ -134,8 +138,8 @@ func (l *List) Load(ctx context.Context) error {
 	}
 }
 
-// read reads all new rows, and the next page of old ones. It reports whether there are more
-// old ones.
+// read reads all new rows, and one page of old rows. It reports whether there are more old
+// rows.
 func (l *List) read(ctx context.Context) (more bool, err error) {
 	if err := l.follow(ctx); err != nil {
 		return false, err
@@ -144,7 +148,7 @@ func (l *List) read(ctx context.Context) (more bool, err error) {
 }
 
 // Run keeps the list up to date until ctx is done, and returns nil. While the table cannot be
-// read, the list stays as it is.
+// read, the list does not change.
 func (l *List) Run(ctx context.Context) error {
 	failing := false
 	for {
@@ -170,7 +174,7 @@ func (l *List) Run(ctx context.Context) error {
 	}
 }
 
-// Look makes Run read the table now. It does not block.
+// Look makes Run read the table at once. It does not block.
 func (l *List) Look() {
 	select {
 	case l.hints <- struct{}{}:
@@ -178,8 +182,8 @@ func (l *List) Look() {
 	}
 }
 
-// Check returns an error while this process cannot say which tokens are revoked. The process
-// must then admit no tokens. The text of the error is public.
+// Check returns an error while this process does not know which tokens are revoked. The process
+// must then admit no tokens. The text of the error may be shown to clients.
 func (l *List) Check() error {
 	if l.known.Load() == nil {
 		if next := l.next.Load(); next != nil {
@@ -193,15 +197,17 @@ func (l *List) Check() error {
 	return nil
 }
 
-// Revoked reports whether tokens of a user that were issued at a time are revoked. A
-// token that does not say when it was issued counts as older than any revocation.
+// Revoked reports whether tokens of a user that were issued at issuedAt are revoked. If
+// issuedAt is zero, since the token does not say when it was issued, any revocation of the user
+// applies.
 func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 	return slices.ContainsFunc(l.tables(), func(t *table) bool { return t.revoked(userID, issuedAt) })
 }
 
 // tables returns the tables that may have a revocation.
 func (l *List) tables() (all []*table) {
-	if next := l.next.Load(); next != nil { // first: readOlder stores it in known before it sets next to nil
+	// Load next first: readOlder stores next in known before it sets next to nil.
+	if next := l.next.Load(); next != nil {
 		all = append(all, next)
 	}
 	if known := l.known.Load(); known != nil {
@@ -210,8 +216,9 @@ func (l *List) tables() (all []*table) {
 	return all
 }
 
-// PartialReadError means that End has stored the revocation, but this process could not read
-// it back: connections are not ended and tokens not refused until it can.
+// PartialReadError means that End has stored the revocation, but this process could not read it
+// back. This process does not end the connections or refuse the tokens until it can read the
+// revocation.
 type PartialReadError struct{ Err error }
 
 // Error implements error.
@@ -220,12 +227,15 @@ func (e *PartialReadError) Error() string { return "read what was revoked: " + e
 // Unwrap returns the error of the read.
 func (e *PartialReadError) Unwrap() error { return e.Err }
 
-// End ends the connections of a user, and revokes the tokens issued before a moment, unless
-// the moment is zero. It returns the moment in force: the latest that was ever given for the
-// user, or zero. After nil, this process refuses the tokens. Every other process refuses them
+// End ends the connections of a user. If before is not zero, it also revokes the user's tokens
+// that were issued before that time. It returns the time that is now in force for the user: the
+// latest time given so far, or zero if there was none. A time that an earlier call gave and
+// that is still in the future counts as the present time.
+//
+// When End returns nil, this process refuses the tokens. Every other process refuses them
 // within a second; a process that cannot read the table admits no tokens at all after ten
-// seconds. End fails with a [*PartialReadError] if the revocation is stored and this process
-// cannot read it before ctx is done.
+// seconds. End fails with a [*PartialReadError] if it has stored the revocation, but this
+// process could not read it before ctx was done.
 func (l *List) End(ctx context.Context, userID string, before time.Time) (time.Time, error) {
 	holds, err := l.write(ctx, userID, before)
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 	"time"
 )
 
-// parts is the number of maps of a table. Only one is locked at a time, so removing old
-// entries of millions of users delays no token by more than a few milliseconds.
+// parts is the number of maps of a table. The removal of old entries locks only one map at a
+// time. So even with entries of millions of users, it delays the check of a token by a few
+// milliseconds at most.
 const parts = 64
 
-// table maps users to the moment before which their tokens are revoked. An entry takes 16
-// bytes, about 26 with the empty slots of its map. It is safe for concurrent use.
+// table maps each user to a time: the user's tokens that were issued before it are revoked. An
+// entry takes 16 bytes, or about 26 with the empty slots of its map. table is safe for
+// concurrent use.
 type table struct {
 	secret []byte
 	parts  [parts]part
@@ -36,24 +38,25 @@ func newTable(secret []byte) *table {
 	return t
 }
 
-// digestOf returns the digest that replaces the id of an erased user.
+// digestOf returns the digest by which the tables store an erased user, in place of the user's
+// id.
 func digestOf(secret []byte, userID string) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(secret, []byte(userID)))
 }
 
-// keyOf returns the key of a user from the digest of the id, and erasedKeyOf the key of an
-// erased user. If ten million users have revoked tokens, the probability that one of them
-// shares the key of a given other user is 10⁻¹². Then older tokens of that user are refused
-// too.
+// keyOf returns the key of a user from the digest of the user's id, and erasedKeyOf the key of
+// an erased user. Two users may have the same key: then a revocation for one user also refuses
+// older tokens of the other. If ten million users have revoked tokens, the probability of this
+// is 10⁻¹² for any other user.
 func keyOf(digest [sha256.Size]byte) uint64       { return binary.BigEndian.Uint64(digest[:8]) }
 func erasedKeyOf(digest [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[8:16]) }
 
 func (t *table) part(key uint64) *part { return &t.parts[key%parts] }
 
-// never is the moment of users without a revocation.
+// never is the time in the table for users without a revocation.
 const never = math.MinInt64
 
-// get returns the moment before which a user's tokens are revoked, or never.
+// get returns the time before which a user's tokens are revoked, or never.
 func (t *table) get(key uint64) int64 {
 	p := t.part(key)
 	p.mu.RLock()
@@ -64,7 +67,7 @@ func (t *table) get(key uint64) int64 {
 	return never
 }
 
-// set sets the moment before which a user's tokens are revoked.
+// set sets the time before which a user's tokens are revoked.
 func (t *table) set(key uint64, before int64) {
 	p := t.part(key)
 	p.mu.Lock()
@@ -75,7 +78,7 @@ func (t *table) set(key uint64, before int64) {
 	p.before[key] = before
 }
 
-// revoked reports whether tokens of a user that were issued at a time are revoked.
+// revoked reports whether tokens of a user that were issued at issuedAt are revoked.
 func (t *table) revoked(userID string, issuedAt time.Time) bool {
 	if t.users.Load() == 0 { // the usual case
 		return false
@@ -85,7 +88,8 @@ func (t *table) revoked(userID string, issuedAt time.Time) bool {
 	return before != never && issuedAt.Before(time.UnixMicro(before))
 }
 
-// forget removes entries older than a moment. It builds new maps, since Go maps do not shrink.
+// forget removes entries whose time is before moment. It builds new maps, since Go maps do not
+// shrink.
 func (t *table) forget(moment time.Time) {
 	oldest := moment.UnixMicro()
 	for i := range t.parts {
