@@ -127,8 +127,8 @@ func (t *Tail) Check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Run publishes until ctx is done and then returns nil. It stops with an error if a target cannot
-// be published to at all.
+// Run publishes until ctx is done and then returns nil. If a subscription to the log fails for one
+// target, it stops publishing to all targets and returns the error.
 func (t *Tail) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
