@@ -14,7 +14,7 @@ import (
 // RoleKind says what a database role is used for, and so which rights it gets.
 type RoleKind string
 
-// The kinds. The owner of the schema has all rights without a grant.
+// Values of RoleKind. The owner of the schema has all rights without a grant.
 const (
 	// RoleServer is for `badged serve`, the jobs of the admin page, and the commands verify,
 	// rebuild and dead letters. It can append rows to the log and to the audit trail, but cannot

@@ -184,7 +184,7 @@ func shows() step {
 // started opens the first connection with the golden snapshot.
 func started() step { return then(opens(), greets(golden("snapshot")), shows()) }
 
-// resumed waits until the client reconnects, and tells it that nothing has changed since.
+// resumed waits until the client reconnects, and answers with a frame that changes nothing.
 func resumed() step { return then(opens(), greetsWithNothing()) }
 
 // cuts ends the connection with a TCP reset, without a close frame.

@@ -20,8 +20,8 @@ func burst(perSecond float64) int {
 	return max(1, int(math.Ceil(BurstSeconds*perSecond)))
 }
 
-// Take takes one token from l and returns 0. If l has no token, Take returns how long it takes
-// until l has one.
+// Take takes one token from l and returns 0. If l has no token, Take returns the time until l has
+// one.
 func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	r := l.ReserveN(now, 1)
 	if wait = r.DelayFrom(now); wait > 0 {
@@ -68,8 +68,8 @@ func NewLimiters[K comparable](perSecond float64) *Limiters[K] {
 	return &Limiters[K]{perSecond: perSecond, current: map[K]*allowance{}}
 }
 
-// Take takes one token of a key and returns 0. If the key has no token, Take returns how long it
-// takes until it has one.
+// Take takes one token of a key and returns 0. If the key has no token, Take returns the time until
+// it has one.
 func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0

@@ -166,7 +166,8 @@ const (
 	kafkaEnd   = -1
 )
 
-// offset requests an offset of the partition; which is kafkaFirst or kafkaEnd.
+// offset requests one of the partition's offsets. which is the special timestamp kafkaFirst or
+// kafkaEnd.
 func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
 	defer cancel()

@@ -85,8 +85,7 @@ type decoded struct {
 	// positions has, for each event, the position after its message.
 	positions []string
 	letters   []letter
-	// lost has a dead letter that describes messages before the batch which the broker deleted
-	// unread.
+	// lost has a dead letter if the broker has deleted unread messages before this batch.
 	lost []letter
 }
 

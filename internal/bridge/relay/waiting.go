@@ -53,7 +53,7 @@ type waiting struct {
 	// reached.
 	catching []bool
 	reached  int64
-	// held has the rooms of which all new rows must wait, for the users of all databases.
+	// held has the rooms whose later rows must all wait, for the users of all databases.
 	held rooms
 	// stillHeld has the rooms that stay in held after this round of catching up.
 	stillHeld rooms

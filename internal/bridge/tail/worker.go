@@ -105,9 +105,10 @@ func (c *changes) add(e *events.Event) {
 	}
 }
 
-// maxMembers bounds the badges that a message to a room publishes: if the room has at most
+// maxMembers bounds the badges that a message to a room publishes. If the room has at most
 // maxMembers members in the partition, the badges of all of them are published. In a larger room,
-// only the badges of mentioned users are published, as for webhooks, and the state of the room.
+// only the badges of mentioned users are published, as for webhooks; the state of the room is
+// published instead.
 const maxMembers = 1000
 
 // room is the state of a room in a partition.
@@ -225,7 +226,7 @@ const republishFor = 200 * time.Millisecond
 
 // republish publishes the badges of all users of the partition, page by page. This is necessary for
 // a new target, and after the tables have changed without an event, such as by a rebuild or a new
-// epoch. A call stores how far it came and ends after republishFor; the next call continues there.
+// epoch. A call ends after republishFor and stores the last user; the next call continues there.
 func (w *worker) republish(ctx context.Context) error {
 	var revision, told int64
 	var after *string

@@ -97,8 +97,8 @@ func (t *DatabaseTarget) Badges(ctx context.Context, userIDs []string, transacti
 	return badges, classify(err)
 }
 
-// classify wraps a temporary fault in a TransientError: the server restarts, fails over or lacks
-// resources, or the connection is broken.
+// classify wraps err in a TransientError if the fault is temporary: the server restarts, fails over
+// or lacks resources, or the connection is broken.
 func classify(err error) error {
 	var invalid *events.BatchError
 	if err == nil || errors.As(err, &invalid) || errors.Is(err, events.ErrNotMigrated) {

@@ -24,7 +24,8 @@ type DividedTarget struct {
 func NewDividedTarget(t *HTTPTarget) *DividedTarget { return &DividedTarget{HTTPTarget: t} }
 
 // PartitionOf returns the partition to which a user belonged before any split. It must not be
-// called before AppendBestEffort has returned a failure, which tells the number of partitions.
+// called before AppendBestEffort has returned a failure, since the number of partitions is known
+// only then.
 func (t *DividedTarget) PartitionOf(userID string) int {
 	return events.PartitionOf(userID, int(t.partitions.Load()))
 }

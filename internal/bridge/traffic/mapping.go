@@ -22,9 +22,9 @@ type message struct {
 
 // mapping converts messages to events.
 //
-// A conversation is a pair of users in either direction. The seq of a message is its rank among the
-// messages of the conversation, in the order of the file. The message is delivered to DST, with SRC
-// as the sender.
+// A conversation is an unordered pair of users: it has the messages in both directions. The seq of
+// a message is its rank among the messages of the conversation, in the order of the file. The
+// message is delivered to DST, with SRC as the sender.
 //
 // The file contains no reads, but a user who answers has read the messages before. A message counts
 // as an answer if an earlier message of the conversation was delivered to SRC. Before each answer,

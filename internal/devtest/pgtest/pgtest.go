@@ -241,7 +241,8 @@ func NewServer(t testing.TB) *Server {
 // another server on the same data.
 func Settings() map[string]string {
 	return map[string]string{
-		// Tests are small, and the servers of several packages run at once.
+		// Small buffers suffice for tests, and the servers of several packages run at the same
+		// time.
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
 		"max_connections": "500", // a stack may have several databases
@@ -289,9 +290,9 @@ func startWith(ctx context.Context, template Template) (*Server, error) {
 	return s, nil
 }
 
-// copying returns the fastest way in which CREATE DATABASE can copy templates. If the data is in
-// memory, copying files takes half the processor time of copying through the WAL, which is the
-// default. On a disk it would be slower, because each file is synced.
+// copying returns the STRATEGY clause with which CREATE DATABASE copies templates fastest, "" for
+// the default. If the data is in memory, copying files takes half the processor time of the
+// default, which copies through the WAL. On a disk it would be slower, because each file is synced.
 func copying(version, url string) string {
 	major := 0
 	_, _ = fmt.Sscanf(version, "postgres (PostgreSQL) %d", &major)

@@ -322,8 +322,8 @@ func (d *Database) EndRange(t testing.TB, partition int) {
 }
 
 // AddRange adds ranges to a partition's log until the last range begins at a transaction id in the
-// future. It is so far ahead that other activity, such as autovacuum or another test, does not
-// reach it meanwhile.
+// future. This id is so far ahead that other activity, such as autovacuum or another test, does not
+// reach it during the test.
 func (d *Database) AddRange(t testing.TB, partition int) {
 	t.Helper()
 	d.addRange(t, partition, 500)
