@@ -81,8 +81,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answers parses the answers of a server. They consist of lines; a line that announces a text is
-// followed by it.
+// answers parses the answers of a server. They consist of lines; a text follows the line that
+// announces its length.
 type answers struct {
 	// line is the beginning of the current line. It is long enough to contain any length.
 	line []byte

@@ -12,8 +12,8 @@ import (
 var errForm = errors.New("a time is not in the form of RFC 3339")
 
 // Parse parses a time in the format of RFC 3339. [time.Parse] also accepts some texts that RFC 3339
-// does not allow, and Parse refuses them: an offset of 24 or more hours or of 60 or more minutes,
-// an hour with one digit, and a comma before the fraction.
+// does not allow, and Parse refuses them: an offset of 24 hours or with 60 minutes, an hour with one
+// digit, and a comma before the fraction.
 func Parse(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

@@ -26,8 +26,8 @@ type Broker interface {
 // Reader reads one partition. It is not safe for concurrent use.
 type Reader interface {
 	// Next waits about a second at most for messages. A batch without messages still has the
-	// position and backlog of the partition. After an error the caller closes the reader and opens
-	// a new one.
+	// backlog, and the position if it has changed. After an error the caller closes the reader and
+	// opens a new one.
 	Next(ctx context.Context) (Batch, error)
 	Close()
 }

@@ -161,7 +161,7 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report stores err for Health, and logs it if it differs from the last error.
+// report stores err for Health. It logs an error that is new, and the end of an error.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

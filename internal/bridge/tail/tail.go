@@ -231,7 +231,7 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 	}
 }
 
-// report stores err for Health, and logs it if it differs from the last error.
+// report stores err for Health. It logs an error that is new, and the end of an error.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
 	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // the process stops, or the partition was moved to another database
 		return
