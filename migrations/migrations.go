@@ -1,6 +1,6 @@
-// Package migrations creates and changes the tables and functions of the database, by numbered
-// SQL files. Each file is applied once, in order and in its own transaction. All objects are
-// in the Postgres schema "badged".
+// Package migrations creates and changes the tables and functions of the database, by numbered SQL
+// files. Each file is applied once, in the order of the numbers, and in its own transaction. All
+// objects are in the Postgres schema "badged".
 //
 // The package does not know any other package of badged, since it runs on databases of any age.
 // ADR 28 says what a migration may change, ADR 40 which rights roles have.
@@ -27,13 +27,13 @@ import (
 //go:embed *.sql outbox/*.sql
 var files embed.FS
 
-// DefaultPartitions is how many partitions a database gets by default.
+// DefaultPartitions is the number of partitions of a new database, unless Config says otherwise.
 const DefaultPartitions = 4
 
-// versionsTable stores which migrations have been applied.
+// versionsTable is the table that records which migrations were applied.
 const versionsTable = "badged.schema_migrations"
 
-// Migration is one numbered file and whether it has been applied.
+// Migration is a numbered file. It says whether the file was applied.
 type Migration struct {
 	Version int64
 	Name    string
@@ -43,33 +43,35 @@ type Migration struct {
 
 // Config configures Up.
 type Config struct {
-	// Conn says how to connect to the database, as the owner of the schema.
-	// Required.
+	// Conn says how to connect to the database. Its user must be the owner of the schema. Required.
 	Conn *pgx.ConnConfig
-	// Partitions is how many partitions an empty database gets, 0 for DefaultPartitions.
-	// For a database that is not empty it must be 0 or its number of partitions.
+	// Partitions is the number of partitions that Up creates in an empty database, 0 for
+	// DefaultPartitions. If the database is not empty, Partitions must be 0 or the number that it
+	// has.
 	Partitions int
-	// Retrying, if not nil, is called when a migration could not acquire its locks and was
-	// rolled back, with the time until the next attempt.
+	// Retrying, if not nil, is called when a migration could not acquire its locks and was rolled
+	// back. wait is the time until the next attempt.
 	Retrying func(err error, wait time.Duration)
 }
 
-// lockTimeout is how long a migration waits for a lock. It is short, since batches and
-// publishers that need the same table queue behind the migration.
+// lockTimeout is how long a migration waits for a lock. It is short, because batches and publishers
+// that need the same table wait in the queue behind the migration.
 const lockTimeout = 3 * time.Second
 
-// backoff returns the pauses between attempts to acquire the locks, about 24 s in total.
+// backoff returns the pauses between attempts to apply a migration whose locks are not available.
+// They sum to about 24 s.
 func backoff() []time.Duration {
 	return []time.Duration{
 		250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second,
 	}
 }
 
-// Up applies every pending migration and returns the applied migrations, also if a later
-// migration fails. Processes that call it at the same time wait for each other.
+// Up applies every pending migration. It returns the migrations that it has applied, even if a
+// later migration fails. If several processes call Up at the same time, each waits for the one
+// before.
 //
-// A migration that runs into a deadlock or waits too long for a lock is rolled back as a whole
-// and tried again. After eight attempts Up fails.
+// If a migration runs into a deadlock or waits too long for a lock, the whole migration is rolled
+// back and tried again. After eight attempts Up returns an error.
 func Up(ctx context.Context, cfg Config) ([]Migration, error) {
 	return up(ctx, cfg, files, backoff())
 }
@@ -117,8 +119,8 @@ func up(ctx context.Context, cfg Config, files fs.FS, waits []time.Duration) ([]
 	return applied, conn.Raw(func(driver any) error { return grantAgain(ctx, driver.(*stdlib.Conn).Conn()) }) //nolint:forcetypeassert // open uses it
 }
 
-// applyAll applies the pending migrations. If a migration cannot acquire its locks, it waits
-// and tries again.
+// applyAll applies the pending migrations. If a migration cannot acquire its locks, applyAll waits
+// and tries the migration again.
 func applyAll(ctx context.Context, provider *goose.Provider, waits []time.Duration, retrying func(error, time.Duration)) (applied []Migration, err error) {
 	for {
 		results, err := provider.Up(ctx)
@@ -155,8 +157,8 @@ func lostALock(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == deadlockDetected || pgErr.Code == lockNotAvailable)
 }
 
-// Status returns every migration in order. In a database that has never been migrated all are
-// pending. Status creates nothing in the database.
+// Status returns all migrations in order. In a database that was never migrated, all of them are
+// pending. Status changes nothing in the database.
 func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
@@ -202,10 +204,10 @@ func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
 	return n, nil
 }
 
-// open returns a database handle. Its sessions have the settings that migrations need: the
-// number of partitions to create, and the lock_timeout.
+// open returns a database handle. Its sessions have the settings that migrations need: the number
+// of partitions to create, and a lock_timeout.
 func open(conn *pgx.ConnConfig, partitions int) *sql.DB {
-	// Set them by a statement: poolers drop startup parameters.
+	// Set the settings by a statement, because connection poolers drop startup parameters.
 	return stdlib.OpenDB(*conn, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `SELECT set_config('badged.partitions', $1, false), set_config('lock_timeout', $2, false)`,
 			strconv.Itoa(partitions), strconv.FormatInt(lockTimeout.Milliseconds(), 10))
@@ -218,8 +220,8 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
 	}
-	// Poll for the lock every second. The default, every 5 seconds, would delay a process
-	// that starts at the same time as another.
+	// Try to acquire the lock every second. With the default of 5 seconds, processes that start at
+	// the same time would wait longer for each other.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
@@ -245,9 +247,9 @@ func createSchema(ctx context.Context, db *sql.DB, as *pgx.ConnConfig) error {
 	return fmt.Errorf("create the schema badged: %w", err)
 }
 
-// schemaExists reports whether the schema badged exists. Up and InstallOutbox ask it after
-// CREATE SCHEMA failed: the failure does not matter if an administrator has created the schema
-// for a role without that privilege, or if another process creates it at the same time.
+// schemaExists reports whether the schema badged exists. createSchema calls it when CREATE SCHEMA
+// has failed. The failure does not matter if an administrator has created the schema for a role
+// without that privilege, or if another process has just created it.
 func schemaExists(ctx context.Context, db *sql.DB) bool {
 	var exists bool
 	err := db.QueryRowContext(ctx, `SELECT to_regnamespace('badged') IS NOT NULL`).Scan(&exists)

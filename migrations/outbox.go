@@ -13,24 +13,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleRelay reads events from an outbox, for the relay that carries them to badged.
+// RoleRelay is for the relay: it reads events from an outbox and deletes the events that it has
+// carried to badged.
 const RoleRelay RoleKind = "relay"
 
 var (
 	// ErrNoOutbox is returned if a database has no outbox.
 	ErrNoOutbox = errors.New("the database has no outbox; run `badged relay install`")
-	// ErrHasLog is returned if an outbox is asked for in a database that has a log.
+	// ErrHasLog is returned if a database cannot have an outbox, because it has a log.
 	ErrHasLog = errors.New("the database has badged's own schema, where badged.publish appends to the log: it needs no outbox and no relay")
 )
 
-// outboxVersions stores which migrations of the outbox have been applied.
+// outboxVersions is the table that records which migrations of the outbox were applied.
 const outboxVersions = "badged.outbox_migrations"
 
 //go:embed roles/grant_outbox.sql
 var grantOutboxSQL string
 
-// outboxFiles returns the migrations of an outbox. It checks events by the same rules as the
-// log, so a migration that changes the rules must be added here too.
+// outboxFiles returns the migrations of an outbox. The outbox checks events by the same rules as
+// the log. So if a migration changes these rules, it must be added here too.
 func outboxFiles() fs.FS {
 	return renamed{
 		"00001_rules.sql":  "00003_rules.sql",
@@ -38,7 +39,8 @@ func outboxFiles() fs.FS {
 	}
 }
 
-// renamed are embedded files under other names.
+// renamed is a file system of embedded files under other names. It maps new names to the embedded
+// names.
 type renamed map[string]string
 
 // Open implements fs.FS.
@@ -64,8 +66,8 @@ func (r renamed) Glob(pattern string) (names []string, err error) {
 	return names, nil
 }
 
-// InstallOutbox creates the outbox in a database, or migrates an existing outbox, and returns
-// the migrations that it applied. It returns [ErrHasLog] if the database has a log.
+// InstallOutbox creates the outbox in a database, or migrates an outbox that exists. It returns the
+// migrations that it has applied, or [ErrHasLog] if the database has a log.
 func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
@@ -86,7 +88,8 @@ func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, erro
 	return applyAll(ctx, provider, backoff(), nil)
 }
 
-// CheckOutbox fails unless a database has an outbox of the version that this program needs.
+// CheckOutbox returns an error unless the database has an outbox, in the version that this program
+// needs.
 func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	names, err := fs.Glob(outboxFiles(), "*.sql")
 	if err != nil {
@@ -118,8 +121,8 @@ func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	})
 }
 
-// GrantOutbox grants a role the rights of a kind, [RolePublisher] or [RoleRelay], on the outbox,
-// and revokes all its other rights there.
+// GrantOutbox grants a role the rights that its kind, [RolePublisher] or [RoleRelay], needs on the
+// outbox. It revokes all other rights of the role there.
 func GrantOutbox(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, grantOutboxSQL, kind, role) })
 }

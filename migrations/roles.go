@@ -11,19 +11,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleKind is the use of a database role. It decides which rights the role gets.
+// RoleKind says what a database role is used for, and so which rights it gets.
 type RoleKind string
 
-// The kinds. The owner of the schema has all rights without a grant.
+// Values of RoleKind. The owner of the schema has all rights without a grant.
 const (
-	// RoleServer is for `badged serve`, the jobs of the admin page, verify, rebuild and dead
-	// letters. It can append to the log and the audit trail, but cannot change or delete
-	// their rows.
+	// RoleServer is for `badged serve`, the jobs of the admin page, and the commands verify,
+	// rebuild and dead letters. It can append rows to the log and to the audit trail, but cannot
+	// change or delete such rows.
 	RoleServer RoleKind = "server"
 	// RolePublisher may only publish, from Go or SQL.
 	RolePublisher RoleKind = "publisher"
-	// RoleConsumer reads the log and moves the positions of consumer groups. Postgres does
-	// not prevent it from moving the positions of other groups and of the projector.
+	// RoleConsumer reads the log and moves the positions of its consumer groups. Postgres does not
+	// prevent it from moving the positions of other groups, or the position of the projector.
 	RoleConsumer RoleKind = "consumer"
 	// RoleReader reads all tables except the audit trail and jobs.
 	RoleReader RoleKind = "reader"
@@ -32,9 +32,9 @@ const (
 //go:embed roles/grant.sql
 var grantSQL string
 
-// Grant grants a role the rights of its kind in the schema badged, and revokes all its other
-// rights there. It also records the role, so that Up renews the grants after the schema has
-// changed. Only the owner of the schema can call it.
+// Grant grants a role the rights of its kind in the schema badged, and revokes all other rights of
+// the role there. It also records the role, so that Up can renew the grants after it has changed
+// the schema. Only the owner of the schema can call Grant.
 func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
 		as, err := grantedAs(ctx, conn)
@@ -45,8 +45,8 @@ func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string)
 	})
 }
 
-// grantedAs returns a digest of the applied migrations and of the script that grants. It is
-// stored with a role: if it differs later, the grants must be renewed.
+// grantedAs returns a digest of the applied migrations and of the granting script. It is stored
+// with each role: if the digest is different later, the grants of the role must be renewed.
 func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var versions string
 	if err := conn.QueryRow(ctx, `SELECT string_agg(DISTINCT version_id::text, ' ') FROM `+versionsTable).Scan(&versions); err != nil {
@@ -56,17 +56,17 @@ func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// grantLock is the key of the advisory lock that serializes grants: of two grants on the same
-// objects at the same time Postgres fails one.
+// grantLock is the key of an advisory lock that serializes grants: if two transactions grant rights
+// on the same object at the same time, Postgres fails one of them.
 const grantLock = 0x6261646772 // "badgr"
 
 func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
-	// The session of migrations has a lock timeout. Grants wait for each other without one.
+	// The sessions of migrations have a lock timeout. Disable it, since grants wait for each other.
 	return runGrant(ctx, conn, grantSQL, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
 }
 
-// runGrant runs the statements before and then a script that grants a role the rights of a
-// kind, in one transaction.
+// runGrant runs a transaction with the statements in before, and then a script that grants a role
+// the rights of a kind.
 func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		for _, sql := range before {
@@ -86,16 +86,16 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 	return nil
 }
 
-// grantAgain renews the grants of every recorded role that still exists, if the schema has
-// changed since its grant. So if a call of Up was killed after its migrations, the next call
-// renews the grants.
+// grantAgain renews the grants of every recorded role that still exists, if the schema has changed
+// since the role got them. Even if an earlier call of Up was killed after its migrations, the next
+// call renews the grants.
 func grantAgain(ctx context.Context, conn *pgx.Conn) error {
 	as, err := grantedAs(ctx, conn)
 	if err != nil {
 		return err
 	}
-	// Only the owner can grant, but other roles may call Up when no migration is pending:
-	// for them the query returns no role.
+	// Only the owner of the schema can grant. Other roles may call Up as well if no migration is
+	// pending: for them, the query returns no rows.
 	rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role
 WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
 	type granted struct {
@@ -114,7 +114,7 @@ WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE 
 	return nil
 }
 
-// withConn calls do with a new connection, and closes it.
+// withConn opens a connection, calls do with it, and closes it.
 func withConn(ctx context.Context, cfg *pgx.ConnConfig, do func(conn *pgx.Conn) error) (err error) {
 	conn, err := pgx.ConnectConfig(ctx, cfg.Copy())
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// State compares the migrations of a database with the migrations of this program.
+// State compares the migrations of a database with the migrations that this program has.
 type State struct {
-	// Version is the version of the newest migration applied to the database, 0 for none. It
-	// may come from a newer release.
+	// Version is the version of the newest migration that was applied to the database, 0 if none
+	// was. It may be a migration of a newer release.
 	Version int64
 	// Wanted is the version of the newest migration of this program.
 	Wanted int64
-	// Pending is how many migrations of this program are not applied. All is the number of
-	// migrations of this program.
+	// Pending is the number of this program's migrations that were not applied yet. All is the
+	// number of this program's migrations.
 	Pending, All int
 }
 
-// Lacks describes which migrations are pending, "" if none.
+// Lacks describes the pending migrations, "" if there are none.
 func (s State) Lacks() string {
 	switch {
 	case s.Pending == 0:
@@ -37,7 +37,7 @@ func (s State) Lacks() string {
 	return fmt.Sprintf("%d of %d migrations are pending: the database is at version %d, and this program needs %d", s.Pending, s.All, s.Version, s.Wanted)
 }
 
-// StateOf reads which migrations a database has.
+// StateOf reads which migrations were applied to a database.
 func StateOf(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 },
@@ -64,8 +64,8 @@ func StateOf(ctx context.Context, q interface {
 	return s, nil
 }
 
-// Uneven compares the versions of several databases, given by name. If they differ, it returns
-// a message with the version of each database, otherwise "".
+// Uneven compares the versions of several databases. The keys of states are their names. If the
+// versions differ, Uneven returns a message with the version of each database, otherwise "".
 func Uneven(states map[string]State) string {
 	var all []string
 	differ := false

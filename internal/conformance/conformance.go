@@ -1,9 +1,9 @@
-// Package conformance checks clients of the protocol badge.v1, in any language. It acts as a
-// server that follows a script, and starts the client as a program that prints the badges that
-// it would show.
+// Package conformance checks clients of the protocol badge.v1, in any language. It starts the
+// client as a program that prints the badges that it would show, and acts as its server: the server
+// follows a script.
 //
-// The package does not know the gateway or the SDK: the golden frames in web/sdk/testdata define
-// the protocol for all of them. ADR 73 has the reasons.
+// The package does not know the gateway or the SDK: for all three, the golden frames in
+// web/sdk/testdata define the protocol. ADR 73 has the reasons.
 package conformance
 
 import (
@@ -28,20 +28,20 @@ const (
 	ServerSentEvents Transport = "sse"
 )
 
-// Config says which client and scenarios to run.
+// Config describes the client and the scenarios to run.
 type Config struct {
 	// Transport is what the client must use. Default: WebSockets.
 	Transport Transport
 	// Command is the program of the client and its arguments.
 	Command []string
-	// Only are the names of the scenarios to run, or beginnings of names; empty for all.
+	// Only has the names of the scenarios to run, or prefixes of names; empty means all scenarios.
 	Only []string
 	// StepTimeout is how long the client may take for a step. Default: 10 s.
 	StepTimeout time.Duration
 	// Parallel is how many scenarios run at once. Default: 4.
 	Parallel int
-	// pause is how long the server asks clients to wait before a reconnect. Default:
-	// usualPause.
+	// pause is how long the server asks clients to wait before a reconnect. Tests change it.
+	// Default: usualPause.
 	pause time.Duration
 }
 
@@ -55,16 +55,16 @@ const (
 	Unsupported Result = "unsupported"
 )
 
-// Outcome is what happened in a scenario.
+// Outcome is the result of one scenario.
 type Outcome struct {
 	Name   string `json:"name"`
 	Story  string `json:"story"`
 	Result Result `json:"result"`
-	// Expected and Happened are set if the scenario failed. If the client does not support
-	// it, Happened is the client's reason.
+	// Expected and Happened are set if the scenario failed. If the client does not support the
+	// scenario, Happened says what it does not support.
 	Expected string `json:"expected,omitempty"`
 	Happened string `json:"happened,omitempty"`
-	// Trace is everything that client and server did, in order.
+	// Trace lists everything that client and server did, in order.
 	Trace []string `json:"trace"`
 	// Stderr is the end of the client's standard error, if the scenario failed.
 	Stderr string `json:"stderr,omitempty"`
@@ -83,8 +83,7 @@ type Report struct {
 // Info describes a scenario.
 type Info struct{ Name, Story string }
 
-// Scenarios lists the scenarios of a transport in the order in which they are
-// reported.
+// Scenarios lists the scenarios of a transport, in the order of a report.
 func Scenarios(transport Transport) []Info {
 	var all []Info
 	for _, s := range scenarios(transport, usualPause) {
@@ -93,9 +92,9 @@ func Scenarios(transport Transport) []Info {
 	return all
 }
 
-// Run runs the scenarios, each with a new process of the client. Failures of the client are in
-// the report; an error means that the run could not take place. If ctx ends, Run returns the
-// error together with a report of the scenarios that had ended.
+// Run runs the scenarios, each with a new process of the client. The report contains the client's
+// failures; an error means that the scenarios could not be run. If ctx ends, Run returns the error
+// together with a report of the scenarios that ended before.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
@@ -123,7 +122,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		group.Go(func() error {
 			outcome, err := play(running, cfg, s)
 			if err == nil {
-				err = running.Err() // the client was killed, and may seem to have failed
+				err = running.Err() // the client was killed with ctx, and a killed client may look like a failed one
 			}
 			if err == nil {
 				report.Scenarios[i] = outcome
@@ -149,8 +148,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, err
 }
 
-// choose returns the scenarios whose names begin with an element of only. It fails if an element
-// matches no scenario.
+// choose returns the scenarios whose names begin with an element of only. It returns an error if an
+// element is not the beginning of any name.
 func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil
@@ -165,7 +164,8 @@ func choose(all []scenario, only []string) ([]scenario, error) {
 	}), nil
 }
 
-// Print writes the report as text: a line for each scenario, and details below a failed scenario.
+// Print writes the report as text: one line for each scenario, and details below each failed
+// scenario.
 func (r Report) Print(w io.Writer) error {
 	var text strings.Builder
 	for _, o := range r.Scenarios {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// loses cuts the connection of the last command over HTTP, so that its answer is lost.
+// loses cuts the connection of the client's last command over HTTP, so that the answer is lost.
 func loses() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server cuts the connection of the command")
@@ -17,7 +17,7 @@ func loses() step {
 	}
 }
 
-// garbles answers the last command over HTTP as a proxy does that cannot reach its server.
+// garbles answers the client's last command over HTTP like a proxy that cannot reach its server.
 func garbles() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
@@ -27,12 +27,13 @@ func garbles() step {
 	}
 }
 
-// ofProxy returns an answer as a proxy gives it.
+// ofProxy returns an answer as a proxy would give it: a status and HTML.
 func ofProxy(status int) answer {
 	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
 }
 
-// turnsAway waits for a stream and refuses it with a status, and with retry_ms if pause is not 0.
+// turnsAway waits for a stream and refuses it with a status. If pause is not 0, it sends pause as
+// retry_ms.
 func turnsAway(status int, pause time.Duration) step {
 	return func(p *performance) error {
 		refusal := frame{"message": "the script says so"}
@@ -51,7 +52,7 @@ func turnsAway(status int, pause time.Duration) step {
 	}
 }
 
-// turnsAwayAsProxy waits for a stream and refuses it as a proxy would.
+// turnsAwayAsProxy waits for a stream and refuses it like a proxy.
 func turnsAwayAsProxy(status int) step {
 	return func(p *performance) error { return p.refuseStream(ofProxy(status)) }
 }
@@ -70,8 +71,8 @@ func (p *performance) refuseStream(a answer) error {
 	return nil
 }
 
-// writesAs sends a frame as an event that parts has encoded in an unusual way. Each part is
-// written separately.
+// writesAs sends a frame as an event whose encoding parts has changed. Each part that parts returns
+// is written separately.
 func writesAs(f frame, parts func(event string) []string) step {
 	return func(p *performance) error {
 		writer, ok := p.conn.link.(*stream)
@@ -89,7 +90,7 @@ func writesAs(f frame, parts func(event string) []string) step {
 	}
 }
 
-// comments sends only comments for a duration, and fails if the client gives up the connection.
+// comments sends only comments for a duration. It fails if the client gives up the connection.
 func comments(during, every time.Duration) step {
 	return func(p *performance) error {
 		const expected = "to keep a stream on which comments come"

@@ -1,6 +1,6 @@
 package conformance
 
-// paths are scenarios about categories with several parts and their levels, and about the
+// paths returns the scenarios about categories with several parts and their levels, and about the
 // commands seen and seen_all.
 func paths() []scenario {
 	ok := golden("ok")
@@ -46,8 +46,8 @@ func paths() []scenario {
 	}
 }
 
-// generalSeen returns the changes that follow the golden snapshot of paths once the user has
-// seen the conversation "general".
+// generalSeen returns the changes frame that a server would send after the snapshot
+// "snapshot-paths" when the user has seen the conversation "general".
 func generalSeen() frame {
 	snapshot := golden("snapshot-paths")
 	general := frame(snapshot["conversations"].([]any)[0].(map[string]any)).with("seen", 3).with("seen_seq", 9).with("version", 13)

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// backoff is the longest pause that a client should choose by itself before a reconnect. It is
-// short so that runs take seconds.
+// backoff is the longest pause that the client should choose by itself before a reconnect. It is
+// short, so that a run takes seconds.
 const backoff = 100 * time.Millisecond
 
-// The ways by which a client can send its token.
+// The ways in which a client can send its token.
 const (
 	waySubprotocol = "subprotocol"
 	wayHeader      = "header"
 	wayHello       = "hello"
 )
 
-// The users of scenarios. All scenarios begin with firstUser; in one, anotherUser signs in later.
+// The users of scenarios. The user is firstUser, until the step signsIn changes it to anotherUser.
 const (
 	firstUser   = "ada"
 	anotherUser = "ben"
 )
 
-// token returns a token that looks like a JWT. The client must not decode it.
+// token returns a text with the form of a JWT. Clients must not decode it.
 func token(user, name string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+user+`"}`)) + "." + part([]byte(name))
@@ -39,7 +39,7 @@ func token(user, name string) string {
 func (p *performance) firstToken() string { return token(p.user, "first") }
 func (p *performance) freshToken() string { return token(p.user, "fresh") }
 
-// kind is the kind of an event.
+// kind says what the client did in an event.
 type kind int
 
 const (
@@ -47,22 +47,22 @@ const (
 	received             // the client has sent a frame
 	ponged               // the client has sent a pong of WebSockets
 	closed               // the client has ended a connection
-	strayed              // the client has made a request that the protocol does not have
+	strayed              // the client has made a request that is not part of the protocol
 	printed              // the client has printed a line
 	showed               // the client has printed a line with a state
 	exited               // the client's program has ended
 )
 
-// event is an action of the client.
+// event is something that the client did.
 type event struct {
 	kind kind
 	conn *conn
-	// post is set for a command over HTTP.
+	// post is set if the event is a command over HTTP.
 	post *post
 	text []byte
 	err  error
 	at   time.Time
-	// noted is set once the event is in the trace.
+	// noted is set if the trace already contains the event.
 	noted bool
 }
 
@@ -88,21 +88,21 @@ func (e event) String() string {
 	}
 }
 
-// failure is why a client does not pass.
+// failure says why a client does not pass a scenario.
 type failure struct {
 	expected, happened string
-	// nothing is set if the client did nothing before the timeout.
+	// nothing is set if the client did nothing until the timeout.
 	nothing bool
 }
 
 func (f *failure) Error() string { return "expected " + f.expected + "; " + f.happened }
 
-// unsupported says what the client cannot do.
+// unsupported is the error if the client says that it does not support something.
 type unsupported struct{ what string }
 
 func (u *unsupported) Error() string { return "the client does not support " + u.what }
 
-// performance is a run of a scenario.
+// performance is one run of a scenario, with one client.
 type performance struct {
 	ctx       context.Context
 	transport Transport
@@ -111,59 +111,60 @@ type performance struct {
 	events    chan event
 	trace     []string
 	server    *server
-	// start starts the client's program for the user. client is the running program.
+	// start starts the client's program with the current user. client is the program that was
+	// started last.
 	start  func() (*program, error)
 	client *program
 	user   string
-	// store is the folder in which the client may store its state; empty for none.
+	// store is the folder in which the client may store its state; empty if it may not.
 	store string
 
-	// conn is the current connection, nil if there is none. Events of earlier connections
-	// are ignored.
+	// conn is the current connection, nil if there is none. The events of other connections are
+	// ignored.
 	conn *conn
-	// held is the state that the client must have and show now.
+	// held is the state that the client must have now, according to the frames that were sent.
 	held state
-	// before are the former values of held. A client that was killed may have stored any of
-	// these states.
+	// before has the earlier values of held. A client that was killed may have stored any of them.
 	before []state
-	// lost is set if the client may have lost its last state; the next connection resets it.
+	// lost is set if the client may have lost its latest state. The next hello resets it.
 	lost bool
-	// states are the states that the client may show: the last that it showed, and all
-	// states since then.
+	// states has the states that the client may show: the state that it showed last, and all values
+	// of held since.
 	states []state
-	// shown is the state that the client shows.
+	// shown is the state that the client showed last.
 	shown state
-	// commands counts the commands of the user. While pending is set, the client may already
-	// show the effect of a command that is not in held.
+	// commands is the number of commands that the user has given. pending is set while the client
+	// may show the effect of a command that held does not include yet.
 	commands int
 	pending  bool
-	// last is the last frame that a step received from the client.
+	// last is the last frame of the client that a step has waited for.
 	last frame
-	// post is set if last was a command over HTTP that has no answer yet.
+	// post is set if last is a command over HTTP that is not answered yet.
 	post *post
 	// command is the last command of the client.
 	command frame
-	// comeBack is the earliest time at which the client may reconnect.
+	// comeBack is the earliest time at which the client may reconnect, zero for any time.
 	comeBack time.Time
-	// refusedStream is set if comeBack follows from the status of a refused stream.
+	// refusedStream is set if comeBack comes from the retry_ms of a refused stream.
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
-	// mustRenew is set if the client must not use its first token again.
+	// mustRenew is set if the client must not send its first token again.
 	mustRenew bool
-	// overtaken are events for the next steps.
+	// overtaken has events that arrived too early; the next steps handle them first.
 	overtaken []event
-	// opening is set while a step waits for a connection. A command over HTTP may arrive
-	// before the connection; early then stores the command.
+	// opening is set while a step waits for a connection. If a command over HTTP arrives before the
+	// connection, early stores it.
 	opening bool
 	early   []event
-	// leaving is set while the client's program ends: its other actions are ignored.
+	// leaving is set while the client's program ends. All its other actions are then ignored.
 	leaving bool
-	// mute is set while the server does not answer.
+	// mute is set while the server does not answer pings.
 	mute bool
 }
 
-// play runs a scenario. An error means that the scenario could not run.
+// play runs a scenario. An error means that the scenario could not be run; a failure of the client
+// is in the Outcome.
 func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -191,7 +192,7 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer p.server.close()
-	defer cancel() // first: close waits for handlers, which may be blocked in tell
+	defer cancel() // before close, which waits for handlers that may be blocked in tell
 	p.start = func() (*program, error) {
 		return start(ctx, cfg.Command, []string{
 			"BADGED_URL=" + p.server.url,
@@ -239,7 +240,7 @@ func (p *performance) run(steps []step) error {
 	return nil
 }
 
-// note adds a line to the trace.
+// note adds a line with a time to the trace.
 func (p *performance) note(at time.Time, text string) {
 	const most = 2000 // bytes; longer texts are cut
 	if len(text) > most {
@@ -248,9 +249,8 @@ func (p *performance) note(at time.Time, text string) {
 	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", at.Sub(p.began).Milliseconds(), text))
 }
 
-// await waits for an event that the step needs: an event for which accept returns true.
-// Meanwhile it answers pings and checks the states that the client shows. Any other event is a
-// failure.
+// await waits for an event for which accept returns true. Until then it answers pings and checks
+// the states that the client shows. Any other event, or a timeout, is a failure of the client.
 func (p *performance) await(expected string, accept func(event) (bool, error)) error {
 	return p.awaitFor(p.timeout, expected, accept)
 }
@@ -284,14 +284,15 @@ func (p *performance) awaitFor(limit time.Duration, expected string, accept func
 			return err
 		case accepted:
 			return nil
-		case e.kind != showed && e.kind != ponged: // states are already checked; libraries may send pongs unasked
+		case e.kind != showed && e.kind != ponged: // observe has checked the states; a library may send pongs unasked
 			return &failure{expected: expected, happened: e.String()}
 		}
 	}
 }
 
-// observe handles an event in the way that all steps share. It returns true if the event needs
-// no further handling. It changes the kind of a line with a state from printed to showed.
+// observe handles an event in the way that is common to all steps. It returns true if the event
+// needs no further handling. If the client has printed a state, observe checks the state and
+// changes the event's kind from printed to showed.
 func (p *performance) observe(e *event, expected string) (handled bool, err error) {
 	if e.conn != nil && e.kind != opened && e.conn != p.conn {
 		return true, nil // an event of an earlier connection
@@ -340,7 +341,7 @@ func (p *performance) observe(e *event, expected string) (handled bool, err erro
 	return false, nil
 }
 
-// show checks a state that the client shows.
+// show checks whether the client may show a state.
 func (p *performance) show(s state) error {
 	p.shown = s
 	for i, may := range p.states {
@@ -350,12 +351,12 @@ func (p *performance) show(s state) error {
 		}
 	}
 	if p.pending && slices.ContainsFunc(p.states, func(may state) bool { return may.Version == s.Version }) {
-		return nil // it may include the effect of commands, which only the client computes
+		return nil // the state may include the effect of commands, which this package does not compute
 	}
 	return &failure{expected: "to show " + p.held.String(), happened: "the client shows " + s.String()}
 }
 
-// send sends a frame to the client, and computes the state that the client must have then.
+// send sends a frame to the client, and updates the state that the client must have.
 func (p *performance) send(f frame) error {
 	p.note(time.Now(), "the server sends "+string(f.encode()))
 	if err := p.conn.send(f); err != nil {
@@ -376,7 +377,7 @@ func (p *performance) reply(f frame) error {
 	return nil
 }
 
-// holds updates the state that the client must have after a frame.
+// holds updates the state that the client must have after it has received a frame.
 func (p *performance) holds(f frame) {
 	if after := p.held; f.text("t") == "snapshot" || f.text("t") == "changes" {
 		p.held = after.after(f)
@@ -387,8 +388,9 @@ func (p *performance) holds(f frame) {
 	}
 }
 
-// checkToken checks the tokens that the client has sent. found has them by the way in which
-// they came, such as by a header. If way is not "", a token must have come that way.
+// checkToken checks the tokens that the client has sent. found has the tokens by the way in which
+// the client sent them, such as waySubprotocol. If way is not empty, the client must have used this
+// way.
 func (p *performance) checkToken(found map[string]string, way string) error {
 	expected := "a token, in the handshake or in hello"
 	if way != "" {

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// line is a line that the client prints. It has exactly one of Version, Refused, Done, Failed
-// and Unsupported.
+// line is a line of JSON that the client prints. It has exactly one of Version, Refused, Done,
+// Failed and Unsupported.
 type line struct {
-	// Version is set if the line is a state.
+	// Version is set if the line contains a state.
 	Version *int64 `json:"version"`
 	state
 	// Refused is the close code after which the client does not reconnect.
 	Refused *int `json:"refused"`
-	// Done or Failed is the number of a command that succeeded or failed; Code is the code
-	// of the error.
+	// Done is the number of a command that succeeded. Failed is the number of a command that
+	// failed, and Code the error code.
 	Done   *int   `json:"done"`
 	Failed *int   `json:"failed"`
 	Code   string `json:"code"`
@@ -53,15 +53,15 @@ type program struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr tail
-	// ended is closed once the client has ended and its last event was delivered.
+	// ended is closed when the program has ended and its last event was handled.
 	ended chan struct{}
 }
 
-// exitDelay is how long the output of a killed client may stay open: a child process of the
-// client may still have it open.
+// exitDelay is how long to wait for the end of the program's output after the program has ended: a
+// child process may still have the output open.
 const exitDelay = time.Second
 
-// start starts the client. Its lines and its end become events.
+// start starts the client's program. The lines that it prints, and its end, are reported as events.
 func start(ctx context.Context, command, environment []string, tell func(event)) (*program, error) {
 	p := &program{
 		cmd:   exec.CommandContext(ctx, command[0], command[1:]...), //nolint:gosec // the user names the program to run
@@ -100,22 +100,22 @@ func start(ctx context.Context, command, environment []string, tell func(event))
 	return p, nil
 }
 
-// maxLine is the longest line of a client: a state with 500 long names fits.
+// maxLine is the maximum length of a line in bytes. A state with 500 long names is shorter.
 const maxLine = 1 << 20
 
-// do sends a command.
+// do writes a command of the user to the program.
 func (p *program) do(command frame) error {
 	_, err := p.stdin.Write(append(command.encode(), '\n'))
 	return err
 }
 
-// tail stores the last maxTail bytes written to it. It is safe for concurrent use.
+// tail is a writer that stores the last maxTail bytes. It is safe for concurrent use.
 type tail struct {
 	mu  sync.Mutex
 	end []byte
 }
 
-// maxTail is how many bytes of the client's standard error are reported.
+// maxTail is the number of bytes of the client's standard error that a report contains.
 const maxTail = 4096
 
 // Write implements io.Writer.

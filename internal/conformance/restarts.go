@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// restarts ends the client's program and starts it again.
+// restarts ends the client's program in an orderly way and starts it again.
 func restarts() step {
 	return restartsAfter(func(*performance) error { return nil })
 }
 
-// restartsAfter is like restarts, but calls meanwhile while no program runs.
+// restartsAfter is like restarts, but calls meanwhile after the program has ended and before it is
+// started again.
 func restartsAfter(meanwhile func(*performance) error) step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the client's program is ended and started again")
@@ -25,8 +26,8 @@ func restartsAfter(meanwhile func(*performance) error) step {
 	}
 }
 
-// truncates cuts off the second half of every file that the client has stored, as after
-// a power failure.
+// truncates removes the second half of every file that the client has stored, as a power failure
+// might.
 func (p *performance) truncates() error {
 	p.note(time.Now(), "the second half of each stored file is lost")
 	p.lost = true
@@ -42,7 +43,7 @@ func (p *performance) truncates() error {
 	})
 }
 
-// signsIn changes the user.
+// signsIn makes anotherUser the user of the client's next run.
 func (p *performance) signsIn() error {
 	p.user = anotherUser
 	p.note(time.Now(), "the user "+p.user+" signs in")
@@ -50,7 +51,8 @@ func (p *performance) signsIn() error {
 	return nil
 }
 
-// kills ends the client's program by force and starts it again.
+// kills kills the client's program and starts it again. The program may then have lost its last
+// state.
 func kills() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the client's program is killed and started again")
@@ -62,8 +64,8 @@ func kills() step {
 	}
 }
 
-// startsAgain waits until the client has ended, checks its end with ended, calls meanwhile, and
-// starts the client again.
+// startsAgain waits until the client's program has ended, and checks the end with ended. Then it
+// calls meanwhile and starts the program again.
 func (p *performance) startsAgain(expected string, ended func(error) bool, meanwhile func(*performance) error) error {
 	p.conn, p.post, p.leaving = nil, nil, true
 	p.overtaken = nil
@@ -76,7 +78,7 @@ func (p *performance) startsAgain(expected string, ended func(error) bool, meanw
 		return fmt.Errorf("between two runs of the client: %w", err)
 	}
 	p.leaving = false
-	p.comeBack = time.Time{} // a new process does not know the pause
+	p.comeBack = time.Time{} // the new process does not know the reconnect_ms of the old connection
 	p.states = []state{{}, p.held}
 	if p.lost {
 		p.states = append(slices.Clone(p.before), p.held)

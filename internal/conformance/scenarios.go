@@ -9,59 +9,62 @@ import (
 	"time"
 )
 
-// scenario is a script of the server, and what the client must do in it.
+// scenario is a script for the server. It also says what the client must do.
 type scenario struct {
 	name, story string
-	// way is how the client must send its token; empty lets the client choose.
+	// way is how the client must send its token: see the constants way…; if it is empty, the client
+	// chooses.
 	way   string
 	steps []step
-	// only is the transport that the scenario is for; empty for both.
+	// only is the transport of the scenario; empty means both transports.
 	only Transport
-	// stores is set if the client gets a folder to store its state in.
+	// stores is set if the client gets a folder in which it can store its state.
 	stores bool
 }
 
 const (
-	// usualPause is the reconnect_ms of scripts. It is longer than backoff, the client's own
-	// pause, so that a client that ignores reconnect_ms is detected.
+	// usualPause is the reconnect_ms that scripts send. It is longer than backoff, the client's own
+	// pause, so that a scenario detects a client that ignores reconnect_ms.
 	usualPause = 400 * time.Millisecond
-	// lifetime is how long a token of the scripts is valid. A client on a busy machine needs
-	// time between its timer and the end of the token.
+	// lifetime is how long a token of a script is valid. It leaves a client on a busy machine some
+	// time between its renewal timer and the expiry of the token.
 	lifetime = 8 * time.Second
-	// calmly is the shortest time between two tokens of a client.
+	// calmly is how long a client must wait between two renewals of its token.
 	calmly = 3 * time.Second
-	// reading is how long a client may take to read bye before the connection is cut.
+	// reading is how long the server waits for the client to read bye before it cuts the
+	// connection.
 	reading = 400 * time.Millisecond
-	// silence is the ping interval of a server that stops answering.
+	// silence is the ping_ms that a server sends before it stops answering.
 	silence = 400 * time.Millisecond
-	// murmur is the ping interval of a server that sends only comments. calm is how long the
-	// server does so: longer than two and a half intervals, after which clients give up a
-	// silent connection.
+	// murmur is the ping_ms that a server sends before it sends only comments. calm is how long it
+	// sends only comments: more than two and a half ping intervals, after which a client gives up a
+	// connection on which nothing arrives.
 	murmur = 3 * time.Second
 	calm   = 10 * time.Second
-	// absence is a reconnect_ms so long that only a restarted client connects again.
+	// absence is a very long reconnect_ms: within the time of a scenario, only a client that was
+	// restarted connects again.
 	absence = 10 * time.Minute
 )
 
-// story makes a scenario of steps, over both transports.
+// story makes a scenario of steps, for both transports.
 func story(name, story string, steps ...step) scenario {
 	return scenario{name: name, story: story, steps: steps}
 }
 
-// over restricts a scenario to a transport.
+// over restricts a scenario to one transport.
 func (s scenario) over(only Transport) scenario {
 	s.only = only
 	return s
 }
 
-// by makes the client send its token in a given way.
+// by makes the client send its token in the given way.
 func (s scenario) by(way string) scenario {
 	s.way = way
 	return s
 }
 
-// storing gives the client a folder for its state. The folder stays when the client is started
-// again.
+// storing gives the client a folder in which it can store its state. The folder remains when the
+// client is restarted.
 func (s scenario) storing() scenario {
 	s.stores = true
 	return s
@@ -82,7 +85,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	all = append(all, returns()...)
 	for code := 4001; code <= 4004; code++ {
 		s := story(fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), started(), leaves(code, 0), refused(code))
-		if code != 4001 { // the other codes are for errors that only a WebSocket can have
+		if code != 4001 { // the other codes are for errors that are possible only on a WebSocket
 			s = s.over(WebSockets)
 		}
 		all = append(all, s)
@@ -94,7 +97,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	return slices.DeleteFunc(all, func(s scenario) bool { return s.only != "" && s.only != transport })
 }
 
-// changes returns changes of the conversation "lunch" alone.
+// changes returns a changes frame whose only conversation is "lunch".
 func changes(version, total, unread int64) frame {
 	return golden("changes").with("version", version).with("total", total).with("conversations", []any{lunch(version, unread)})
 }
@@ -106,14 +109,14 @@ func lunch(version, unread int64) frame {
 	}
 }
 
-// marked returns changes in which "design-crew" is read and marked.
+// marked returns a changes frame in which "design-crew" is read and marked as unread.
 func marked(version int64) frame {
 	c := lunch(version, 0).with("conversation_id", "design-crew").with("first_unread_seq", 0)
 	c = c.with("read_seq", 42).with("last_seq", 42).with("marked_unread", true)
 	return golden("changes").with("version", version).with("total", 4).with("unread_conversations", 4).with("conversations", []any{c})
 }
 
-// states are scenarios about what the client shows on one connection.
+// states returns the scenarios about what the client shows during one connection.
 func states() []scenario {
 	unknown := changes(61, 6, 2).with("mood", frame{"fine": []any{1, nil}})
 	unknown["conversations"].([]any)[0].(frame)["pinned"] = true
@@ -176,7 +179,7 @@ func states() []scenario {
 	}
 }
 
-// returns are scenarios about clients that reconnect and already have a state.
+// returns returns the scenarios about clients that reconnect and already have a state.
 func returns() []scenario {
 	return []scenario{
 		story("resume", "after a cut, hello or Last-Event-ID has the epoch and the version that the client holds",
@@ -202,7 +205,7 @@ func returns() []scenario {
 	}
 }
 
-// closings are scenarios about the end of connections and of tokens.
+// closings returns the scenarios about the end of connections and the expiry of tokens.
 func closings(pause time.Duration) []scenario {
 	return []scenario{
 		story("back-off", "after 4100, 4101 and 4102 the client waits for reconnect_ms",
@@ -257,7 +260,7 @@ func closings(pause time.Duration) []scenario {
 	}
 }
 
-// commands are scenarios about commands of the user.
+// commands returns the scenarios about commands of the user.
 func commands(pause time.Duration) []scenario {
 	ok := golden("ok")
 	seq := json.Number("1851234567890123777")
@@ -329,7 +332,7 @@ func commands(pause time.Duration) []scenario {
 	}
 }
 
-// restartings are scenarios about clients that store their state.
+// restartings returns the scenarios about clients that are restarted and store their state.
 func restartings() []scenario {
 	ok := golden("ok")
 	read := frame{"conversation_id": "design-crew", "up_to_seq": "42"}
@@ -356,7 +359,8 @@ func restartings() []scenario {
 		).storing(),
 		story("restart-unanswered", "a command without an answer is sent once more when the client was started again, under its id, and not after its answer",
 			started(), does("read", read), gets("read", wantRead),
-			// Another command shows that the answer, which may come beside the stream, was handled.
+			// A second command follows, since its answer shows that the client has handled the
+			// first answer: on the transport sse, an answer does not come on the stream.
 			restarts(), resumed(), getsAgain(), answers(ok),
 			does("mark_unread", frame{"conversation_id": "design-crew"}), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok), done(),
 			sends(marked(59)), shows(),
@@ -378,14 +382,14 @@ func restartings() []scenario {
 	}
 }
 
-// crowded is changes with a conversation whose name has characters of several bytes.
+// crowded returns a changes frame with a conversation whose name has multi-byte characters.
 func crowded(version int64) frame {
 	c := lunch(version, 4)
 	c["conversation_id"] = "Café ☕"
 	return changes(version, 8, 4).with("conversations", []any{c})
 }
 
-// inPieces splits an event into pieces of 7 bytes, in the middle of lines and characters.
+// inPieces splits an event into pieces of 7 bytes, which may end within a line or a character.
 func inPieces(event string) []string {
 	var pieces []string
 	for piece := range slices.Chunk([]byte(event), 7) {

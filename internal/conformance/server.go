@@ -13,23 +13,24 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The largest sizes in bytes that the protocol allows: of a client's frame, and of hello or auth.
+// The maximum sizes, in bytes, that the protocol allows for a frame of a client, and for hello and
+// auth.
 const (
 	maxFrameBytes      = 4096
 	maxTokenFrameBytes = maxFrameBytes + 16<<10
 )
 
-// writeTimeout bounds a write to a client that does not read.
+// writeTimeout bounds a write to a client that does not read from its connection.
 const writeTimeout = 10 * time.Second
 
-// server accepts the connections of the client under test and turns what it receives into
-// events. By itself it only answers pings of WebSockets.
+// server accepts connections of the client under test, and reports what the client sends as events.
+// The script does everything else, except that the server answers pings of WebSockets by itself.
 type server struct {
 	url       string
 	transport Transport
 	tell      func(event)
 	http      *http.Server
-	// quit ends the handlers of streams and commands.
+	// quit is closed to end the handlers of streams and commands.
 	quit chan struct{}
 
 	mu    sync.Mutex
@@ -38,14 +39,15 @@ type server struct {
 	wait  sync.WaitGroup
 }
 
-// link is what differs between the transports of a connection.
+// link is the part of a connection that depends on the transport.
 type link interface {
 	// send writes a frame.
 	send(f frame) error
-	// ping sends a sign of life below the frames.
+	// ping sends a sign of life that is not a frame: a ping of WebSockets, or a comment.
 	ping() error
-	// end begins an orderly close. On a WebSocket, it sends a close frame with a code and a
-	// reason, and the connection ends with the client's answer or with cut.
+	// end begins an orderly close. On a WebSocket it sends a close frame with a code and a reason;
+	// the connection ends when the client answers it, or with cut. On a stream it ends the
+	// response.
 	end(code int, reason string) error
 	// cut ends the connection at once, with a TCP reset.
 	cut()
@@ -54,18 +56,18 @@ type link interface {
 // conn is a connection of the client.
 type conn struct {
 	link
-	// protocols are the subprotocols that the client offered. header is the value of its
-	// header Authorization.
+	// protocols has the subprotocols that the client offered. header is the value of the client's
+	// Authorization header.
 	protocols []string
 	header    string
-	// lastEventID is the value of the header Last-Event-ID: the epoch and version of the state
-	// that the client of a stream has. A stream has this header instead of the frame hello.
+	// lastEventID is the value of the client's Last-Event-ID header. On a stream, this header
+	// replaces the frame hello: it has the epoch and version of the client's state.
 	lastEventID string
-	// mute stops the answers to pings of WebSockets.
+	// mute is set while the server does not answer pings of WebSockets.
 	mute atomic.Bool
 }
 
-// listen starts a server on a free port.
+// listen starts a server on a free port of the loopback interface.
 func listen(ctx context.Context, transport Transport, tell func(event)) (*server, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -80,20 +82,20 @@ func listen(ctx context.Context, transport Transport, tell func(event)) (*server
 	return s, nil
 }
 
-// close ends all connections and handlers, and waits for them.
+// close ends all connections and handlers, and waits until the handlers have returned.
 func (s *server) close() {
-	_ = s.http.Close() // an error of the listener changes nothing
+	_ = s.http.Close() // an error of closing the listener does not matter
 	s.mu.Lock()
 	s.ended = true
 	close(s.quit)
 	for _, c := range s.conns {
-		_ = c.Close() // fails only if it is closed
+		_ = c.Close() // it fails only if the connection is closed already
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
 }
 
-// enter counts a handler for which close waits. It returns false if close has been called.
+// enter registers a handler, so that close waits for it. It returns false if close has been called.
 func (s *server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +127,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveSocket accepts a WebSocket and turns its frames into events until it ends.
+// serveSocket accepts a WebSocket and reports its frames as events until it ends.
 func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	upgrader := websocket.Upgrader{
 		Subprotocols: []string{"badge.v1"},
@@ -142,7 +144,7 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	ended := s.ended
 	s.mu.Unlock()
 	if ended {
-		return // close has not closed this connection
+		return // close was called before this connection was in conns
 	}
 	c := &conn{link: socket{ws}, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
 	ws.SetReadLimit(maxTokenFrameBytes)
@@ -192,18 +194,19 @@ func (s socket) ping() error {
 
 func (s socket) cut() {
 	reset(s.ws.NetConn())
-	_ = s.ws.Close() // fails only if it is closed
+	_ = s.ws.Close() // it fails only if the connection is closed already
 }
 
-// reset closes a TCP connection with a reset.
+// reset closes a TCP connection so that the client receives a reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // if this fails, the connection ends without a reset, which also works
 	}
-	_ = c.Close() // fails only if it is closed
+	_ = c.Close() // it fails only if the connection is closed already
 }
 
-// credentials returns the tokens of the handshake by the way in which they came.
+// credentials returns the tokens in the client's handshake, by the way in which the client sent
+// them.
 func (c *conn) credentials() map[string]string {
 	found := bearer(c.header)
 	for _, p := range c.protocols {
@@ -214,7 +217,8 @@ func (c *conn) credentials() map[string]string {
 	return found
 }
 
-// bearer returns the token of an Authorization header, if it has one.
+// bearer returns the token of an Authorization header as a map with the key wayHeader. The map is
+// empty if the header has no token.
 func bearer(header string) map[string]string {
 	found := map[string]string{}
 	if scheme, token, _ := strings.Cut(header, " "); strings.EqualFold(scheme, "Bearer") {

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// frame is a frame of the protocol. Numbers are json.Number: a float64 would
-// round seqs.
+// frame is a frame of the protocol. Its numbers are of type json.Number, since float64 would round
+// large seqs.
 type frame map[string]any
 
 // decodeFrame decodes a JSON object.
@@ -25,7 +25,7 @@ func decodeFrame(text []byte) (frame, error) {
 	return f, nil
 }
 
-// decodeClientFrame decodes a frame of the client.
+// decodeClientFrame decodes a frame of the client and checks its size.
 func decodeClientFrame(text []byte) (frame, error) {
 	f, err := decodeFrame(text)
 	if t := f.text("t"); err == nil && len(text) > maxFrameBytes && t != "hello" && t != "auth" {
@@ -34,7 +34,7 @@ func decodeClientFrame(text []byte) (frame, error) {
 	return f, err
 }
 
-// golden returns a golden frame.
+// golden returns a golden frame by its file name without ".json".
 func golden(name string) frame {
 	text, err := fs.ReadFile(web.Frames(), name+".json")
 	if err != nil {
@@ -47,7 +47,7 @@ func golden(name string) frame {
 	return f
 }
 
-// with returns a copy of the frame with another value of a field.
+// with returns a copy of the frame in which a field has another value.
 func (f frame) with(field string, value any) frame {
 	changed := maps.Clone(f)
 	changed[field] = value
@@ -67,17 +67,16 @@ func (f frame) encode() []byte {
 	return b
 }
 
-// conversation is the part of a conversation that clients report.
+// conversation has the fields of a conversation that clients print.
 type conversation struct {
 	Unread       int64 `json:"unread"`
 	Mentions     int64 `json:"mentions"`
 	MarkedUnread bool  `json:"marked_unread"`
-	// LevelUntil is empty if the level does not end, or if a client does not report it.
+	// LevelUntil is empty if the level does not end, or if the client does not print it.
 	LevelUntil string `json:"level_until"`
 }
 
-// looksLike reports whether a client may show c if the server has the state `of` for the
-// conversation.
+// looksLike reports whether a client may print c if the conversation's state on the server is `of`.
 func (c conversation) looksLike(of conversation) bool {
 	return c == of || c.LevelUntil == "" && c == of.withoutEnd()
 }
@@ -87,15 +86,15 @@ func (c conversation) withoutEnd() conversation {
 	return c
 }
 
-// state is what a client knows and shows. Conversations without unread messages are absent,
-// unless the user has marked them.
+// state is what a client knows and shows. It lists only conversations that have unread messages or
+// mentions, or are marked unread.
 type state struct {
 	Epoch         string                  `json:"epoch"`
 	Version       int64                   `json:"version"`
 	Total         int64                   `json:"total"`
 	Conversations map[string]conversation `json:"conversations"`
-	// UnreadConversations, Categories and Levels are nil if a client does not report them.
-	// Categories and Levels are by path.
+	// UnreadConversations, Categories and Levels are nil if the client does not print them. The
+	// keys of Categories and Levels are paths.
 	UnreadConversations *int64             `json:"unread_conversations"`
 	Categories          map[string]numbers `json:"categories"`
 	Levels              map[string]string  `json:"levels"`
@@ -114,8 +113,8 @@ type numbers struct {
 	Marked int64 `json:"marked"`
 }
 
-// after returns the state after a frame, by the rules of the protocol: a snapshot replaces
-// everything, and changes apply if they have the same epoch and a greater version.
+// after returns the state after a frame, by the rules of the protocol: a snapshot replaces the
+// state; changes apply if they have the same epoch and a greater version.
 func (s state) after(f frame) state {
 	var update struct {
 		T             string `json:"t"`
@@ -154,7 +153,7 @@ func (s state) after(f frame) state {
 	return next.normal()
 }
 
-// normal returns the state without empty conversations.
+// normal returns the state without conversations in which every field except LevelUntil is zero.
 func (s state) normal() state {
 	listed := map[string]conversation{}
 	for id, c := range s.Conversations {
@@ -166,9 +165,9 @@ func (s state) normal() state {
 	return s
 }
 
-// looksLike reports whether a client may show s if the server's state is other. Clients do not
-// report the epoch. They need not report unread conversations, categories, levels, and when
-// levels end.
+// looksLike reports whether a client may print s if the state on the server is other. Clients do
+// not print the epoch. They need not print the number of unread conversations, the categories, the
+// levels, or the times at which levels end.
 func (s state) looksLike(other state) bool {
 	paths := s.Categories == nil || other.Categories == nil || maps.Equal(s.Categories, other.Categories)
 	levels := s.Levels == nil || other.Levels == nil || maps.Equal(s.Levels, other.Levels)

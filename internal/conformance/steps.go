@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// grace is how much too early a client may act, since timers may fire a little early.
+// grace is how much earlier than allowed a client may act, since timers may fire a little early.
 const grace = 10 * time.Millisecond
 
-// step is a part of a script.
+// step is a part of a script. It returns a *failure if the client does not behave as expected.
 type step func(*performance) error
 
-// then runs steps in order.
+// then is a step that runs several steps in order.
 func then(steps ...step) step {
 	return func(p *performance) error { return p.run(steps) }
 }
 
-// opens waits until the client connects, sends its token, and says hello with its epoch and
-// version.
+// opens waits until the client connects, sends its token, and sends hello with the epoch and
+// version of its state.
 func opens() step { return opensBy("") }
 
 func opensBy(way string) step {
@@ -49,7 +49,7 @@ func opensBy(way string) step {
 	}
 }
 
-// connects waits for a connection, and returns the tokens that came with it.
+// connects waits for a connection, and returns the tokens that its handshake contained.
 func (p *performance) connects() (found map[string]string, err error) {
 	expected := "a WebSocket to /v1/ws that offers badge.v1"
 	if p.transport == ServerSentEvents {
@@ -75,7 +75,7 @@ func (p *performance) connects() (found map[string]string, err error) {
 	return found, err
 }
 
-// pauseName returns the name of the field that told the client how long to wait.
+// pauseName returns the name of the field with which the server told the client how long to wait.
 func (p *performance) pauseName() string {
 	if p.refusedStream {
 		return "retry_ms"
@@ -98,7 +98,7 @@ func (p *performance) expectedHello() string {
 	}
 }
 
-// checkHello checks the epoch and version that the client has sent.
+// checkHello checks the epoch and version of the client's hello.
 func (p *performance) checkHello(hello frame) error {
 	may := []state{p.held}
 	if p.lost {
@@ -141,10 +141,10 @@ func sends(f frame) step {
 	return func(p *performance) error { return p.send(f) }
 }
 
-// greets answers hello with a state frame, to which it adds ping_ms and expires_in_ms.
+// greets answers hello with a state frame. It adds ping_ms and expires_in_ms to the frame.
 func greets(f frame) step { return greetsUntil(f, time.Hour) }
 
-// greetsUntil is like greets, with a token that expires after left.
+// greetsUntil is like greets, but the client's token expires after left.
 func greetsUntil(f frame, left time.Duration) step {
 	return func(p *performance) error {
 		p.expires = time.Now().Add(left)
@@ -156,7 +156,7 @@ func greetsUntil(f frame, left time.Duration) step {
 	}
 }
 
-// greetsWithNothing answers hello with changes that change nothing.
+// greetsWithNothing answers hello with a changes frame that changes nothing.
 func greetsWithNothing() step {
 	return func(p *performance) error {
 		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total).
@@ -165,7 +165,7 @@ func greetsWithNothing() step {
 	}
 }
 
-// shows waits until the client shows the state that it must have.
+// shows waits until the client shows the state that the frames of the server have given it.
 func shows() step {
 	return func(p *performance) error {
 		expected := "to show " + p.held.String()
@@ -184,10 +184,10 @@ func shows() step {
 // started opens the first connection with the golden snapshot.
 func started() step { return then(opens(), greets(golden("snapshot")), shows()) }
 
-// resumed reconnects a client that has missed nothing.
+// resumed waits until the client reconnects, and answers with a frame that changes nothing.
 func resumed() step { return then(opens(), greetsWithNothing()) }
 
-// cuts ends the connection without a close frame.
+// cuts ends the connection with a TCP reset, without a close frame.
 func cuts() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server cuts the connection")
@@ -201,9 +201,10 @@ func cuts() step {
 	}
 }
 
-// breaksOff cuts the connection once the client has probably read all frames: the client has
-// done something, or some time has passed. Cutting at once would be unfair: when a connection
-// breaks, a browser drops frames that the page has not read.
+// breaksOff cuts the connection once the client has probably read all frames: it has done something
+// other than reacting to earlier frames, or the duration reading has passed. It does not cut the
+// connection at once, because a browser drops frames that the page has not read when the connection
+// breaks.
 func breaksOff() step {
 	return func(p *performance) error {
 		err := p.awaitFor(reading, "to read bye", func(e event) (bool, error) {
@@ -223,7 +224,8 @@ func breaksOff() step {
 	}
 }
 
-// says sends bye. The client must then wait for pause before it reconnects.
+// says sends bye with a code. If pause is not 0, the client must wait for pause before it
+// reconnects.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {
 		p.refusedStream = false
@@ -246,7 +248,7 @@ func closes(code int) step {
 			p.note(time.Now(), "the server ends the stream")
 		}
 		p.mustRenew = p.mustRenew || code == 4202
-		_ = p.conn.end(code, "the script says so") // after bye the client may have closed it
+		_ = p.conn.end(code, "the script says so") // after bye the client may have closed the connection already
 		p.conn = nil
 		return nil
 	}
@@ -255,7 +257,7 @@ func closes(code int) step {
 // leaves sends bye and the close frame.
 func leaves(code int, pause time.Duration) step { return then(says(code, pause), closes(code)) }
 
-// refused waits until the client says that it will not reconnect.
+// refused waits until the client prints that it will not reconnect.
 func refused(code int) step {
 	return func(p *performance) error {
 		expected := fmt.Sprintf(`not to reconnect after %d, and the line {"refused":%d}`, code, code)
@@ -269,12 +271,13 @@ func refused(code int) step {
 		if err != nil {
 			return err
 		}
-		// A client that wrongly reconnects does so within its backoff.
+		// A client that wrongly reconnects does so within a few times its backoff.
 		return p.quiet(expected, 5*backoff)
 	}
 }
 
-// quiet fails if the client does anything within a duration, except to show an allowed state.
+// quiet fails if the client does anything within a duration, except showing a state that it may
+// show.
 func (p *performance) quiet(expected string, during time.Duration) error {
 	err := p.awaitFor(during, expected, func(event) (bool, error) { return false, nil })
 	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
@@ -283,8 +286,8 @@ func (p *performance) quiet(expected string, during time.Duration) error {
 	return err
 }
 
-// sendsNothing waits and fails if the client sends a command. Over WebSockets it does nothing:
-// there the next step, pings, would fail.
+// sendsNothing fails if the client sends a command within a short time. Over WebSockets it does not
+// wait, because the step pings that follows would detect the command.
 func sendsNothing() step {
 	return func(p *performance) error {
 		if p.transport != ServerSentEvents {
@@ -294,7 +297,7 @@ func sendsNothing() step {
 	}
 }
 
-// does gives the client a command of the user.
+// does makes the user give the client a command.
 func does(do string, fields frame) step {
 	return func(p *performance) error {
 		p.commands++
@@ -308,7 +311,7 @@ func does(do string, fields frame) step {
 	}
 }
 
-// gets waits for a command of the client with exactly these fields and an id.
+// gets waits for a command of the client that has exactly the given fields, and an id.
 func gets(t string, fields frame) step {
 	return func(p *performance) error {
 		expected := string(fields.with("t", t).encode()) + " with an id"
@@ -333,8 +336,8 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the last command with an error that has retry_ms. It then waits until the
-// client sends the command again, and fails if that happens before retry_ms have passed.
+// retries refuses the client's last command with an error that has retry_ms. It fails if the client
+// sends the command again earlier than after retry_ms, or not at all.
 func retries(with frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)
@@ -363,7 +366,7 @@ func getsAgain() step {
 	}
 }
 
-// answers answers the last frame of the client.
+// answers answers the last frame of the client, with the frame's id.
 func answers(f frame) step {
 	return func(p *performance) error { return p.reply(f.with("id", p.last["id"])) }
 }
@@ -372,7 +375,7 @@ func replies(f frame) step {
 	return func(p *performance) error { return p.reply(f) }
 }
 
-// done waits until the client says that its last command is durable.
+// done waits until the client prints that its last command is durable.
 func done() step {
 	return func(p *performance) error {
 		return p.await(fmt.Sprintf(`the line {"done":%d}`, p.commands), func(e event) (bool, error) {
@@ -385,7 +388,7 @@ func done() step {
 	}
 }
 
-// failed waits until the client says that its last command was refused.
+// failed waits until the client prints that its last command was refused with a code.
 func failed(code string) step {
 	return func(p *performance) error {
 		return p.await(fmt.Sprintf(`the line {"failed":%d,"code":%q}`, p.commands, code), func(e event) (bool, error) {
@@ -399,7 +402,7 @@ func failed(code string) step {
 }
 
 // pings sends a ping and waits for the pong, which shows that the client has handled all earlier
-// frames. On a stream it sends a comment, which clients do not answer.
+// frames. On an event stream it only sends a comment, because clients do not answer comments.
 func pings() step {
 	return func(p *performance) error {
 		if p.transport == ServerSentEvents {
@@ -416,7 +419,7 @@ func pings() step {
 	}
 }
 
-// pingsBelow sends a ping of WebSockets.
+// pingsBelow sends a ping frame of the WebSocket protocol, and waits for the pong frame.
 func pingsBelow() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server sends a ping of WebSockets")
@@ -427,7 +430,8 @@ func pingsBelow() step {
 	}
 }
 
-// fallsSilent stops answering until the client gives up the connection.
+// fallsSilent makes the server stop answering pings, and waits until the client gives up the
+// connection.
 func fallsSilent() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server falls silent")
@@ -444,8 +448,7 @@ func fallsSilent() step {
 	}
 }
 
-// renews waits for a fresh token, and fails if the client sends it only after the old token has
-// expired.
+// renews waits until the client sends a fresh token. It fails if the old token expires first.
 func renews() step {
 	return func(p *performance) error {
 		if err := p.takesFor(time.Until(p.expires), "auth", "auth before the token expires"); err != nil {
@@ -461,7 +464,7 @@ func renews() step {
 	}
 }
 
-// keepsItsToken fails if the client sends another token within a duration.
+// keepsItsToken fails if the client sends a token within a duration.
 func keepsItsToken(during time.Duration) step {
 	return func(p *performance) error {
 		return p.quiet("not to renew a token again so soon", during)

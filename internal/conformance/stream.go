@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// tcpKey is the key of a request's TCP connection in its context.
+// tcpKey is the key under which the context of a request has its TCP connection.
 type tcpKey struct{}
 
 func withTCP(ctx context.Context, c net.Conn) context.Context {
@@ -26,7 +26,8 @@ func tcpOf(r *http.Request) net.Conn {
 	return c
 }
 
-// allowOrigin lets pages of any origin use a route, since the client may be a page in a browser.
+// allowOrigin allows pages of any origin to use a route, since the client may be a page in a
+// browser.
 func allowOrigin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -35,18 +36,19 @@ func allowOrigin(w http.ResponseWriter) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// stream is an event stream. The script writes to it while the HTTP handler waits.
+// stream is an event stream. The script writes to it while the HTTP handler is blocked.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
 	tcp     net.Conn
 	started bool
-	// done is closed when the script has ended the stream.
+	// done is closed when the script ends the stream.
 	done chan struct{}
 	once sync.Once
 }
 
-// serveStream opens a stream and waits until the script ends it.
+// serveStream reports an event stream that the client opens, and returns when the script ends the
+// stream.
 func (s *server) serveStream(w http.ResponseWriter, r *http.Request) {
 	e := &stream{writer: w, control: http.NewResponseController(w), tcp: tcpOf(r), done: make(chan struct{})}
 	c := &conn{link: e, header: r.Header.Get("Authorization"), lastEventID: r.Header.Get("Last-Event-ID")}
@@ -59,15 +61,16 @@ func (s *server) serveStream(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		s.tell(event{kind: closed, conn: c, err: context.Cause(r.Context())})
 	}
-	// Wait for the script, which may still write to the stream.
+	// The client has disconnected. Wait until the script ends the stream too, since it may still
+	// write.
 	select {
 	case <-e.done:
 	case <-s.quit:
 	}
 }
 
-// begin writes the headers of the answer, and a field retry: the pause before a reconnect for
-// clients that do not choose their own.
+// begin writes the headers of the response, and a field "retry". This field sets the pause before a
+// reconnect for a client such as EventSource, which does not choose its own.
 func (e *stream) begin() error {
 	if e.started {
 		return nil
@@ -90,8 +93,8 @@ func (e *stream) write(text string) error {
 	return e.control.Flush()
 }
 
-// eventOf returns a frame as an event. The id of a state frame is its epoch and version, which the
-// client sends as Last-Event-ID when it reconnects.
+// eventOf encodes a frame as a server-sent event. The event id of a state frame consists of its
+// epoch and version; the client sends it as Last-Event-ID when it reconnects.
 func eventOf(f frame) string {
 	var b bytes.Buffer
 	switch f.text("t") {
@@ -113,7 +116,7 @@ func (e *stream) send(f frame) error {
 	return e.write(eventOf(f))
 }
 
-// ping sends a comment.
+// ping sends a comment of the event stream format.
 func (e *stream) ping() error { return e.write(": ping\n\n") }
 
 func (e *stream) end(int, string) error {
@@ -126,13 +129,13 @@ func (e *stream) cut() {
 	_ = e.end(0, "") // never fails
 }
 
-// refuse answers the request with a status instead of a stream.
+// refuse answers the request with an error status instead of a stream.
 func (e *stream) refuse(a answer) {
 	a.write(e.writer)
 	_ = e.end(0, "") // never fails
 }
 
-// answer is an answer to a request.
+// answer is a complete answer to an HTTP request.
 type answer struct {
 	status      int
 	contentType string
@@ -140,13 +143,13 @@ type answer struct {
 	body        []byte
 }
 
-// The types of answers.
+// Content types of answers.
 const (
 	jsonType    = "application/json"
 	problemType = "application/problem+json"
 )
 
-// problem returns the answer over HTTP that corresponds to an error frame.
+// problem returns the HTTP answer that has the content of an error frame.
 func problem(status int, f frame) answer {
 	body := frame{"type": "urn:badged:problem", "title": http.StatusText(status), "status": status, "detail": f["message"]}
 	a := answer{status: status, contentType: problemType}
@@ -157,9 +160,9 @@ func problem(status int, f frame) answer {
 		body["retry_ms"] = ms
 		n, err := strconv.ParseInt(fmt.Sprint(ms), 10, 64)
 		if err != nil {
-			panic(err) // scripts have whole numbers
+			panic(err) // scripts contain only whole numbers
 		}
-		a.retryAfter = strconv.FormatInt((n+999)/1000, 10) // the header has whole seconds
+		a.retryAfter = strconv.FormatInt((n+999)/1000, 10) // the header has seconds, rounded up
 	}
 	a.body = body.encode()
 	return a
@@ -173,20 +176,20 @@ func (a answer) write(w http.ResponseWriter) {
 		h.Set("Retry-After", a.retryAfter)
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the client may be gone
+	_, _ = w.Write(a.body) // the client may have disconnected
 }
 
-// post is a command over HTTP that waits for its answer.
+// post is a command over HTTP that is not answered yet.
 type post struct {
 	header string
 	tcp    net.Conn
-	// answers gets at most one answer.
+	// answers receives at most one answer.
 	answers chan answer
-	// gone returns an error once the client has given up the request.
+	// gone returns an error if the client has given up the request.
 	gone func() error
 }
 
-// serveCommand turns a command into an event and waits for the script's answer.
+// serveCommand reports a command as an event, and writes the answer that the script gives.
 func (s *server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxFrameBytes))
 	if err != nil {
@@ -203,10 +206,10 @@ func (s *server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cut ends the connection of the command, so that no answer arrives.
+// cut cuts the connection of the command, so that the client gets no answer.
 func (p *post) cut() { reset(p.tcp) }
 
-// answer answers the command with the HTTP answer that corresponds to a frame.
+// answer answers the command with the HTTP answer that has the content of a frame.
 func (p *post) answer(f frame) {
 	a := answer{status: http.StatusOK, contentType: jsonType, body: f.encode()}
 	if f.text("t") == "error" {
@@ -215,7 +218,7 @@ func (p *post) answer(f frame) {
 	p.answers <- a
 }
 
-// statusOf returns the status that corresponds to the code of an error frame.
+// statusOf returns the HTTP status for the code of an error frame.
 func statusOf(code string) int {
 	switch code {
 	case "invalid":

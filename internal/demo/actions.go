@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxTextBytes is the maximum size of a message of the demo.
+// maxTextBytes is the maximum length of a message's text in bytes.
 const maxTextBytes = 500
 
 func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
@@ -102,10 +102,11 @@ func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, struct{}{})
 }
 
-// maxCut is the longest time for which the page can cut the bus.
+// maxCut is the longest time for which the page can cut the bus at once.
 const maxCut = time.Minute
 
-// linkState is the remaining time of the cut, and the number of updates lost so far.
+// linkState has the time until the cut of the bus ends, and the number of updates that were lost in
+// all cuts.
 type linkState struct {
 	CutMS int64 `json:"cut_ms"`
 	Lost  int64 `json:"lost"`

@@ -9,12 +9,12 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// Explainer explains the effect of an event on a user's badge.
+// Explainer explains how an event changes a user's badge.
 type Explainer interface {
 	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
 }
 
-// getChanges answers with the effects of one event on the badges of its users.
+// getChanges answers how one event changed the badges of the people among its users.
 func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)

@@ -18,14 +18,14 @@ type conversation struct {
 	ConversationID string `json:"conversation_id"`
 	Name           string `json:"name"`
 	Kind           string `json:"kind"` // direct, group, thread, feed or room
-	// Members are the people in the conversation. A room also has guests.
+	// Members has the people in the conversation. A room has guests as well, who are not listed.
 	Members []string `json:"members"`
-	// Category is a channel of a workspace, or a part of the notifications. A thread has the
-	// category of its channel.
+	// Category is a channel of a workspace, or a kind of notifications. A thread has the category
+	// of its channel.
 	Category string `json:"category"`
-	// Late is set if phones show the conversation only once it has a message.
+	// Late is set if phones list the conversation only after its first message.
 	Late bool `json:"late,omitempty"`
-	// weight is how often the simulation writes here, relative to other conversations; 0 for
+	// weight is how often the simulation writes here, relative to the other conversations; 0 means
 	// never.
 	weight int
 	lines  []string
@@ -34,9 +34,9 @@ type conversation struct {
 const (
 	// townHall is the id of the room.
 	townHall = "town-hall"
-	// copied is a conversation with the same members as the town hall. Its messages name every
-	// member as a recipient, unlike messages to a room, so that the page can compare the costs
-	// of both.
+	// copied is a conversation with the members of the town hall. Unlike a message to the room,
+	// each of its messages lists all members as recipients. The page compares the costs of the two
+	// kinds of messages.
 	copied = "town-hall-copy"
 )
 
@@ -50,7 +50,7 @@ func people() []person {
 	}
 }
 
-// bot is the sender of messages of the system.
+// bot is the sender of system messages.
 const bot = "release-bot"
 
 // conversations returns the conversations of the demo.
@@ -103,7 +103,7 @@ func conversations() []conversation {
 
 var mention = regexp.MustCompile(`@(\p{L}+)`)
 
-// mentionedIn returns the members whose names a text mentions.
+// mentionedIn returns the ids of the members whose names follow an @ in a text.
 func mentionedIn(text string, members []string) []string {
 	var ids []string
 	for _, m := range mention.FindAllStringSubmatch(text, -1) {

@@ -16,15 +16,14 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// meter sends messages to the room, or to each member of the room, and measures the cost of a
-// message.
+// meter sends messages to the room, or to each of its members, and measures what a message costs.
 type meter struct {
 	store  *store
 	reader *badges.Reader
 	crowd  *crowd
-	// everywhere has a user of every partition.
+	// everywhere has one user of each partition.
 	everywhere []string
-	// one serializes the messages of pages, so that each is measured alone.
+	// one serializes the calls of pages, so that the messages of each call are measured alone.
 	one sync.Mutex
 }
 
@@ -42,25 +41,25 @@ func newMeter(s *store, pool *pgxpool.Pool, log *events.Log) *meter {
 	return m
 }
 
-// isFolded reports whether the badges of all partitions include everything up to a
-// transaction.
+// isFolded reports whether the badges in all partitions include all events up to a transaction.
 func (m *meter) isFolded(ctx context.Context, transactionID int64) (bool, error) {
 	return m.reader.Folded(ctx, m.everywhere, transactionID)
 }
 
-// cost is the cost of a message.
+// cost is what a message costs.
 type cost struct {
-	// Seq is the seq of the message, or of the last one of several.
+	// Seq is the seq of the last message that was sent.
 	Seq int64 `json:"seq"`
 	// Members is the number of members of the room when the message was sent.
 	Members int `json:"members"`
-	// Rows is the number of rows in badged's tables that the message added or changed. It is 0
-	// for several messages, since a later message may change the rows of an earlier one.
+	// Rows is the number of rows that the message has added or changed in badged's tables. It is 0
+	// if several messages were sent, because a later message may change the rows of an earlier
+	// message again.
 	Rows int `json:"rows"`
 }
 
-// send sends messages from guests of the room, and returns once the badges include them. It
-// calls sent for each published message.
+// send sends messages from random guests of the room, and returns once the badges include them. It
+// calls sent after each message was published.
 func (m *meter) send(ctx context.Context, to conversation, messages int, sent func(message)) (cost, error) {
 	m.one.Lock()
 	defer m.one.Unlock()
@@ -91,19 +90,18 @@ func (m *meter) send(ctx context.Context, to conversation, messages int, sent fu
 	return c, err
 }
 
-// foldedBySQL returns the ids of the transactions that have folded a message. They wrote the
-// row of the room in each partition, or the row of the conversation of each user.
+// foldedBySQL returns the ids of the transactions that have folded a message. In each partition
+// they wrote the row of the room, or the row of the conversation for each user.
 const foldedBySQL = `SELECT xmin::text FROM badged.rooms WHERE conversation_id = $1
 UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND joined IS NULL AND last_seq = $2`
 
-// tablesSQL returns the tables of badged, except the tables of the log.
+// tablesSQL returns all tables of badged except the log.
 const tablesSQL = `SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND (relname !~ '^events_' OR relname ~ '_offsets$')`
 
-// rowsOf counts the rows that a message has written: the rows of the log that its transaction
-// appended, and the rows of all other tables that the folding transactions wrote. It
-// recognizes rows by the transaction that wrote them (xmin). The rows of the chat backend
-// itself do not count.
+// rowsOf counts the rows that a message has written: the rows of the log, by the transaction that
+// appended the message, and the rows of all other tables, by the transactions that folded it
+// (xmin). It does not count the rows of the chat backend itself.
 func (s *store) rowsOf(ctx context.Context, c conversation, seq int64, receipt events.Receipt) (n int, err error) {
 	var by, tables []string
 	if by, err = s.texts(ctx, foldedBySQL, c.ConversationID, seq); err == nil {
@@ -135,9 +133,10 @@ func (s *store) texts(ctx context.Context, query string, args ...any) ([]string,
 }
 
 const (
-	// maxBurst is the most messages that a page can send at once.
+	// maxBurst is the maximum number of messages that a page can send with one request.
 	maxBurst = 50
-	// sendTimeout suffices for a group of 100,000 on a busy machine.
+	// sendTimeout bounds one request. A message to 100,000 users takes less time even on a busy
+	// machine.
 	sendTimeout = time.Minute
 )
 

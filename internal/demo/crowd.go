@@ -16,49 +16,49 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// crowd changes the number of members of the room to the number that a page asked for.
+// crowd makes guests join and leave the room, until it has as many members as a page has asked for.
 type crowd struct {
 	store *store
-	// isFolded reports whether the badges of all partitions include everything up to a
-	// transaction.
+	// isFolded reports whether the badges in all partitions include all events up to a transaction.
 	isFolded func(ctx context.Context, transactionID int64) (bool, error)
-	// show sends the state to the pages.
+	// show sends the state to the open pages.
 	show   func(crowdState)
 	logger *slog.Logger
-	// asked has a value after the target has changed.
+	// asked receives a value when the target has changed.
 	asked chan struct{}
-	// published is the last transaction in which members joined or left.
+	// published is the id of the last transaction in which members joined or left.
 	published int64
 
 	mu    sync.Mutex
 	state crowdState
 }
 
-// crowdState is the present and the requested number of members of the room.
+// crowdState has the current and the requested number of members of the room.
 type crowdState struct {
 	Members int `json:"members"`
 	Target  int `json:"target"`
-	// Trouble explains to people why a change takes longer; empty if nothing is wrong.
+	// Trouble explains to the user of the page why a change is delayed; empty if it is not.
 	Trouble string `json:"trouble,omitempty"`
 }
 
 const (
 	// hosts is the number of people who are members of the room. The other members are guests.
 	hosts = 2
-	// fewestMembers is the minimum number of members. It includes guests who send messages.
+	// fewestMembers is the minimum number of members. It includes some guests, since guests send
+	// the messages.
 	fewestMembers = 5
 	mostMembers   = 100_000
-	// stepSize is the most guests that join or leave in one transaction. The next transaction
-	// waits until the badges of all users include it, so that the badges on the phones are
-	// never far behind.
+	// stepSize is the maximum number of guests that join or leave in one transaction. The next
+	// transaction begins only when the badges of all users include the last one, so that the badges
+	// on the phones are never late by much.
 	stepSize = 5_000
-	// stepTimeout is long even for a busy machine.
+	// stepTimeout bounds one step. A step takes less time even on a busy machine.
 	stepTimeout = 10 * time.Second
 	// retryPause is the pause between attempts while the database does not answer.
 	retryPause = time.Second
 )
 
-// errBehind is returned if badges do not yet include what was published.
+// errBehind is returned if the badges do not include a transaction in time.
 var errBehind = errors.New("badges are behind")
 
 // guestID returns the user id of a guest. Guests join in the order of their numbers, from 1,
@@ -67,8 +67,7 @@ func guestID(number int) string { return guestPrefix + strconv.Itoa(number) }
 
 const guestPrefix = "guest-"
 
-// guestIDs returns the ids of the guests with numbers above the first argument, up to the
-// second.
+// guestIDs returns the ids of the guests with the numbers above+1 to upTo.
 func guestIDs(above, upTo int) []string {
 	ids := make([]string, 0, upTo-above)
 	for n := above + 1; n <= upTo; n++ {
@@ -77,12 +76,12 @@ func guestIDs(above, upTo int) []string {
 	return ids
 }
 
-// ask sets the target number of members of the room.
+// ask sets the number of members that the room should have, and returns the new state.
 func (c *crowd) ask(members int) crowdState {
 	s := c.update(func(s *crowdState) { s.Target = members })
 	select {
 	case c.asked <- struct{}{}:
-	default: // a value is already pending: the loop will read the new target
+	default: // asked already has a value: run will read the new target
 	}
 	return s
 }
@@ -93,7 +92,7 @@ func (c *crowd) now() crowdState {
 	return c.state
 }
 
-// update changes the state and sends it to the pages.
+// update changes the state and sends it to the open pages.
 func (c *crowd) update(change func(*crowdState)) crowdState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +101,7 @@ func (c *crowd) update(change func(*crowdState)) crowdState {
 	return c.state
 }
 
-// run changes the room towards the target until ctx is done.
+// run makes guests join or leave after each change of the target, until ctx is done.
 func (c *crowd) run(ctx context.Context) {
 	for {
 		select {
@@ -119,7 +118,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// step makes some guests join or leave, and waits until badges include the change.
+// step makes up to stepSize guests join or leave, and waits until the badges include this change.
 func (c *crowd) step(ctx context.Context, target int) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -135,7 +134,8 @@ func (c *crowd) step(ctx context.Context, target int) error {
 	return nil
 }
 
-// report shows and logs the reason of a failed step, once for all consecutive attempts.
+// report shows and logs why a step failed. It does so only once for consecutive attempts with the
+// same reason.
 func (c *crowd) report(ctx context.Context, err error) {
 	trouble := "The database does not answer. The demo tries again."
 	if errors.Is(err, errBehind) {
@@ -153,7 +153,8 @@ func (c *crowd) pause(ctx context.Context) {
 	_ = wait.For(ctx, retryPause)
 }
 
-// awaitFolded waits until badges include a transaction.
+// awaitFolded waits until the badges include a transaction. If ctx ends first, it returns
+// errBehind.
 func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (bool, error), transactionID int64) error {
 	const longest = 50 * time.Millisecond
 	for pause := time.Millisecond; ; pause = min(2*pause, longest) {
@@ -167,7 +168,7 @@ func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (boo
 	}
 }
 
-// open creates the room with its first members if it does not exist, and returns its number of
+// open creates the room with its first members, unless it exists. It returns the number of its
 // guests.
 func (s *store) open(ctx context.Context) (guests int, err error) {
 	var receipt events.Receipt
@@ -194,9 +195,9 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize makes guests join or leave the room until it has target guests, and returns the new
-// number of guests. One call moves at most `most` guests. It reads the present number from the
-// tables: if a commit got no answer, only the tables show whether it took effect.
+// resize makes at most `most` guests join or leave the room, to bring their number closer to
+// target. It returns the new number of guests. It reads the current number from the table, because
+// if the answer to an earlier commit was lost, only the table shows whether it succeeded.
 func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var former int
@@ -225,7 +226,7 @@ func (s *store) resize(ctx context.Context, target, most int) (guests int, recei
 	return guests, receipt, nil
 }
 
-// membersChange returns an event with which users join or leave the room.
+// membersChange returns an event by which users join or leave the room.
 func membersChange(t events.Type, users []string) events.Event {
 	return events.Event{
 		ID: string(t) + "/" + rand.Text(), Source: eventSource, Type: t,

@@ -1,10 +1,10 @@
-// Package demo is the chat backend of `badged demo`: simulated people, and a page on which to
-// watch their badges and to take part.
+// Package demo is the chat backend of `badged demo`. It has simulated people, and a page that shows
+// their badges and lets the user act for them.
 //
-// It uses badged as any backend does: it publishes in the transactions that store its
-// messages, and the page gets badges from the gateway.
+// It uses badged like any other backend: it publishes events in the transactions that store its
+// messages, and its page gets badges from the gateway.
 //
-// It does not know internals of badged.
+// It does not know the internals of badged.
 package demo
 
 import (
@@ -38,8 +38,8 @@ type Config struct {
 	Bus *Bus
 	// Explainer explains the effects of events.
 	Explainer Explainer
-	// PushEndpoint is the URL at which the demo accepts pushes to its phones, see
-	// [PushEndpoint]. PhoneSecret is the secret from which the keys of the phones are derived.
+	// PushEndpoint is the URL at which the demo's push service accepts pushes: see the function
+	// [PushEndpoint]. PhoneSecret is the secret from which the phones' keys are derived.
 	PushEndpoint, PhoneSecret string
 	// Page has index.html and its assets.
 	Page   fs.FS
@@ -51,7 +51,7 @@ type Demo struct {
 	cfg   Config
 	store *store
 	feed  *feed
-	// running is set while the simulated people write messages.
+	// running is set while the simulation may write messages.
 	running atomic.Bool
 	long    longTransaction
 	crowd   *crowd
@@ -63,15 +63,15 @@ type Demo struct {
 const (
 	tokenTTL  = time.Hour
 	tailPause = 100 * time.Millisecond
-	// talkPause is the shortest pause between two messages of the simulation; the longest is
-	// twice that.
+	// talkPause is the minimum pause between two messages of the simulation; the maximum is twice
+	// as long.
 	talkPause = 900 * time.Millisecond
-	// briskStart is the number of first messages that come four times as fast, so that the
-	// page soon has something to show.
+	// briskStart is the number of messages at the beginning that have only a quarter of the pause,
+	// so that the page soon has something to show.
 	briskStart = 12
 )
 
-// New creates the demo's tables if they are missing.
+// New returns a demo. It creates the demo's tables and its room if they do not exist.
 func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d := &Demo{
 		cfg:   cfg,
@@ -122,8 +122,8 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Run lets people write messages while a page is open, and sends the log to pages, until ctx
-// is done.
+// Run runs the simulation, which writes messages while a page is open, and sends new entries of the
+// log to the pages, until ctx is done.
 func (d *Demo) Run(ctx context.Context) error {
 	defer close(d.feed.closed)
 	defer func() {
@@ -169,7 +169,7 @@ func (d *Demo) Run(ctx context.Context) error {
 	}
 }
 
-// talk sends a random message.
+// talk sends a random message of a random conversation.
 func (d *Demo) talk(ctx context.Context) error {
 	all := conversations()
 	weight := 0
@@ -182,7 +182,7 @@ func (d *Demo) talk(ctx context.Context) error {
 	text := c.lines[rand.N(len(c.lines))] //nolint:gosec // chatter
 	sender := bot
 	if c.Kind != "feed" {
-		// A sender does not mention itself.
+		// People who are mentioned in the text cannot be its sender.
 		candidates := slices.DeleteFunc(slices.Clone(c.Members), func(id string) bool {
 			return slices.Contains(mentionedIn(text, c.Members), id)
 		})
@@ -217,8 +217,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
-	// Open before reading, so that no message is missed. The page ignores a message that comes
-	// twice.
+	// Register the page before reading the messages, so that it misses no message. If a message
+	// comes twice, the page ignores the second one.
 	page, log := d.feed.open()
 	defer d.feed.leave(page)
 	recent, err := d.store.recent(r.Context())
@@ -236,7 +236,8 @@ func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the page was closed
 }
 
-// decode decodes the body of a request. If it cannot, it answers with the refusal.
+// decode decodes the body of a request. If the body is invalid, it answers 400 with the text
+// refusal and returns false.
 func (d *Demo) decode(w http.ResponseWriter, r *http.Request, in any, refusal string) bool {
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(in); err != nil {
 		d.refuse(w, refusal)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// feed sends events to the open pages. It disconnects a page that cannot keep up; the page
-// reconnects and starts with the latest entries.
+// feed sends events to the open pages. It disconnects a page that reads too slowly; the page then
+// reconnects and gets the latest entries again.
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
-	// log has the latest entries, for pages that are opened later.
+	// log has the latest entries; a page gets them when it is opened.
 	log [][]byte
 	// closed is closed when the demo stops.
 	closed chan struct{}
@@ -22,7 +22,7 @@ type feed struct {
 const (
 	pageBuffer = 256
 	logKept    = 30
-	// pageTimeout is the longest time that one write to a page may take.
+	// pageTimeout bounds one write to a page.
 	pageTimeout = 10 * time.Second
 )
 
@@ -30,7 +30,7 @@ func newFeed() *feed {
 	return &feed{pages: map[chan []byte]struct{}{}, closed: make(chan struct{})}
 }
 
-// frame returns a server-sent event.
+// frame encodes a server-sent event.
 func frame(event string, data any) []byte {
 	b, err := json.Marshal(data)
 	if err != nil { // every event here can be encoded
@@ -39,7 +39,7 @@ func frame(event string, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b)
 }
 
-// watched reports whether a page is open.
+// watched reports whether any page is open.
 func (f *feed) watched() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *feed) send(b []byte) {
 	}
 }
 
-// open adds a page and returns the log so far.
+// open registers a page. It returns the channel of the page's events, and the latest entries.
 func (f *feed) open() (page chan []byte, log [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +95,9 @@ func (f *feed) leave(page chan []byte) {
 	delete(f.pages, page)
 }
 
-// serve writes the recent events to a page, and then the feed. It returns when the page closes
-// or cannot keep up, or when the demo stops.
+// serve writes the recent messages and entries to a page, and then the events of the feed. It
+// returns when the page is closed or was disconnected because it reads too slowly, or when the demo
+// stops.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte, recent []message, log [][]byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -108,7 +109,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte,
 			_, _ = w.Write(b) // Flush returns the error
 		}
 		err := out.Flush()
-		_ = out.SetWriteDeadline(time.Time{}) // the next event may be hours away
+		_ = out.SetWriteDeadline(time.Time{}) // no deadline while there is nothing to write
 		return err
 	}
 	past := make([][]byte, 0, len(recent)+len(log))

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Guard refuses requests that pages of other sites make a browser send, since the demo gives
-// keys and tokens to any client. It recognizes a site whose name resolves to this machine (DNS
-// rebinding) by the Host header, and other sites by the Origin header. listen is the address
-// of --listen. It logs the first page that it refuses.
+// Guard refuses requests that pages of other sites make a browser send: the demo gives keys and
+// tokens to any client, so another site could obtain them. If the name of another site resolves to
+// this machine (DNS rebinding), the Host header differs; otherwise the Origin header does. listen
+// is the address given with --listen. Guard logs only the first request that it refuses because of
+// its origin.
 func Guard(listen string, log *slog.Logger) func(http.Handler) http.Handler {
 	name, _, _ := net.SplitHostPort(listen)
 	refused := rate.Sometimes{First: 1}
@@ -35,8 +36,8 @@ func Guard(listen string, log *slog.Logger) func(http.Handler) http.Handler {
 	}
 }
 
-// isOwnHost reports whether a Host header cannot belong to another site: it is an address,
-// localhost, or the name that the operator gave.
+// isOwnHost reports whether a Host header cannot name another site: it is an IP address, localhost,
+// or the name given with --listen.
 func isOwnHost(host, given string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -49,7 +50,7 @@ func isOwnHost(host, given string) bool {
 	return name == "localhost" || name != "" && name == strings.ToLower(given)
 }
 
-// isOwnOrigin reports whether a request comes from a page of the demo, or from no page.
+// isOwnOrigin reports whether a request was made by a page of the demo, or by no page at all.
 func isOwnOrigin(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
@@ -57,8 +58,8 @@ func isOwnOrigin(r *http.Request) bool {
 			return false
 		}
 	}
-	// A browser that sends no Origin header says in this header whether the page is of another
-	// site. Allow following a link to the demo.
+	// If a browser sends no Origin header, its Sec-Fetch-Site header says whether another site made
+	// the request. A link from another site to the demo is allowed.
 	site := r.Header.Get("Sec-Fetch-Site")
 	return site != "cross-site" && site != "same-site" || r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet
 }

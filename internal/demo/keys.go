@@ -9,15 +9,16 @@ import (
 	"os"
 )
 
-// Keys are the credentials of a demo. They are stored, so that a copied key stays valid after
-// a restart.
+// Keys are the credentials of a demo. They are stored in a file, so that a key that was copied from
+// the page is valid after a restart too.
 type Keys struct {
 	PublisherKey string `json:"publisher_key"`
 	JWTSecret    string `json:"jwt_secret"`
 	AdminKey     string `json:"admin_key"`
 }
 
-// LoadKeys reads the keys from a file, and creates the file if it does not exist.
+// LoadKeys reads the keys from a file. If the file does not exist, it creates new keys and stores
+// them.
 func LoadKeys(file string) (Keys, error) {
 	b, err := os.ReadFile(file) //nolint:gosec // the demo's own file
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,10 +18,10 @@ import (
 // device is the device id under which the phone of each person is registered.
 const device = "phone"
 
-// phone is the phone of a person, as the demo's push service sees it.
+// phone is the phone of a person, in the state that the demo's push service has of it.
 type phone struct {
 	UserID string `json:"user_id"`
-	// Closed is set while its app is closed: the icon shows the number of the last push.
+	// Closed is set while the phone's app is closed: its icon shows the number of the last push.
 	Closed bool `json:"closed"`
 	// Pushes is the number of pushes received since the demo began.
 	Pushes int `json:"pushes"`
@@ -32,17 +32,17 @@ type phone struct {
 	auth []byte
 }
 
-// pushed is the content of a push for the app.
+// pushed is the part of a push that is meant for the app.
 type pushed struct {
 	Epoch   string `json:"epoch"`
 	Version int64  `json:"version"`
 	Number  int64  `json:"number"`
 }
 
-// phones is a push service together with its phones. With a real browser or Android phone
-// these are separate: the service accepts encrypted pushes, and the phone decrypts them.
+// phones is a push service together with its phones. In reality they are separate: a push service
+// accepts encrypted pushes, and a browser or an Android phone decrypts them.
 type phones struct {
-	// endpoint is the URL at which the service accepts pushes, without the name of the user.
+	// endpoint is the URL, without the user id at its end, at which the service accepts pushes.
 	endpoint string
 	show     func(phone)
 
@@ -50,8 +50,8 @@ type phones struct {
 	all map[string]*phone
 }
 
-// newPhones makes the phones of all people. Their keys are derived from a secret, so that
-// registrations stay valid after a restart of the demo.
+// newPhones makes the phones of all people. It derives their keys from a secret, so that
+// subscriptions remain valid after a restart of the demo.
 func newPhones(endpoint, secret string, show func(phone)) (*phones, error) {
 	ps := &phones{endpoint: endpoint, show: show, all: map[string]*phone{}}
 	for _, p := range people() {
@@ -72,7 +72,7 @@ func newPhones(endpoint, secret string, show func(phone)) (*phones, error) {
 	return ps, nil
 }
 
-// subscription is a push subscription, as a browser returns it to an app that registers.
+// subscription is a push subscription. A browser returns it when an app subscribes to pushes.
 type subscription struct {
 	Endpoint string            `json:"endpoint"`
 	Keys     map[string]string `json:"keys"`
@@ -86,7 +86,7 @@ func (ps *phones) subscribe(p *phone) subscription {
 	}}
 }
 
-// set opens or closes the app of a phone. It returns false if the phone does not exist.
+// set opens or closes the app on a person's phone. It returns false if there is no such phone.
 func (ps *phones) set(userID string, closed bool) (phone, bool) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -99,7 +99,7 @@ func (ps *phones) set(userID string, closed bool) (phone, bool) {
 	return *p, true
 }
 
-// take decrypts a push and applies it, unless a push with a newer version came before.
+// take decrypts a push and stores its content, unless the phone already has a newer version.
 func (ps *phones) take(userID string, body []byte) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -166,10 +166,10 @@ func (d *Demo) postPhone(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, p)
 }
 
-// maxPush is the size up to which a push service must accept pushes, in bytes.
+// maxPush is the size in bytes that every push service must accept, and the maximum here.
 const maxPush = 4096
 
-// postPush implements a push service of RFC 8030.
+// postPush implements the endpoint of a push service, as in RFC 8030.
 func (d *Demo) postPush(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxPush))
 	if err != nil {
@@ -182,7 +182,8 @@ func (d *Demo) postPush(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := d.phones.take(user, body); err != nil {
-		// The phone was registered with other keys: 410 makes the app register it again.
+		// The phone was registered with other keys. The status 410 makes the app register the phone
+		// again.
 		w.WriteHeader(http.StatusGone)
 		return
 	}

@@ -18,8 +18,8 @@ import (
 // PushApp is the name of the phones' app in the push configuration.
 const PushApp = "demo"
 
-// WritePushConfig writes the configuration for pushes to the demo's phones into a folder, with
-// a key that it creates once, and returns the path of the file.
+// WritePushConfig writes the push configuration for the demo's phones into a folder and returns the
+// path of the file. If the folder has no VAPID key yet, it creates one.
 func WritePushConfig(dir string) (file string, err error) {
 	const keyFile = "vapid.pem"
 	if _, err := os.Stat(filepath.Join(dir, keyFile)); errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func WritePushConfig(dir string) (file string, err error) {
 	return file, nil
 }
 
-// PushEndpoint returns the URL at which a demo that listens on an address accepts pushes.
+// PushEndpoint returns the URL of the push service of a demo that listens on the given address.
 func PushEndpoint(listening net.Addr) string {
 	host, port, err := net.SplitHostPort(listening.String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {

@@ -17,7 +17,7 @@ import (
 // eventSource is the source of the demo's events.
 const eventSource = "badged/demo"
 
-// message is a chat message in the form for the page.
+// message is a chat message, as the page gets it.
 type message struct {
 	ConversationID   string    `json:"conversation_id"`
 	Seq              int64     `json:"seq"`
@@ -25,12 +25,12 @@ type message struct {
 	Text             string    `json:"text"`
 	MentionedUserIDs []string  `json:"mentioned_user_ids"`
 	Time             time.Time `json:"time"`
-	// Recalled is set for a recalled message, which has no text.
+	// Recalled is set if the message was recalled; it then has no text.
 	Recalled bool `json:"recalled"`
 }
 
-// store is the database of the chat backend. Its messages are in a schema of their own, in the
-// same database as badged's.
+// store is the database of the chat backend. Its tables are in a schema of their own, in the same
+// database as the tables of badged.
 type store struct {
 	pool *pgxpool.Pool
 	log  *events.Log
@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS demo.rooms (
     guests          integer NOT NULL
 )`
 
-// create creates the tables if they do not exist.
+// create creates the tables and conversations that do not exist yet, and sets some levels.
 func (s *store) create(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, storeSchema); err != nil {
 		return fmt.Errorf("create the tables of the demo: %w", err)
@@ -71,8 +71,8 @@ func (s *store) create(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, `INSERT INTO demo.conversations SELECT unnest($1::text[]), 0 ON CONFLICT DO NOTHING`, ids); err != nil {
 		return fmt.Errorf("create the conversations of the demo: %w", err)
 	}
-	// Set notification levels, so that some messages do not count for some people. The ids are
-	// fixed, so repeating these events has no effect.
+	// Set some levels, so that some messages do not count for some people. The events have fixed
+	// ids, so publishing them again has no effect.
 	return s.publish(ctx, []events.Event{
 		{
 			ID: "level/dev/acme/random", Source: eventSource, Type: events.CategoryLevelSet,
@@ -102,15 +102,15 @@ func (s *store) publish(ctx context.Context, evs []events.Event) error {
 	return nil
 }
 
-// send sends a message to the people in a conversation, or to the members of a room. It marks
-// the earlier messages as read for the sender.
+// send sends a message to the people in a conversation or the members of a room. For the sender, it
+// marks the earlier messages as read.
 func (s *store) send(ctx context.Context, c conversation, senderID, text string) (message, error) {
 	m, _, err := s.sendTo(ctx, c, c.Members, senderID, text)
 	return m, err
 }
 
-// sendTo stores a message and publishes it in one transaction, as a chat backend would: both
-// take effect or neither. For a room, users is ignored.
+// sendTo stores a message and publishes its events in one transaction, as a chat backend would:
+// either both take effect or neither does. users are the recipients; for a room they are ignored.
 func (s *store) sendTo(ctx context.Context, c conversation, users []string, senderID, text string) (message, events.Receipt, error) {
 	m := message{
 		ConversationID: c.ConversationID, SenderID: senderID, Text: text,
@@ -140,8 +140,8 @@ RETURNING seq, sent_at`, m.ConversationID, m.SenderID, m.Text, m.MentionedUserID
 	return m, receipt, nil
 }
 
-// eventsOf returns the events of a message: the read by its sender, and the delivery to users
-// or to the members of a room.
+// eventsOf returns the events of a message: a read by the sender, and deliveries to users or a
+// message to the members of a room.
 func eventsOf(c conversation, m *message, users []string) []events.Event {
 	event := func(suffix string, t events.Type, d events.Data) events.Event {
 		d.ConversationID = m.ConversationID
@@ -159,17 +159,17 @@ func eventsOf(c conversation, m *message, users []string) []events.Event {
 	for some := range slices.Chunk(without(users, m.SenderID), events.MaxUsers) {
 		content.UserIDs = some
 		all = append(all, event(suffix, events.MessageDelivered, content))
-		// Only people can be mentioned, and they are all in the first event.
+		// Only people can be mentioned, and all people are among the users of the first event.
 		content.MentionedUserIDs = nil
 		suffix = fmt.Sprintf("/%d", len(all))
 	}
 	return all
 }
 
-// errNotRecalled is returned if the sender has no such message, or has already recalled it.
+// errNotRecalled is returned if the sender has no such message, or has recalled it already.
 var errNotRecalled = errors.New("there is no such message of this sender, or it was recalled before")
 
-// recall deletes the text of a message and publishes its recall, in one transaction.
+// recall deletes the text of a message and publishes the recall, in one transaction.
 func (s *store) recall(ctx context.Context, c conversation, senderID string, seq int64) (message, error) {
 	m := message{ConversationID: c.ConversationID, Seq: seq, SenderID: senderID, Recalled: true}
 	var receipt events.Receipt
@@ -205,8 +205,8 @@ func (s *store) setLevel(ctx context.Context, userID, conversationID string, l e
 	return s.publish(ctx, []events.Event{levelSet("level/"+rand.Text(), userID, conversationID, l)})
 }
 
-// recent returns the last messages of each conversation, oldest first, for a page that is
-// opened.
+// recent returns the latest messages of each conversation, ordered by time. A page gets them when
+// it is opened.
 func (s *store) recent(ctx context.Context) ([]message, error) {
 	rows, err := s.pool.Query(ctx, `SELECT conversation_id, seq, sender_id, text, mentioned_user_ids, sent_at, recalled
 FROM demo.conversations AS c

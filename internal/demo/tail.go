@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// entry is an event of the log in the form for the page.
+// entry is an event of the log, as the page shows it.
 type entry struct {
 	Position string    `json:"position"`
 	Type     string    `json:"type"`
@@ -22,31 +22,31 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users are the people of the demo among the users of the event, and a few others. For a
-	// message to a room, they are the people in the room.
+	// Users has the people of the demo among the users of the event, and a few of the other users.
+	// If the event is about a whole room, it has the people in the room except the sender.
 	Users []string `json:"users"`
-	// Others is the number of further users of the event.
+	// Others is the number of users of the event that are not in Users.
 	Others int `json:"others,omitempty"`
 
 	key   string
 	event events.Event
 }
 
-// tail reads the end of the log in all partitions. An event in several partitions makes one
-// entry.
+// tail reads the newest events of the log from all partitions. An event that is in several
+// partitions becomes one entry.
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
-	// ended is a transaction id: all transactions with ids up to ended have finished, and the
+	// ended is the id of a transaction: this transaction and all older ones have ended, and the
 	// tail has read their events.
 	ended int64
-	// shown and shownBefore are the rows that were read last. The tail uses them to skip rows
-	// that it reads again: rows of transactions after ended, and late rows, which the
-	// projector moves when it folds them.
+	// shown and shownBefore have the rows that were read last. The tail skips these rows when it
+	// reads them again. That happens to rows of transactions after ended, and to late rows: the
+	// projector gives them a new position when it folds them.
 	shown, shownBefore map[row]struct{}
 }
 
-// row identifies a row of the log, also after it has moved.
+// row identifies a row of the log. It stays the same if the row gets a new position.
 type row struct {
 	uuid       [16]byte
 	appendedAt int64 // in microseconds since 1970
@@ -55,14 +55,14 @@ type row struct {
 const (
 	firstEntries = 30
 	moreEntries  = 500
-	// rowsKept is the least number of rows that the tail remembers.
+	// rowsKept is the minimum number of rows that the tail remembers.
 	rowsKept = 10 * moreEntries
-	// othersShown is the most users that an entry shows in addition to the people.
+	// othersShown is the maximum number of users in an entry besides the people of the demo.
 	othersShown = 3
 )
 
-// next returns the entries appended since the last call, at most the latest 500. The first
-// call returns the latest 30.
+// next returns the entries that were appended since the last call, at most the latest 500. The
+// first call returns the latest 30.
 func (t *tail) next(ctx context.Context) ([]entry, error) {
 	limit := moreEntries
 	if t.ended == 0 {
@@ -101,7 +101,7 @@ FROM (`+strings.Join(parts, "\nUNION ALL\n")+`) AS l ORDER BY l.transaction_id D
 	return merged(entries), nil
 }
 
-// isNew reports whether a row was not read before, and remembers it.
+// isNew reports whether a row was not read before, and stores the row in shown.
 func (t *tail) isNew(r row) bool {
 	_, shown := t.shown[r]
 	_, before := t.shownBefore[r]
@@ -115,16 +115,17 @@ func (t *tail) isNew(r row) bool {
 	return true
 }
 
-// merged joins the parts of one event from several partitions into one entry. The parts have
-// different users, and may have different transactions, since the projector moves late rows. A
-// repetition of the event has the same users, and becomes an entry of its own.
+// merged combines the parts of an event in several partitions into one entry. The parts have
+// different users. They may also have different transactions, since the projector moves late rows
+// to new positions. If the same event was published again, the repetition has the same users; it
+// becomes another entry.
 func merged(entries []entry) []entry {
 	all := entries[:0]
 	places := map[string]int{}
 	for _, e := range entries {
 		i, known := places[e.key]
 		users := e.event.Data.UserIDs
-		// The first user suffices: parts of the same event have no user in common.
+		// Comparing one user suffices: no user is in two parts of the same event.
 		again := known && len(users) > 0 && slices.Contains(all[i].event.Data.UserIDs, users[0])
 		if known && !again {
 			all[i].event.Data.UserIDs = append(all[i].event.Data.UserIDs, users...)
@@ -158,7 +159,7 @@ func newEntry(at events.Place, payload []byte) entry {
 	return e
 }
 
-// describe sets the fields that depend on all parts of the event.
+// describe sets the fields that depend on all users of the event.
 func (e *entry) describe() {
 	d := &e.event.Data
 	e.Summary, e.Users = summarize(&e.event), []string{}
@@ -178,7 +179,7 @@ func (e *entry) describe() {
 	e.Users, e.Others = append(e.Users, others[:shown]...), len(others)-shown
 }
 
-// summarize describes an event in a few words, with the demo's names.
+// summarize describes an event in a few words, with the names of people and conversations.
 func summarize(e *events.Event) string {
 	d := &e.Data
 	who, where := listed(d.UserIDs), conversationName(d.ConversationID)
@@ -225,7 +226,8 @@ func summarize(e *events.Event) string {
 	return string(e.Type)
 }
 
-// allOf names the conversations of an event that concerns a category, or all of them.
+// allOf describes the conversations that an event about a category concerns. An empty category
+// means all conversations.
 func allOf(category string) string {
 	if category == "" {
 		return "everything"
@@ -233,7 +235,7 @@ func allOf(category string) string {
 	return "all of " + category
 }
 
-// listed names users, or only their number if there are many.
+// listed returns the names of users, or only their number if there are more than five.
 func listed(ids []string) string {
 	const most = 5
 	if len(ids) > most {

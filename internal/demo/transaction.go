@@ -12,11 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxOpen is the longest time for which the page can leave a transaction open.
+// maxOpen is the longest time for which the page can keep a transaction open.
 const maxOpen = 2 * time.Minute
 
-// longTransaction is a transaction that the page opens and leaves open, to show that it delays
-// no badge.
+// longTransaction is a transaction that the page opens and does not commit, to show that open
+// transactions delay no badge.
 type longTransaction struct {
 	pool *pgxpool.Pool
 
@@ -24,18 +24,19 @@ type longTransaction struct {
 	tx    pgx.Tx // nil if none is open
 	id    int64
 	until time.Time
-	// stopped is set when the demo stops. No transaction may begin then: it would block the
-	// closing of the pool.
+	// stopped is set when the demo stops. From then on no transaction may begin, since it would
+	// block the closing of the pool.
 	stopped bool
 }
 
-// transactionState is the remaining time of the transaction, and its id.
+// transactionState has the time until the transaction ends, 0 if none is open, and its id.
 type transactionState struct {
 	OpenMS        int64 `json:"open_ms"`
 	TransactionID int64 `json:"transaction_id"`
 }
 
-// open opens the transaction for the time d, or extends an open one to d from now.
+// open opens the transaction for the duration d. If it is already open, open makes it end d from
+// now.
 func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +54,8 @@ func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// beginWriting begins a transaction and assigns it a transaction id, as a write would do. It
-// disables the idle timeout that the server may have.
+// beginWriting begins a transaction and assigns it a transaction id, as a write would. It disables
+// the server's idle timeout for the transaction.
 func beginWriting(ctx context.Context, pool *pgxpool.Pool) (tx pgx.Tx, id int64, err error) {
 	if tx, err = pool.Begin(ctx); err != nil {
 		return nil, 0, err
@@ -68,14 +69,14 @@ func beginWriting(ctx context.Context, pool *pgxpool.Pool) (tx pgx.Tx, id int64,
 	return tx, id, nil
 }
 
-// end rolls the transaction back if it is open.
+// end rolls the transaction back, if one is open.
 func (l *longTransaction) end(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.tx == nil {
 		return nil
 	}
-	err := l.tx.Rollback(ctx) // the connection returns to the pool in any case
+	err := l.tx.Rollback(ctx) // the pool gets the connection back even if this fails
 	l.tx, l.until = nil, time.Time{}
 	if err != nil {
 		return fmt.Errorf("end a transaction: %w", err)
@@ -83,7 +84,7 @@ func (l *longTransaction) end(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the transaction and prevents new ones.
+// stop ends the transaction and prevents new transactions.
 func (l *longTransaction) stop(ctx context.Context) error {
 	l.mu.Lock()
 	l.stopped = true
@@ -91,8 +92,8 @@ func (l *longTransaction) stop(ctx context.Context) error {
 	return l.end(ctx)
 }
 
-// state returns the state of the transaction. due is set if the transaction has reached its
-// end.
+// state returns the state of the transaction. due is set if the transaction is open but its time is
+// over.
 func (l *longTransaction) state() (s transactionState, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +132,7 @@ func (d *Demo) postTransaction(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, state)
 }
 
-// endDue ends the transaction if it is due, and notifies the pages.
+// endDue ends the transaction if its time is over, and sends the new state to the pages.
 func (d *Demo) endDue(ctx context.Context) {
 	if _, due := d.long.state(); !due {
 		return

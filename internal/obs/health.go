@@ -10,29 +10,30 @@ import (
 	"time"
 )
 
-// checkTimeout bounds the readiness checks. It is below the usual timeout of probes.
+// checkTimeout bounds the readiness checks. It is shorter than the usual timeout of a readiness
+// probe.
 const checkTimeout = time.Second
 
 // Check is one readiness check.
 type Check struct {
 	Name string
-	// Vital is set if the process cannot serve while the check fails.
+	// Vital is set if the process cannot serve requests while the check fails.
 	Vital bool
-	// Run returns nil if the check passes. Its error is public.
+	// Run returns nil if the check passes. Anyone may see the text of its error.
 	Run func(ctx context.Context) error
 }
 
-// impairment is an error despite which a process can serve.
+// impairment is an error that does not prevent the process from serving requests.
 type impairment struct{ text string }
 
 // Error implements error.
 func (i impairment) Error() string { return i.text }
 
-// Impaired returns an error for a check that may fail while the process stays ready. The error
-// is reported, and does not count as a failure even if the check is vital.
+// Impaired returns an error that a Check's Run may return while the process remains ready: /readyz
+// shows the error, but the process is ready even if the check is vital.
 func Impaired(text string) error { return impairment{text} }
 
-// IsImpaired reports whether an error was made by Impaired.
+// IsImpaired reports whether an error is the result of Impaired.
 func IsImpaired(err error) bool {
 	_, ok := errors.AsType[impairment](err)
 	return ok
@@ -50,25 +51,25 @@ type Health struct {
 	draining atomic.Bool
 }
 
-// NewHealth returns a Health that is ready while all vital checks pass.
+// NewHealth returns a Health that reports ready as long as all vital checks pass.
 func NewHealth(checks ...Check) *Health { return &Health{checks: checks} }
 
-// Drain makes the process not ready, permanently.
+// Drain makes the process not ready permanently, before it stops.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-// Live answers 200. It shows that the process can answer.
+// Live answers 200, which shows that the process handles requests.
 func (h *Health) Live(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n")) // an error means that the prober has disconnected
 }
 
-// Ready answers 200 while the process can serve, and 503 while it cannot or is draining. The
-// answer lists all checks.
+// Ready answers 200 if the process can serve requests, and 503 if it cannot or if it is draining.
+// The body lists all checks.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
 	answer := Readiness{"ready", map[string]string{}}
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
-	// Run all checks concurrently, so that a slow check does not make another one time out.
+	// Run all checks concurrently, so that a slow check cannot cause the timeout of another check.
 	errs := make([]error, len(h.checks))
 	var running sync.WaitGroup
 	for i, c := range h.checks {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// HTTPMetrics counts requests. It is safe for concurrent use.
+// HTTPMetrics counts and times requests. It is safe for concurrent use.
 type HTTPMetrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -32,9 +32,9 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 	}
 }
 
-// Instrument counts the requests that h answers. The label route is the pattern, without the
-// method, of the innermost http.ServeMux that handled the request. It is "other" if the
-// pattern is just "/", since arbitrary paths must not create time series.
+// Instrument counts and times the requests that h answers. The label route is the pattern of the
+// innermost http.ServeMux that handled the request, without the method. It is "other" if there was
+// no pattern or just "/", since arbitrary paths must not create time series.
 func (m *HTTPMetrics) Instrument(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -56,7 +56,7 @@ func routeOf(pattern string) string {
 	return pattern
 }
 
-// answer records the status of the answer that is written to it.
+// answer is a ResponseWriter that records the status.
 type answer struct {
 	http.ResponseWriter
 	status int

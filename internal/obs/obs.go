@@ -1,7 +1,7 @@
 // Package obs provides logs, metrics, traces and health checks.
 //
-// It does not know any part that it observes: parts call functions that app gives them.
-// ADR 30 has the reasons for traces.
+// It does not know the parts that it observes: app passes functions of this package to them. ADR 30
+// has the reasons for traces.
 package obs
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/badged/badged/internal/base/version"
 )
 
-// NewLogger returns a logger that writes records of at least a level ("debug", "info", "warn"
-// or "error") as lines in a format ("text" or "json"). It logs an error that repeats only once a
-// minute, with the number of repetitions.
+// NewLogger returns a logger that writes records to w. Only records of at least the level ("debug",
+// "info", "warn" or "error") are written, each as a line in the format ("text" or "json"). An error
+// that repeats is logged only once a minute, with the number of repetitions.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

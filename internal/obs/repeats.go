@@ -11,34 +11,34 @@ import (
 const (
 	// repeatInterval is the time between two log lines about a repeating error.
 	repeatInterval = time.Minute
-	// repeatQuiet is the time without a repetition after which an error counts as over. It
-	// exceeds the pauses between retries.
+	// repeatQuiet is how long an error must not occur to count as over. It is longer than the
+	// pauses between retries.
 	repeatQuiet = 30 * time.Second
-	// maxRepeats is the most errors that are remembered. Beyond it, new errors are logged each
-	// time.
+	// maxRepeats is the maximum number of different errors that are tracked. While there are more,
+	// untracked errors are logged each time.
 	maxRepeats = 1000
 )
 
-// repeats is a slog.Handler that limits repeated errors: it logs the first error, then one a
-// minute with the number of suppressed errors (repeated=N), and a last line once the error has
-// not occurred for 30 s.
+// repeats is a slog.Handler that limits repeated errors. It logs the first error, and then one
+// error a minute with the number of errors that it has suppressed since (repeated=N). Once the
+// error has not occurred for 30 s, it logs that the error has stopped.
 //
-// It applies to warnings and errors with the attribute "error". Two records are the same error
-// if they have the same place in the code, level, message and error text. Numbers in the text,
-// such as partitions, positions and ports, are ignored, except Postgres error codes. A record
-// with the attribute "id" concerns one object and is always logged.
+// It applies to warnings and errors with the attribute "error". Two records are the same error if
+// they have the same place in the code, level, message and error text. In the error text, numbers
+// such as partitions, positions and ports are ignored, but not Postgres error codes. A record with
+// the attribute "id" is about one object, such as a user, and is always logged.
 type repeats struct {
 	next  slog.Handler
 	state *repeatState
 }
 
-// repeatState is the state that all handlers of a logger share.
+// repeatState is the state that is shared by a logger and the loggers derived from it.
 type repeatState struct {
 	mu   sync.Mutex
 	seen map[repeatKey]*repeated
 }
 
-// repeatKey identifies equal errors.
+// repeatKey is equal for records that count as the same error.
 type repeatKey struct {
 	place          uintptr
 	level          slog.Level
@@ -51,7 +51,7 @@ type repeated struct {
 	text    string // of the latest error
 	logged  time.Time
 	times   int // including the first
-	left    int // not logged since the last line
+	left    int // number of errors not logged since the last line
 	quiet   *time.Timer
 }
 
@@ -90,8 +90,8 @@ func (h *repeats) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// errorOf returns the text of a record's error. ok is false if the record has no error or must
-// always be logged.
+// errorOf returns the text of a record's attribute "error". ok is false if the record has no such
+// attribute, or must always be logged.
 func errorOf(r slog.Record) (text string, ok bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
@@ -108,8 +108,7 @@ func errorOf(r slog.Record) (text string, ok bool) {
 
 var numbers = regexp.MustCompile(`SQLSTATE \w+|\d+`)
 
-// withoutNumbers replaces each number in text by #, except Postgres error
-// codes.
+// withoutNumbers replaces each number in text by #, except in Postgres error codes.
 func withoutNumbers(text string) string {
 	return numbers.ReplaceAllStringFunc(text, func(n string) string {
 		if n[0] == 'S' {
@@ -119,8 +118,8 @@ func withoutNumbers(text string) string {
 	})
 }
 
-// note counts an error. It reports whether to log the error, and how many repetitions were
-// suppressed since the last line.
+// note counts an error. log reports whether the error must be logged; left is the number of
+// repetitions that were suppressed since the last log line.
 func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (left int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +145,8 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 	return left, true
 }
 
-// over removes an error that has not occurred for repeatQuiet. If the error had repeated, it
-// logs that it has stopped.
+// over is called when an error has not occurred for repeatQuiet. It deletes the error, and logs
+// that it has stopped if it had repeated.
 func (s *repeatState) over(key repeatKey) {
 	s.mu.Lock()
 	e := s.seen[key]

@@ -18,29 +18,29 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TracingConfig configures the receiver and sampling of traces.
+// TracingConfig says where traces are sent and which traces are sampled.
 type TracingConfig struct {
-	// Endpoint is the address of an OTLP receiver, such as http://127.0.0.1:4318. v1/traces is
-	// appended to its path.
+	// Endpoint is the base address of an OTLP receiver, such as http://127.0.0.1:4318. Traces are
+	// sent to the path v1/traces below it.
 	Endpoint string
-	// Sample is the share, from 0 to 1, of the traces started here that are sampled. If a
-	// trace was started elsewhere, the decision made there applies.
+	// Sample is the fraction, from 0 to 1, of the traces started here that are sampled. If a trace
+	// was started by another program, that program has decided whether it is sampled.
 	Sample float64
 	Logger *slog.Logger
 }
 
-// Tracing makes traces and sends them by OTLP over HTTP. Headers, certificates, time limits,
-// compression, batching and resource attributes come from OpenTelemetry's environment
-// variables, such as OTEL_EXPORTER_OTLP_HEADERS. It is safe for concurrent use.
+// Tracing makes traces and sends them by OTLP over HTTP. OpenTelemetry's environment variables,
+// such as OTEL_EXPORTER_OTLP_HEADERS, set headers, certificates, time limits, compression, batching
+// and resource attributes. Tracing is safe for concurrent use.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
 }
 
-// tracingStop bounds how long Close sends remaining spans.
+// tracingStop is how long Close may take to send the remaining spans.
 const tracingStop = 5 * time.Second
 
-// NewTracing starts tracing, without waiting for the receiver. Close ends it.
+// NewTracing starts tracing, without connecting to the receiver. The caller must call Close.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	endpoint, err := url.Parse(cfg.Endpoint)
 	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
@@ -50,7 +50,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an exporter: %w", err)
 	}
-	// The environment comes last, so it takes precedence.
+	// The attributes from the environment come last, so that they take precedence.
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "badged")),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -74,10 +74,9 @@ func (t *Tracing) Close() {
 	_ = t.provider.Shutdown(ctx) // failures to send are logged
 }
 
-// Handler makes a span for each request to one of the routes ("METHOD PATH"). The span
-// continues the trace of the request's traceparent header. A request that authentication or a
-// rate limit refuses leaves no span: otherwise unauthenticated clients could flood the
-// receiver.
+// Handler makes a span for each request to one of the routes ("METHOD PATH"). The span continues
+// the trace that the request's traceparent header names. If authentication or a rate limit refuses
+// the request, the span is not sent: otherwise unauthenticated clients could flood the receiver.
 func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	traced := map[string]bool{}
 	for _, r := range routes {
@@ -108,8 +107,8 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	})
 }
 
-// linked is a sampler that also samples a span with a link to a sampled span: a batch that
-// contains a traced event.
+// linked is a sampler that samples, in addition, each span with a link to a sampled span: such a
+// span is of a batch that contains a traced event.
 type linked struct{ sdktrace.Sampler }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -122,7 +121,7 @@ func (s linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRes
 	return s.Sampler.ShouldSample(p)
 }
 
-// logged is an exporter that logs its failures, instead of OpenTelemetry's global logger.
+// logged is an exporter that logs its failures with log, not with OpenTelemetry's global logger.
 type logged struct {
 	sdktrace.SpanExporter
 	log *slog.Logger

@@ -12,20 +12,20 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// openInterval is how often open transactions are looked up.
+// openInterval is the time between two queries for open transactions.
 const openInterval = 5 * time.Second
 
-// OpenTransactions collects the ages of the oldest open transactions, which keep the log from
-// being archived.
+// OpenTransactions is a collector for the ages of the oldest open transactions. It matters because
+// events behind an open transaction cannot be archived.
 type OpenTransactions struct {
 	pool    *pgxpool.Pool
 	seconds *prometheus.Desc
 
 	mu sync.Mutex
-	// seen is when this process first saw a transaction, by its id. It replaces the start of
-	// transactions whose start the role may not see.
+	// seen has the time when this process first saw a transaction, by the transaction's id. It
+	// replaces the start of a transaction if the role may not see the start.
 	seen map[string]time.Time
-	// oldest is the age of the oldest transaction, by kind.
+	// oldest is the age of the oldest transaction of each kind.
 	oldest map[string]time.Duration
 }
 
@@ -34,8 +34,8 @@ const (
 	kindPrepared = "prepared"
 )
 
-// NewOpenTransactions registers a collector for the server of a pool. The collector has values
-// only while Run runs.
+// NewOpenTransactions registers a collector for the transactions on a pool's server. The collector
+// has no values until Run has measured them.
 func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTransactions {
 	o := &OpenTransactions{
 		pool: pool,
@@ -46,13 +46,13 @@ func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTrans
 	return o
 }
 
-// Run measures until ctx is done.
+// Run measures the ages at intervals until ctx is done.
 func (o *OpenTransactions) Run(ctx context.Context) error {
 	return wait.Repeat(ctx, openInterval, o.measure)
 }
 
-// measure measures once. If it fails, the last values stay, and the readiness check of
-// Postgres reports the reason.
+// measure measures the ages once. If it fails, the metrics keep their last values; the readiness
+// check of Postgres reports such failures.
 func (o *OpenTransactions) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openInterval)
 	defer cancel()

@@ -1,6 +1,6 @@
 // Package category implements the rules of categories: which paths cover a category, what a
-// conversation adds to the numbers of each path, and which level applies to a conversation.
-// The fold, readers of tables and gateways share this code, so that their numbers agree.
+// conversation adds to the numbers of each path, and which level applies to a conversation. The
+// fold, the readers of tables and the gateways all use this code, so that their numbers agree.
 //
 // A category is a path of up to MaxParts parts, joined by slashes. The package does not know
 // events, tables or frames. ADR 150 says how paths are stored.
@@ -19,8 +19,9 @@ const (
 	MaxPartCharacters = 64
 )
 
-// Covers reports whether a path covers a category: the path equals the category or its first
-// parts. The same rule exists in SQL as badged.covers, and in the TypeScript client as covers.
+// Covers reports whether a path covers a category: it is the category, or consists of its first
+// parts. The same rule is implemented in SQL as badged.covers, and in the TypeScript client as
+// covers.
 func Covers(path, category string) bool {
 	return strings.HasPrefix(category, path) && (len(category) == len(path) || category[len(path)] == '/')
 }
@@ -35,12 +36,12 @@ func AnyCovers(paths []string, category string) bool {
 	return false
 }
 
-// Above returns a path without its last part, "" if it has only one. The paths that cover a
-// category are the category itself and the results of repeated calls of Above.
+// Above returns a path without its last part, "" if the path has one part. A category is covered by
+// itself and by the results of calling Above repeatedly.
 func Above(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// Tops returns the paths that no other of the paths covers, in their order and without
-// repetitions.
+// Tops returns the paths that are not covered by another of the paths, in their order. A path that
+// occurs twice is returned once.
 func Tops(paths []string) []string {
 	var tops []string
 	for i, path := range paths {
@@ -55,8 +56,8 @@ func Tops(paths []string) []string {
 	return tops
 }
 
-// Fault returns why a text is not a valid category, or "". It does not check for control
-// characters; the caller does.
+// Fault returns why a text is not a valid category, "" if it is valid. The caller must check the
+// text for control characters.
 func Fault(s string) string {
 	if len(s) > MaxBytes {
 		return fmt.Sprintf("must have at most %d bytes, has %d", MaxBytes, len(s))

@@ -1,6 +1,7 @@
 package category
 
-// Numbers are the numbers of a badge or of a path: sums over the conversations in it.
+// Numbers are the numbers of a badge or of a path. They are sums over the conversations that belong
+// to it.
 type Numbers struct {
 	Total               int64 `json:"total" doc:"The sum of what the conversations add by their levels."`
 	Mentions            int64 `json:"mentions" doc:"Unread messages that mention the user, in conversations whose level is not none."`
@@ -10,7 +11,7 @@ type Numbers struct {
 	Marked              int64 `json:"marked,omitempty" doc:"How much of the total comes from conversations that were marked unread and have no unread message; absent if nothing does."`
 }
 
-// Muted counts what is unread but excluded from the total by a level.
+// Muted counts unread messages that a level excludes from the total.
 type Muted struct {
 	Total         int64 `json:"total" doc:"All of a conversation with the level none, all but its mentions with the level mentions."`
 	Conversations int64 `json:"conversations" doc:"How many conversations these are of."`
@@ -44,20 +45,21 @@ const (
 	LevelNone           = "none"
 )
 
-// Count counts what is unread in one conversation, or in several conversations with the same
-// level together.
+// Count counts the unread messages of one conversation, or of several conversations that have the
+// same level.
 type Count struct {
-	// Full is what a conversation adds at the level all: its unread messages, or 1 if it has
-	// none and is marked unread. Mentions is how many of the messages are mentions at the
-	// level that applies.
+	// Full is what the conversations add to a badge at the level all: the number of unread messages
+	// of each, or 1 for a conversation that has none and is marked unread. Mentions is how many of
+	// the messages count as mentions at the level that applies.
 	Full, Mentions int64
-	// Unseen and UnseenMentions count the messages and mentions above the seen position.
+	// Unseen and UnseenMentions count the unread messages and the mentions above the seen position.
 	Unseen, UnseenMentions int64
-	// Conversations is how many conversations add to Full. WithMentions is how many have
-	// mentions. Beyond is how many add more to Full than the number of their mentions.
+	// Conversations is the number of conversations that add to Full. WithMentions is the number of
+	// conversations with mentions. Beyond is the number of conversations with something in Full
+	// that is not a mention.
 	Conversations, WithMentions, Beyond int64
-	// Marked is how much of Full comes from conversations that are marked unread and have no
-	// unread message.
+	// Marked is the part of Full that comes from conversations without unread messages that are
+	// marked unread.
 	Marked int64
 }
 
@@ -79,7 +81,7 @@ func CountOf(unread, mentions, unseen, unseenMentions int64, marked bool) Count 
 	return c
 }
 
-// At returns what the conversations add to the numbers of a badge, at a level.
+// At returns what the conversations add to the numbers of a badge if they have the given level.
 func (c Count) At(level string) Numbers {
 	switch level {
 	case LevelNone:
@@ -93,16 +95,17 @@ func (c Count) At(level string) Numbers {
 // Levels are the levels that a user has set, by path.
 type Levels map[string]string
 
-// Of returns the level that applies to a conversation: its own level, unless that is default;
-// otherwise the level of the longest path that covers its category and has a level; otherwise
-// all.
+// Of returns the level that applies to a conversation. It is the conversation's own level, unless
+// that is default; else the level of the longest path that covers the category, among the paths
+// with a level; else all.
 func (l Levels) Of(own, category string) string {
 	level, _ := l.From(own, category)
 	return level
 }
 
-// From returns the level that Of returns, and the path for which the user has set it: "" if
-// the level is the conversation's own or no path has one.
+// From returns the level that Of returns, and the path for which the user has set this level. The
+// path is "" if the level is the conversation's own, or if no path that covers the category has a
+// level.
 func (l Levels) From(own, category string) (level, path string) {
 	if own != LevelDefault {
 		return own, ""
@@ -115,8 +118,8 @@ func (l Levels) From(own, category string) (level, path string) {
 	return LevelAll, ""
 }
 
-// AddTo adds numbers to every path that covers a category, and deletes paths whose numbers are
-// then all zero.
+// AddTo adds numbers to each path that covers a category. If the sum of a path is then zero, AddTo
+// deletes the path.
 func AddTo(paths map[string]Numbers, category string, n Numbers) {
 	for path := category; path != ""; path = Above(path) {
 		sum := paths[path]

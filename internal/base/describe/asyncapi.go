@@ -2,8 +2,7 @@ package describe
 
 import "encoding/json"
 
-// Messaging describes the messages on connections and logs, as opposed to
-// requests.
+// Messaging describes the messages on connections and in logs. For requests see API.
 type Messaging struct {
 	Title, Version string
 	// Doc is an introduction in Markdown.
@@ -13,10 +12,10 @@ type Messaging struct {
 	Channels []Channel
 }
 
-// Server hosts channels.
+// Server is a server on which channels are available.
 type Server struct {
 	Name, Host, Protocol, Doc string
-	// Access names the required security scheme, if any.
+	// Access is the name of the required security scheme, "" for none.
 	Access string
 }
 
@@ -25,8 +24,7 @@ type Channel struct {
 	Name, Address, Doc string
 	// Server names the channel's server.
 	Server string
-	// Sends are the messages that badged sends, and Receives are the messages that it
-	// receives.
+	// Sends has the messages that badged sends. Receives has the messages that badged receives.
 	Sends, Receives []Message
 	// Parameters are the parameters of the address.
 	Parameters []Param
@@ -43,10 +41,10 @@ type Message struct {
 	Example string
 }
 
-// Code is a number with a meaning.
+// Code is a close code and its meaning.
 type Code struct {
 	Code int `json:"code"`
-	// Means is the meaning of the code, Then the expected reaction.
+	// Means is the meaning of the code. Then is what the receiver should do.
 	Name  string `json:"name"`
 	Means string `json:"means"`
 	Then  string `json:"then"`

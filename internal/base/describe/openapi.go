@@ -13,7 +13,7 @@ type API struct {
 	// Doc is an introduction in Markdown.
 	Doc    string
 	Groups []Group
-	// Access are the security schemes that routes name.
+	// Access has the security schemes that routes refer to.
 	Access []Access
 	Routes []Route
 }
@@ -21,15 +21,14 @@ type API struct {
 // Group is a heading for routes.
 type Group struct{ Name, Doc string }
 
-// Access is a way to authenticate: a secret in the header Authorization:
-// Bearer.
+// Access is a security scheme: a secret in the header "Authorization: Bearer".
 type Access struct {
 	Name, Doc string
 	// Format is the secret's format, such as JWT; "" for an opaque string.
 	Format string
 }
 
-// componentSchemas is the JSON pointer of the schemas in OpenAPI and AsyncAPI.
+// componentSchemas is the JSON pointer of the named schemas in OpenAPI and AsyncAPI documents.
 const componentSchemas = "#/components/schemas/"
 
 // OpenAPI returns the description of an API in OpenAPI 3.1, as JSON.
@@ -134,7 +133,7 @@ func operationOf(schemas *Schemas, r *Route) Object {
 	return append(o, Member{"responses", answers})
 }
 
-// paramOf returns the OpenAPI members that parameters and headers share.
+// paramOf returns the members of the OpenAPI object that parameters and headers have in common.
 func paramOf(schemas *Schemas, p Param) Object {
 	of := p.Of
 	if of == nil {

@@ -2,32 +2,31 @@ package describe
 
 import "net/http"
 
-// Route is one route of an HTTP API: its handler and its description. Muxes and descriptions
-// are made from the same list of routes, so both have the same routes.
+// Route is one route of an HTTP API: its handler and its description. The mux and the description
+// are made from the same list, so that they have the same routes.
 type Route struct {
 	// Method and Path form a pattern of http.ServeMux.
 	Method, Path string
 	Handler      http.Handler
-	// EveryMethod is set if Handler also answers other methods, such as the
-	// OPTIONS of browsers.
+	// EveryMethod is set if Handler answers all methods, such as OPTIONS requests of browsers.
 	EveryMethod bool
 
 	// Name is the operation's name in generated clients, such as getBadge.
 	Name string
 	// Group is the heading under which the documentation shows the route.
 	Group string
-	// Summary is a line without a full stop; Doc says more, in Markdown.
+	// Summary is one line without a full stop. Doc is a longer text in Markdown.
 	Summary, Doc string
-	// Access names the security schemes that grant access. A request needs one of them, or
-	// none if Optional is among them. With an empty list the route is public.
+	// Access names the security schemes that grant access. A request must satisfy one of them; if
+	// Optional is in the list, it may satisfy none. If the list is empty, the route is public.
 	Access []string
 	Params []Param
-	// Body has the alternatives for a request's body.
+	// Body lists the alternative media types of a request's body.
 	Body    []Content
 	Answers []Answer
 }
 
-// Optional is access without a security scheme.
+// Optional stands in Route.Access for access without a security scheme.
 const Optional = ""
 
 // Pattern returns the pattern of the route for http.ServeMux.
@@ -53,11 +52,11 @@ type Content struct {
 	MediaType string
 	// Of is the value for Schemas.Of; nil if the body is not JSON.
 	Of any
-	// Doc describes a body without a schema.
+	// Doc describes a body that has no schema.
 	Doc string
-	// Loose is set if a request may have other fields, which are ignored.
+	// Loose is set if a request may have fields that are not described; they are ignored.
 	Loose bool
-	// Example is a body.
+	// Example is an example of the body.
 	Example string
 }
 
@@ -74,12 +73,12 @@ func JSON(of any, example string) *Content {
 	return &Content{MediaType: "application/json", Of: of, Example: example}
 }
 
-// ProblemType is the type of all problems that badged answers with, including the gateway. A
-// client sees by it that badged refused a request, and not a proxy in between.
+// ProblemType is the type of all problems that badged and the gateway answer with. It shows a
+// client that badged itself refused a request, not a proxy in between.
 const ProblemType = "urn:badged:problem"
 
-// Problem returns the answer to a failed request: an RFC 9457 body described by
-// the struct of.
+// Problem returns the answer to a failed request. Its body is an RFC 9457 problem; of is a struct
+// with the fields of the body.
 func Problem(status int, of any, doc, example string) Answer {
 	return Answer{
 		Status: status, Doc: doc,

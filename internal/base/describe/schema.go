@@ -1,8 +1,8 @@
-// Package describe describes the interfaces of badged: routes with their
-// handlers, and JSON Schemas derived from Go types. It generates OpenAPI,
-// AsyncAPI and reference pages from them.
+// Package describe describes the interfaces of badged. A description consists of routes with their
+// handlers, and of JSON Schemas that are derived from Go types. The package makes OpenAPI and
+// AsyncAPI documents from it.
 //
-// It does not know routes, events or frames: callers give them as values. ADR 29 has the
+// It does not know routes, events or frames: its callers pass them as values. ADR 29 has the
 // reasons.
 package describe
 
@@ -35,14 +35,13 @@ type Schema struct {
 	MaxItems    *int64    `json:"maxItems,omitempty"`
 	Items       *Schema   `json:"items,omitempty"`
 	OneOf       []*Schema `json:"oneOf,omitempty"`
-	// Discriminator names the property that distinguishes the schemas of
-	// OneOf.
+	// Discriminator names the property by whose value the schemas in OneOf differ.
 	Discriminator Object `json:"discriminator,omitempty"`
 	// Properties maps names to *Schema.
 	Properties Object   `json:"properties,omitempty"`
 	Required   []string `json:"required,omitempty"`
-	// AdditionalProperties is false if other properties are refused, their
-	// *Schema, or nil if any are allowed.
+	// AdditionalProperties is false if a value may have no other properties. It is a *Schema if
+	// they must match it, and nil if any other properties are allowed.
 	AdditionalProperties any `json:"additionalProperties,omitempty"`
 }
 
@@ -63,7 +62,7 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 	}{t, (*plain)(s)})
 }
 
-// Object is a JSON object whose members keep their order.
+// Object is a JSON object whose members have an order.
 type Object []Member
 
 // Member is a member of an Object.
@@ -96,8 +95,8 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// TypeName returns a name in the style of generated code: MessageDelivered for
-// message.delivered, ReadAll for read_all.
+// TypeName returns a name in the style of generated code, such as MessageDelivered for
+// message.delivered and ReadAll for read_all.
 func TypeName(s string) string {
 	var b strings.Builder
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '.' || r == '_' }) {
@@ -106,50 +105,49 @@ func TypeName(s string) string {
 	return b.String()
 }
 
-// Named is the schema of a value under another name. If it lists fields, the
-// schema has only those.
+// Named is the schema of a struct under another name. If Required or Optional is set, the schema
+// has only the fields in these lists.
 type Named struct {
 	Name string
 	Doc  string
-	// Of is a struct. If neither Required nor Optional is set, the schema has
-	// all its fields.
+	// Of is a value of the struct type.
 	Of                 any
 	Required, Optional []string
 	// Docs replaces the descriptions of fields.
 	Docs map[string]string
-	// Consts are fields with a single possible value.
+	// Consts has the value of each field that has only one possible value.
 	Consts map[string]string
-	// Fields replaces the schemas of fields: values as for Schemas.Of.
+	// Fields replaces the schemas of some fields, by values for Schemas.Of.
 	Fields map[string]any
 }
 
-// OneOf is a value of one of several schemas, each as for Schemas.Of.
+// OneOf describes a value that matches one of several schemas. Each is a value for Schemas.Of.
 type OneOf struct {
-	// Name is "" for a schema that is used in one place only.
+	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
-	// By is the discriminator: a property that is a const in each schema, which
-	// must then be a Named. "" means none.
+	// By is the discriminator: a property that is a const in each schema, so that each must be a
+	// Named. "" means that there is no discriminator.
 	By string
 	Of []any
 }
 
-// List is an array of elements, as for Schemas.Of.
+// List describes an array. Of describes its elements, by a value for Schemas.Of.
 type List struct {
 	Of                 any
 	MinItems, MaxItems int64
 }
 
-// Schemas makes schemas from Go values, and stores the schemas that have a name, so that other
+// Schemas makes schemas from Go values. It stores the schemas that have a name, so that other
 // schemas can refer to them.
 type Schemas struct {
-	// prefix is the JSON pointer of the named schemas in a document.
+	// prefix is the JSON pointer in a document under which the named schemas are.
 	prefix string
 	named  Object
 	types  map[string]reflect.Type
 }
 
-// NewSchemas returns an empty set. A document holds its named schemas under the
-// JSON pointer prefix.
+// NewSchemas returns an empty set of schemas. prefix is the JSON pointer under which a document has
+// the named schemas.
 func NewSchemas(prefix string) *Schemas {
 	return &Schemas{prefix: prefix, types: map[string]reflect.Type{}}
 }
@@ -157,8 +155,8 @@ func NewSchemas(prefix string) *Schemas {
 // Named returns the schemas that have a name, in the order of first use.
 func (s *Schemas) Named() Object { return s.named }
 
-// Lookup resolves a reference: it returns the schema and its name. For any
-// other schema it returns the schema itself and "".
+// Lookup resolves a reference: it returns the schema that it refers to, and the name of that
+// schema. If schema is not a reference, Lookup returns schema and "".
 func (s *Schemas) Lookup(schema *Schema) (*Schema, string) {
 	name, ok := strings.CutPrefix(schema.Ref, s.prefix)
 	if !ok {
@@ -176,12 +174,11 @@ func (s *Schemas) find(name string) *Schema {
 	return nil
 }
 
-// Of returns the schema of a value: a *Schema is its own schema, Named, OneOf and
-// List describe one, and any other value stands for its Go type. A struct type
-// with a name becomes a named schema. The tags json, doc, minimum, maximum,
-// minLength, maxLength, minItems, maxItems, enum (separated by commas), format
-// and type describe its fields. Of panics if a type has no schema, or if two
-// types have the same name.
+// Of returns the schema of a value. A *Schema is returned as it is. Named, OneOf and List describe
+// a schema. Any other value means the schema of its Go type. A struct type with a name becomes a
+// named schema, and the result refers to it. The tags json, doc, minimum, maximum, minLength,
+// maxLength, minItems, maxItems, enum (separated by commas), format and type describe the fields of
+// a struct. Of panics if a type has no schema, or if two types would have the same name.
 func (s *Schemas) Of(v any) *Schema {
 	switch v := v.(type) {
 	case *Schema:
@@ -196,7 +193,7 @@ func (s *Schemas) Of(v any) *Schema {
 	return s.ofType(reflect.TypeOf(v))
 }
 
-// Closed is like Of, but the schema refuses additional properties.
+// Closed is like Of, but the schema refuses properties that it does not describe.
 func (s *Schemas) Closed(v any) *Schema {
 	schema := s.Of(v)
 	target, _ := s.Lookup(schema)
@@ -281,7 +278,7 @@ func property(schema *Schema, name string) *Schema {
 	panic("describe: there is no field " + name)
 }
 
-// refer returns a reference to a named schema, and builds it if missing.
+// refer returns a reference to the named schema. It calls build if the schema does not exist yet.
 func (s *Schemas) refer(name string, t reflect.Type, build func() *Schema) *Schema {
 	if known, ok := s.types[name]; !ok {
 		s.types[name] = t
@@ -350,7 +347,7 @@ func (s *Schemas) addFields(schema *Schema, t reflect.Type) {
 	}
 }
 
-// ofField returns the schema of a field's type and tags.
+// ofField returns the schema of a struct field, from its type and its tags.
 func (s *Schemas) ofField(f reflect.StructField) *Schema {
 	schema := s.ofType(f.Type)
 	schema.Description = f.Tag.Get("doc")
@@ -379,7 +376,7 @@ func (s *Schemas) ofField(f reflect.StructField) *Schema {
 		*bound = &n
 	}
 	if ids := schema.Items; ids != nil && slices.Contains(ids.Type, "string") {
-		// On a list of strings, the bounds apply to each string.
+		// The bounds on the length of a list of strings apply to each string.
 		ids.MinLength, ids.MaxLength, schema.MinLength, schema.MaxLength = schema.MinLength, schema.MaxLength, nil, nil
 	}
 	return schema

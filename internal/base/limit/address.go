@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Client returns the network that a request comes from: the network of the peer, or of the
-// client that trusted proxies name in X-Forwarded-For. A network counts as one client. It is
-// an IPv4 address, or the /64 of an IPv6 address, the range that one household gets. ok is
-// false if there is no address, as on a Unix socket.
+// Client returns the network from which a request comes. It is the network of the peer or, if the
+// peer is a trusted proxy, of the client that the trusted proxies name in X-Forwarded-For. A
+// network counts as one client: it is an IPv4 address, or the /64 of an IPv6 address, which is the
+// range of one household. ok is false if there is no address, as on a Unix socket.
 func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	address, ok := addressOf(r, trusted)
 	if !ok {
@@ -19,8 +19,8 @@ func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bo
 	return networkOf(address), true
 }
 
-// NetworkOf returns the network of a peer; see Client. ok is false for trusted proxies, since
-// they forward requests of many clients, and for a peer without an address.
+// NetworkOf returns the network of a peer: see Client. ok is false if the peer is a trusted proxy,
+// because it forwards the requests of many clients, and if the peer has no address.
 func NetworkOf(peer string, trusted []netip.Prefix) (network netip.Prefix, ok bool) {
 	address, ok := parseAddress(peer)
 	if !ok || isTrusted(address, trusted) {
@@ -29,11 +29,11 @@ func NetworkOf(peer string, trusted []netip.Prefix) (network netip.Prefix, ok bo
 	return networkOf(address), true
 }
 
-// addressOf returns the address that a request comes from; see Client.
+// addressOf returns the address from which a request comes: see Client.
 func addressOf(r *http.Request, trusted []netip.Prefix) (address netip.Addr, ok bool) {
 	address, ok = parseAddress(r.RemoteAddr)
-	// Each proxy appends its peer. Anything before the last untrusted address may
-	// be forged.
+	// Each proxy appends the address of its peer. The client may have forged everything before the
+	// last address that is not trusted.
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(forwarded) {
 		if !ok || !isTrusted(address, trusted) {
@@ -52,7 +52,7 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// parseAddress reads an address with or without a port.
+// parseAddress parses an address with or without a port.
 func parseAddress(s string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return ap.Addr().Unmap().WithZone(""), true
@@ -61,14 +61,14 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// networkOf returns the network that counts as one client; see Client.
+// networkOf returns the network of an address, which counts as one client: see Client.
 func networkOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
 		bits = 64
 	}
 	p, err := a.Prefix(bits)
-	if err != nil { // never with as many bits
+	if err != nil { // impossible with this number of bits
 		return netip.PrefixFrom(a, a.BitLen())
 	}
 	return p

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AtOnce limits how many callers run at the same time for each key, such as a user. It is safe
-// for concurrent use.
+// AtOnce limits how many callers with the same key, such as a user, run at the same time. It is
+// safe for concurrent use.
 type AtOnce[K comparable] struct {
 	most int
 	wait time.Duration
@@ -16,20 +16,21 @@ type AtOnce[K comparable] struct {
 	of map[K]*places
 }
 
-// places is the semaphore of one key. users is how many callers hold a place or wait for one.
+// places is the semaphore of one key. users is the number of callers that have acquired it or wait
+// for it.
 type places struct {
 	taken chan struct{}
 	users int
 }
 
-// NewAtOnce returns a limit of most callers for each key; 0 means no limit. A caller that finds
-// no free place waits for one, at most for wait.
+// NewAtOnce returns a limit of most callers for each key; 0 means no limit. If a key has reached
+// the limit, a caller waits for at most wait.
 func NewAtOnce[K comparable](most int, wait time.Duration) *AtOnce[K] {
 	return &AtOnce[K]{most: most, wait: wait, of: map[K]*places{}}
 }
 
-// Enter acquires a place for a key, and reports whether it got one. If so, the caller must call
-// leave exactly once.
+// Enter acquires a place for a caller with a key. ok reports whether it succeeded; if so, the
+// caller must call leave exactly once.
 func (a *AtOnce[K]) Enter(ctx context.Context, key K) (leave func(), ok bool) {
 	if a.most <= 0 {
 		return func() {}, true
@@ -68,7 +69,8 @@ func (a *AtOnce[K]) join(key K) *places {
 	return p
 }
 
-// part removes one user of a key, and deletes the key after its last user.
+// part is called when a caller no longer uses the semaphore of a key. It deletes the key after the
+// last caller.
 func (a *AtOnce[K]) part(key K, p *places) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

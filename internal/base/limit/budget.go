@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Budget limits how much of a resource, such as memory, is in use at once: by all holders
+// Budget limits how much of a resource, such as memory, is in use at the same time: by all holders
 // together, and by each holder. It is safe for concurrent use.
 type Budget[K comparable] struct {
 	most, share int64
@@ -14,23 +14,24 @@ type Budget[K comparable] struct {
 	mu   sync.Mutex
 	used int64
 	of   map[K]int64
-	// waiting has a *request for each waiting caller, in the order of their calls.
+	// waiting has a *request for each caller that waits, in the order of their calls.
 	waiting list.List
 }
 
-// request is the amount that a caller waits for. granted is closed once the caller has it.
+// request is the amount that a caller waits for. granted is closed when the caller has got the
+// amount.
 type request[K comparable] struct {
 	key     K
 	n       int64
 	granted chan struct{}
 }
 
-// NewBudget returns a budget of most units, of which one holder may use share units.
+// NewBudget returns a budget of most units. A single holder may use at most share units.
 func NewBudget[K comparable](most, share int64) *Budget[K] {
 	return &Budget[K]{most: most, share: min(share, most), of: map[K]int64{}}
 }
 
-// Share returns how many units one holder may use.
+// Share returns the maximum number of units that one holder may use.
 func (b *Budget[K]) Share() int64 { return b.share }
 
 // Used returns how many units are in use.
@@ -40,24 +41,25 @@ func (b *Budget[K]) Used() int64 {
 	return b.used
 }
 
-// Shortage is the reason why [Budget.Take] did not succeed, or Enough.
+// Shortage says why [Budget.Take] did not succeed; Enough means that it did.
 type Shortage uint8
 
-// The reasons: all holders together use too much, or this holder does.
+// Values of Shortage: all holders together use too much (OfAll), or the holder itself does
+// (OfHolder).
 const (
 	Enough Shortage = iota
 	OfAll
 	OfHolder
 )
 
-// Take acquires n units for a holder and returns Enough. The caller must then return them with
-// Give. If too few units are free, Take waits for them, at most for wait, and then returns the
-// reason.
+// Take acquires n units for a holder and returns Enough. The caller must return the units with
+// Give. If too few units are free, Take waits for them. If they are not free after the duration
+// wait, Take returns the reason.
 func (b *Budget[K]) Take(key K, n int64, wait time.Duration) Shortage {
 	b.mu.Lock()
 	lacks := b.lacks(key, n)
 	if lacks == Enough && b.waiting.Len() > 0 && wait > 0 {
-		lacks = OfAll // earlier callers wait already, so queue behind them
+		lacks = OfAll // earlier callers are waiting, so queue behind them
 	}
 	if lacks == Enough {
 		b.take(key, n)
@@ -80,7 +82,7 @@ func (b *Budget[K]) Take(key K, n int64, wait time.Duration) Shortage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-r.granted: // just now
+	case <-r.granted: // granted after the timer fired
 		return Enough
 	default:
 	}
@@ -90,7 +92,7 @@ func (b *Budget[K]) Take(key K, n int64, wait time.Duration) Shortage {
 	return lacks
 }
 
-// Give returns n units of a holder.
+// Give returns n units that a holder has acquired.
 func (b *Budget[K]) Give(key K, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,9 +118,9 @@ func (b *Budget[K]) take(key K, n int64) {
 	b.of[key] += n
 }
 
-// grant grants waiting requests in their order, and stops at the first request for which too
-// little of the whole budget is free. It skips requests whose holder has used its share, so
-// that they do not block other holders. The caller holds the mutex.
+// grant grants waiting requests in their order. It skips a request whose holder has used its share,
+// so that this request does not block other holders. It stops at the first request for which the
+// whole budget has too few free units. The caller must hold mu.
 func (b *Budget[K]) grant() {
 	for place := b.waiting.Front(); place != nil; {
 		next := place.Next()

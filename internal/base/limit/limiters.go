@@ -1,5 +1,5 @@
-// Package limit identifies clients by their networks. It limits how often each client may act,
-// how many bytes it may send, and how much it may use at once.
+// Package limit identifies clients by their networks. For each client it limits the number of
+// actions, the bytes that the client sends, and the resources that it uses at the same time.
 //
 // The package does not know requests or frames. ADR 44 has the reasons.
 package limit
@@ -12,16 +12,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// BurstSeconds is the burst of a rate in seconds: a rate of 5 a second allows a burst of 50.
+// BurstSeconds is the burst of every rate, in seconds: a rate of 5 a second allows a burst of 50.
 const BurstSeconds = 10
 
-// burst returns the burst of a rate, at least 1.
+// burst returns the burst of a rate as a number of tokens, at least 1.
 func burst(perSecond float64) int {
 	return max(1, int(math.Ceil(BurstSeconds*perSecond)))
 }
 
-// Take removes one token from l and returns 0. If l has no token, it returns how long to wait
-// for the next.
+// Take takes one token from l and returns 0. If l has no token, Take returns the time until l has
+// one.
 func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	r := l.ReserveN(now, 1)
 	if wait = r.DelayFrom(now); wait > 0 {
@@ -30,8 +30,8 @@ func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// MaxRefused is the largest number of refusals that are counted for a key. More refusals in a
-// row mean that the client ignores the waits that it gets.
+// MaxRefused is the maximum number of refusals that Turn counts for a key. If a key has more
+// refusals in a row, its clients do not wait as long as they are told to.
 const MaxRefused = 100
 
 // NewLimiter returns a limiter for a rate, with the burst of [BurstSeconds].
@@ -39,27 +39,27 @@ func NewLimiter(perSecond float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), burst(perSecond))
 }
 
-// Limiters has a limiter for each key, such as an address. It deletes a limiter once its key
-// was unused for so long that the limiter is full again: a new limiter would behave the same.
-// It is safe for concurrent use.
+// Limiters has a limiter for each key, such as an address. If a key is not used until its limiter
+// is full again, the limiter is deleted: a new limiter would be full as well. Limiters is safe for
+// concurrent use.
 type Limiters[K comparable] struct {
 	perSecond float64
 
 	mu sync.Mutex
-	// current has the keys used since turned. previous has the keys used in the period before
-	// turned. A key in previous that is used again is copied to current.
+	// current has the keys that were used since the time turned. previous has the keys that were
+	// used in the period before. If a key in previous is used again, it is copied to current.
 	current, previous map[K]*allowance
 	turned            time.Time
 }
 
-// maxLimiters is the largest number of keys in each of the two maps. It bounds the memory that
-// an attacker with many addresses can use: with more keys, the oldest are deleted early.
+// maxLimiters is the maximum number of keys in current and in previous. It bounds the memory that
+// an attacker with many addresses can occupy: if there are more keys, the oldest are deleted early.
 const maxLimiters = 1 << 16
 
-// allowance is the limit of one key.
+// allowance has the limiter of one key.
 type allowance struct {
 	limiter *rate.Limiter
-	// refused estimates how many refused clients will still try again.
+	// refused estimates how many clients of the key were refused and will try again.
 	refused int
 }
 
@@ -68,7 +68,8 @@ func NewLimiters[K comparable](perSecond float64) *Limiters[K] {
 	return &Limiters[K]{perSecond: perSecond, current: map[K]*allowance{}}
 }
 
-// Take removes one token of a key and returns 0, or returns how long to wait for the next.
+// Take takes one token of a key and returns 0. If the key has no token, Take returns the time until
+// it has one.
 func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0
@@ -78,8 +79,9 @@ func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	return Take(ls.of(key, now).limiter, now)
 }
 
-// Turn does what Take does, for clients that try again after the returned wait. Consecutive
-// refusals get different waits, so that each client gets a token when it returns.
+// Turn is Take for clients that try again after the wait that it returns. If several clients of a
+// key are refused, each gets a longer wait than the one before, so that there is a token for each
+// client when it tries again.
 func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0
@@ -96,7 +98,7 @@ func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// of returns the allowance of a key. The caller holds the mutex.
+// of returns the allowance of a key. The caller must hold mu.
 func (ls *Limiters[K]) of(key K, now time.Time) *allowance {
 	most := burst(ls.perSecond)
 	fills := time.Duration(float64(most) / ls.perSecond * float64(time.Second))

@@ -8,17 +8,18 @@ import (
 	"time"
 )
 
-// Clients are limited in bytes, and not only in frames: empty frames and fragments cost
-// processor time too, but no handler sees them.
+// The bytes of a client are limited, and not only its frames: empty frames and fragments also cost
+// processor time, but no handler sees them.
 
-// ErrFlood is the error of reading from a client that sends too much.
+// ErrFlood is the error when reading from a client that has sent too much.
 var ErrFlood = errors.New("the client sends too much")
 
-// meteredConn counts the bytes read from a connection. Only one goroutine may read.
+// meteredConn limits the rate of the bytes that are read from a connection. Only one goroutine may
+// read at a time.
 type meteredConn struct {
 	net.Conn
 	perSecond float64
-	// level is how many bytes more than the rate allows had been read at the time at.
+	// level is the number of bytes by which the client exceeded the rate at the time at.
 	level float64
 	at    time.Time
 }
@@ -35,8 +36,8 @@ func (m *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Unmetered returns the connection without the limit. It is for discarding the rest of what a
-// client sends.
+// Unmetered returns the connection without the limit. It is used to discard what a client still
+// sends.
 func Unmetered(conn net.Conn) net.Conn {
 	if m, ok := conn.(*meteredConn); ok {
 		return m.Conn
@@ -44,7 +45,7 @@ func Unmetered(conn net.Conn) net.Conn {
 	return conn
 }
 
-// meteredWriter wraps a hijacked connection in a meteredConn.
+// meteredWriter returns a meteredConn when the connection is hijacked.
 type meteredWriter struct {
 	http.ResponseWriter
 	perSecond float64
@@ -59,9 +60,9 @@ func (w meteredWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &meteredConn{Conn: conn, perSecond: w.perSecond, at: time.Now()}, buffered, nil
 }
 
-// Metered returns a writer for an upgrade to a WebSocket. On the upgraded connection the
-// client may send perSecond bytes a second; beyond that and a burst, reading fails with
-// ErrFlood.
+// Metered returns a writer for the upgrade of a request to a WebSocket. The client may send
+// perSecond bytes a second on the upgraded connection, with a burst of [BurstSeconds]. If it sends
+// more, reading returns ErrFlood.
 func Metered(w http.ResponseWriter, perSecond float64) http.ResponseWriter {
 	return meteredWriter{w, perSecond}
 }

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// Limit returns the memory limit of this process in bytes: GOMEMLIMIT, or else the limit of its
-// container or cgroup. ok is false if there is no limit. root is the root of the file system.
+// Limit returns the memory limit of this process in bytes: GOMEMLIMIT if it is set, otherwise the
+// limit of the process's container or cgroup. ok is false if there is no limit. root is the root of
+// the file system, "/" except in tests.
 func Limit(root string) (bytes int64, ok bool) {
 	if given := debug.SetMemoryLimit(-1); given < math.MaxInt64 {
 		return given, true
@@ -21,7 +22,8 @@ func Limit(root string) (bytes int64, ok bool) {
 	return ofGroup(root)
 }
 
-// ofGroup returns the smallest limit of this process's cgroup and of the cgroups above it.
+// ofGroup returns the smallest memory limit among the cgroup of this process and the cgroups above
+// it.
 func ofGroup(root string) (bytes int64, ok bool) {
 	groups, err := os.ReadFile(path.Join(root, "proc/self/cgroup")) //nolint:gosec // the root is the caller's
 	if err != nil {
@@ -38,8 +40,8 @@ func ofGroup(root string) (bytes int64, ok bool) {
 		case controllers != "":
 			continue
 		}
-		// Try the parents too: in a container the group is often mounted as the root, and
-		// its own path does not exist there.
+		// Read the groups above too. In a container the process's group is often mounted as the
+		// root, so that the path of the group does not exist.
 		for ; ; group = path.Dir(group) {
 			if text, err := os.ReadFile(path.Join(root, dir, group, file)); err == nil { //nolint:gosec // as above
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 { // not "max"
@@ -54,15 +56,16 @@ func ofGroup(root string) (bytes int64, ok bool) {
 	return bytes, bytes < unlimited
 }
 
-// unlimited is smaller than the number with which cgroups version 1 express "no limit".
+// unlimited is less than the number by which version 1 of cgroups expresses that there is no limit.
 const unlimited = 1 << 60
 
-// share is the part of the limit that Go tries not to exceed. The rest is for memory that Go
-// does not count, and for bursts.
+// share is the fraction of the limit that the Go runtime tries not to exceed. The rest remains for
+// memory that the runtime does not count, and for bursts.
 const share = 0.9
 
-// Heed makes the garbage collector run more often near the limit of the container, unless
-// GOMEMLIMIT is set. Otherwise garbage can double the memory of a process.
+// Heed sets the soft memory limit of the Go runtime to a share of the container's limit, unless
+// GOMEMLIMIT is set. Then the garbage collector runs more often near the limit; otherwise garbage
+// could double the memory of the process.
 func Heed(root string) {
 	if debug.SetMemoryLimit(-1) < math.MaxInt64 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// bars is a display with one progress bar per phase. Goroutines draw them until
-// close.
+// bars is a display with one progress bar for each phase. Goroutines draw the bars until close is
+// called.
 type bars struct {
 	name      string
 	container *mpb.Progress
@@ -18,7 +18,7 @@ type bars struct {
 	latest    *atomic.Pointer[gauge] // the text beside bar
 }
 
-// newBars returns bars on w, a terminal, for a command.
+// newBars returns a display on the terminal w. name is the name of the command.
 func newBars(w io.Writer, name string, options ...mpb.ContainerOption) *bars {
 	return &bars{name: name, container: mpb.New(append(options, mpb.WithOutput(w))...)}
 }
@@ -33,7 +33,8 @@ func (b *bars) show(g gauge) {
 	b.bar.SetCurrent(g.done)
 }
 
-// add adds a bar for the phase of g, without a scale if its size is unknown.
+// add adds a bar for the phase of g. If the size of the phase is unknown, the bar consists only of
+// text.
 func (b *bars) add(g gauge) {
 	latest := new(atomic.Pointer[gauge])
 	latest.Store(&g)
@@ -45,15 +46,15 @@ func (b *bars) add(g gauge) {
 		filler = mpb.NopStyle()
 	}
 	b.phase, b.latest = g.phase, latest
-	// Create the bar without a total: with one it would end once it is full, but the total
-	// may grow afterwards.
+	// Create the bar without a total: otherwise it would end when it is full, although its total
+	// may still grow.
 	b.bar = b.container.New(0, filler,
 		mpb.PrependDecorators(label...),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + latest.Load().numbers() })),
 	)
 }
 
-// freeze ends the bar in its current state.
+// freeze ends the current bar. The terminal still shows its last state.
 func (b *bars) freeze() {
 	if b.bar != nil {
 		b.bar.Abort(false)

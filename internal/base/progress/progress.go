@@ -1,5 +1,5 @@
-// Package progress shows the progress of a command: a bar on a terminal, a
-// line of text at intervals on any other output.
+// Package progress shows the progress of a command: as a bar on a terminal, and as lines of text on
+// any other output.
 //
 // The package does not know the work whose progress it shows.
 package progress
@@ -17,8 +17,8 @@ import (
 // lineInterval is the time between two lines of progress.
 const lineInterval = 5 * time.Second
 
-// Meter measures the phases of a command, one after the other, and shows them.
-// It is safe for concurrent use.
+// Meter measures and shows the progress of a command, whose phases run one after the other. It is
+// safe for concurrent use.
 type Meter struct {
 	now func() time.Time
 
@@ -29,8 +29,8 @@ type Meter struct {
 	began   time.Time
 }
 
-// New returns a meter that shows the progress of a command on w; nil shows
-// nothing. now defaults to time.Now.
+// New returns a meter that shows the progress of the command name on w. If w is nil, nothing is
+// shown. now defaults to time.Now.
 func New(w io.Writer, name string, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
@@ -47,8 +47,8 @@ func New(w io.Writer, name string, now func() time.Time) *Meter {
 	return m
 }
 
-// Begin begins a phase of a size in any unit; 0 means unknown. countsEvents
-// reports whether Advance will be given events.
+// Begin begins a phase. total is its size in any unit, 0 if unknown. countsEvents reports whether
+// calls of Advance will count events.
 func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,13 +60,13 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.display.show(m.gauge)
 }
 
-// Advance adds events, and sets the completed part of the phase to done unless more is already
-// completed.
+// Advance adds events to the phase, and sets the completed part of the phase to done, unless more
+// was completed before.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.gauge.done = max(m.gauge.done, done)
-	if m.gauge.total > 0 { // the total may grow during the phase, as a file that is appended to
+	if m.gauge.total > 0 { // the total may grow during the phase, for example if a file is appended to
 		m.gauge.total = max(m.gauge.total, m.gauge.done)
 	}
 	m.gauge.events += int64(events)
@@ -81,8 +81,8 @@ func (m *Meter) Note(text string) {
 	m.display.note(text)
 }
 
-// Lines freezes the bar and shows further progress as lines. Call it before the command prints
-// other output, which a bar would overwrite.
+// Lines ends the bar and shows further progress as lines. It must be called before the command
+// prints other output, which the bar would overwrite.
 func (m *Meter) Lines() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Meter) Lines() {
 	}
 }
 
-// Close ends the display; its output stays.
+// Close ends the display. Its output remains visible.
 func (m *Meter) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,14 +112,14 @@ func Count(n int64) string {
 // gauge is the progress of one phase.
 type gauge struct {
 	phase string
-	// done of total is the completed part of the phase; total is 0 if unknown.
+	// done is the completed part of total; total is 0 if unknown.
 	done, total int64
-	// events counts the phase's events; -1 if it counts none.
+	// events is the number of events in the phase, -1 if the phase does not count events.
 	events  int64
 	elapsed time.Duration
 }
 
-// rate returns events per second, or 0 if no time has passed.
+// rate returns the events per second, 0 if no time has passed.
 func (g gauge) rate() int64 {
 	if g.elapsed <= 0 {
 		return 0
@@ -127,8 +127,8 @@ func (g gauge) rate() int64 {
 	return int64(float64(g.events) / g.elapsed.Seconds())
 }
 
-// left estimates the remaining time from the pace so far; ok is false if that
-// is impossible or nothing is left.
+// left estimates the remaining time by the speed so far. ok is false if there is no estimate, or if
+// nothing remains.
 func (g gauge) left() (left time.Duration, ok bool) {
 	if g.done <= 0 || g.done >= g.total {
 		return 0, false
@@ -137,7 +137,7 @@ func (g gauge) left() (left time.Duration, ok bool) {
 	return time.Duration(ratio * float64(g.elapsed)).Round(time.Second), true
 }
 
-// numbers returns the text beside the percentage.
+// numbers returns the text to show beside the percentage.
 func (g gauge) numbers() string {
 	var s string
 	if g.events >= 0 {
@@ -154,7 +154,7 @@ func (g gauge) numbers() string {
 
 // display shows progress.
 type display interface {
-	// show shows a phase. Phases come one after the other.
+	// show shows the current state of a phase. Phases are shown one after the other.
 	show(g gauge)
 	// note prints a line of text.
 	note(text string)
@@ -169,8 +169,8 @@ func (nothing) show(gauge)  {}
 func (nothing) note(string) {}
 func (nothing) close()      {}
 
-// lines is a display of lines of text, at most one per lineInterval besides
-// notes. Write errors are ignored.
+// lines is a display that prints a line of text at most once per lineInterval, and each note. It
+// ignores write errors.
 type lines struct {
 	w     io.Writer
 	name  string

@@ -11,22 +11,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Config has the settings of a client that do not come from its URL.
+// Config has the settings of a client that its URL does not contain.
 type Config struct {
 	PoolSize int // 0 means the size in the URL
-	// NoRetries makes go-redis send each command only once.
+	// NoRetries makes go-redis send each command only once. Default: the retries of the URL.
 	NoRetries bool
-	// Dial wraps the dialer of a client, whose connections have the limits of this package.
-	// Default: no wrapper.
+	// Dial wraps the dialer of a client; the wrapped dialer returns connections with the limits of
+	// this package. Default: no wrapper.
 	Dial func(Dial) Dial
 }
 
 const defaultDialTimeout = 5 * time.Second
 
-// Opener returns a function that creates clients for a URL of go-redis. The URL names a server,
-// with a parameter addr a cluster, or with master_name a master that Sentinels watch. A client
-// connects at its first command and does not dial again by itself. Its reads and writes obey
-// the deadlines of contexts.
+// Opener returns a function that creates clients for a URL of go-redis. The URL names a server;
+// with a parameter addr, it names a cluster; with master_name, a master that Sentinels watch. A
+// client connects when it sends its first command. If dialing fails, it does not dial again by
+// itself. Its reads and writes obey the deadlines of contexts.
 func Opener(rawURL string, c Config) (func() redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -66,7 +66,7 @@ func Opener(rawURL string, c Config) (func() redis.UniversalClient, error) {
 	}
 }
 
-// set overrides settings of the URL.
+// set overrides settings that come from the URL.
 func (c Config) set(poolSize, maxRetries, dialerRetries, protocol *int, contextTimeouts *bool) {
 	*poolSize = cmp.Or(c.PoolSize, *poolSize)
 	if c.NoRetries {

@@ -1,7 +1,7 @@
-// Package resp opens clients of Redis, and limits the sizes that they accept in answers.
-// go-redis allocates as many elements as an answer announces, before any of them arrives: a
-// broken server, or a server that is not Redis, could exhaust the memory of the process with
-// one line.
+// Package resp opens clients of Redis that limit the sizes in the answers of the server. go-redis
+// allocates as many elements as an answer announces, before any of them has arrived. So a single
+// line of a broken server, or of a server that is not Redis, could exhaust the memory of the
+// process.
 //
 // The package does not know which commands are sent.
 package resp
@@ -18,21 +18,23 @@ import (
 	"time"
 )
 
-// The largest sizes that an answer may announce. Redis itself sends no text above maxText bytes.
+// Limits of the sizes that an answer may announce. Redis itself sends no text that is longer than
+// maxText bytes.
 const (
 	maxText     = 512 << 20
 	maxElements = 1 << 20 // in one answer, including nested elements
 	maxDepth    = 32
 )
 
-// errNotRESP reports a line that is not valid in RESP2.
+// errNotRESP means that a line of the server is not valid in RESP2.
 var errNotRESP = errors.New("the server's answer is not one of RESP2: is it Redis?")
 
 // Dial connects to a server.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a dialer for go-redis with protocol 2. Reading from its connections fails at
-// an answer that is not RESP2 or that announces more than the limits.
+// dialer returns a dialer for go-redis clients that use version 2 of the protocol. Reading from its
+// connections returns an error if an answer is not RESP2, or if it announces more than the limits
+// allow.
 func dialer(timeout time.Duration, config *tls.Config) Dial {
 	plain := &net.Dialer{
 		Timeout:         timeout,
@@ -54,14 +56,14 @@ func dialer(timeout time.Duration, config *tls.Config) Dial {
 	}
 }
 
-// conn is a connection that refuses answers beyond the limits.
+// conn is a connection that returns an error when an answer exceeds the limits.
 type conn struct {
 	net.Conn
 	answers answers
 	err     error
 }
 
-// rawConn is a conn with syscall.Conn, by which go-redis checks idle connections.
+// rawConn is a conn that also implements syscall.Conn, with which go-redis checks idle connections.
 type rawConn struct {
 	*conn
 	syscall.Conn
@@ -79,20 +81,22 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answers parses the answers of a server: lines, and the texts that follow lines.
+// answers parses the answers of a server. They consist of lines; a text follows the line that
+// announces its length.
 type answers struct {
-	// line is the beginning of the current line, long enough to contain a length.
+	// line is the beginning of the current line. It is long enough to contain any length.
 	line []byte
-	// text is how many bytes of the current text are still to come, with its final CRLF.
+	// text is the number of bytes of the current text, including its CRLF, that have not arrived
+	// yet.
 	text int64
-	// parts has, for each array that is not complete, the number of elements that are still to
-	// come; the innermost array is last. elements is how many elements the answer has
-	// announced.
+	// parts has, for each array that is incomplete, the number of elements that have not arrived
+	// yet; the innermost array is last. elements is the number of elements that the current answer
+	// has announced.
 	parts    []int64
 	elements int64
 }
 
-// follow parses the next bytes of the connection.
+// follow parses the next bytes from the server.
 func (a *answers) follow(b []byte) error {
 	for len(b) > 0 {
 		if a.text > 0 {
@@ -120,7 +124,7 @@ func (a *answers) follow(b []byte) error {
 	return nil
 }
 
-// header parses a line.
+// header parses a line, which may announce a text or an array.
 func (a *answers) header(line []byte) error {
 	if len(line) == 0 {
 		return errNotRESP
@@ -149,7 +153,7 @@ func (a *answers) header(line []byte) error {
 	return nil
 }
 
-// done ends an element, and each array whose last element it was.
+// done is called at the end of an element. It also ends each array whose last element this was.
 func (a *answers) done() {
 	for len(a.parts) > 0 {
 		last := len(a.parts) - 1

@@ -1,6 +1,6 @@
 // Package rfc3339 reads times strictly.
 //
-// The package does not know what the times are for.
+// The package does not know what its callers use the times for.
 package rfc3339
 
 import (
@@ -11,9 +11,9 @@ import (
 
 var errForm = errors.New("a time is not in the form of RFC 3339")
 
-// Parse parses a time in the form of RFC 3339. It refuses forms that [time.Parse] accepts
-// although RFC 3339 does not allow them: an offset of +24:00 or of 60 minutes, an hour of one
-// digit, a comma before the fraction.
+// Parse parses a time in the format of RFC 3339. [time.Parse] also accepts some texts that RFC 3339
+// does not allow, and Parse refuses them: an offset of 24 hours or with 60 minutes, an hour with one
+// digit, and a comma before the fraction.
 func Parse(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

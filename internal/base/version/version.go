@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// stamp is the version of a build without Git history, such as from an archive
-// or in an image:
+// stamp is the version of a build without Git history, such as a build from an archive or of an
+// image. It is set by:
 //
 //	go build -ldflags "-X github.com/badged/badged/internal/base/version.stamp=v1.2.3" ./cmd/badged
 var stamp string
 
-// String returns the version: v1.2.3 for a release, a pseudo-version such as
-// v1.2.4-0.20261121085018-c41d4992f0ab between releases, with +dirty if the
-// sources were modified, and "devel" if it is unknown.
+// String returns the version. It is v1.2.3 for a release, a pseudo-version such as
+// v1.2.4-0.20261121085018-c41d4992f0ab between releases, and "devel" if unknown. It ends in +dirty
+// if the sources were modified.
 func String() string {
 	info, _ := debug.ReadBuildInfo()
 	return of(stamp, info)
 }
 
-// of returns the version from a stamp, or from the info of a build, which may be nil.
+// of returns the version from a stamp, or if that is empty, from a build info, which may be nil.
 func of(stamp string, info *debug.BuildInfo) string {
 	if stamp != "" {
 		return stamp

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Files watches small files that may change while the process runs. It polls them, which also
-// works where file notifications do not: on network file systems, and for the symbolic links
-// that Kubernetes replaces. It is safe for concurrent use.
+// Files watches small files that may change while the process runs. It reads them at intervals,
+// because file notifications do not work on network file systems, or for the symbolic links that
+// Kubernetes replaces. Files is safe for concurrent use.
 type Files struct {
 	Paths []string
-	// Interval is the time between two reads. Changed contents are used only when two reads
-	// in a row return the same, since a file that is being written in place may be valid
-	// while its end is still missing.
+	// Interval is the time between two reads. A change is used only after two reads in a row have
+	// returned the same contents: a file that is being written in place may be valid although its
+	// end is still missing.
 	Interval time.Duration
-	// Use is called after each change with the contents of the files, or with the error of
-	// reading them. If Use fails, it is called again after Retry; never if Retry is 0.
+	// Use is called after each change, with the contents of the files or the error of reading them.
+	// If Use returns an error, it is called again after Retry, unless Retry is 0.
 	Use   func(ctx context.Context, contents [][]byte, err error) error
 	Retry time.Duration
 
@@ -31,7 +31,7 @@ type Files struct {
 	last    look
 	used    look
 	retryAt time.Time
-	// lookedAt is when last was read. differs is true if last is not equal to used.
+	// lookedAt is the time of the last read. differs is true if its result differs from used.
 	lookedAt atomic.Pointer[time.Time]
 	differs  atomic.Bool
 }
@@ -46,8 +46,7 @@ func (l look) is(other look) bool {
 	return fmt.Sprint(l.err) == fmt.Sprint(other.err) && slices.EqualFunc(l.contents, other.contents, bytes.Equal)
 }
 
-// Read reads the files and returns their contents. It records them as used, so Use is not
-// called for them.
+// Read reads the files and returns their contents. Use is not called for these contents.
 func (f *Files) Read() (contents [][]byte, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +67,8 @@ func (f *Files) Reload(ctx context.Context) {
 // Run calls Look at intervals until ctx is done, and returns nil.
 func (f *Files) Run(ctx context.Context) error { return Every(ctx, f.Interval, f.Look) }
 
-// Look reads the files once, and calls Use if a change was confirmed or a retry is due.
+// Look reads the files once. It calls Use if two reads in a row show the same change, or if a retry
+// is due.
 func (f *Files) Look(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,9 +80,9 @@ func (f *Files) Look(ctx context.Context) {
 	}
 }
 
-// Changing reports whether the files differ from the contents that were used last. It reads
-// the files first if the last read is older than two intervals, as after the process was
-// stopped for a while. Call Read or Look before the first call.
+// Changing reports whether the files differ from the contents that were used last. If the last read
+// is older than two intervals, for example because the process was suspended, Changing reads the
+// files first. It must not be called before Read or Look.
 func (f *Files) Changing() bool {
 	if time.Since(*f.lookedAt.Load()) > 2*f.Interval {
 		f.mu.Lock()
@@ -92,7 +92,7 @@ func (f *Files) Changing() bool {
 	return f.differs.Load()
 }
 
-// look reads the files. The caller holds the mutex.
+// look reads the files and stores the result. The caller must hold mu.
 func (f *Files) look() {
 	f.last = look{}
 	for _, path := range f.Paths {
@@ -108,7 +108,7 @@ func (f *Files) look() {
 	f.differs.Store(!f.last.is(f.used))
 }
 
-// maxFile is the largest size of a file in bytes.
+// maxFile is the maximum size of a file in bytes.
 const maxFile = 1 << 20
 
 func read(path string) ([]byte, error) {
@@ -127,7 +127,7 @@ func read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// use calls Use with the result of the last read. The caller holds the mutex.
+// use calls Use with the result of the last read. The caller must hold mu.
 func (f *Files) use(ctx context.Context) {
 	f.used, f.retryAt = f.last, time.Time{}
 	if err := f.Use(ctx, f.used.contents, f.used.err); err != nil && f.Retry > 0 {

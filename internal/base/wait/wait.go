@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// For waits for a duration and returns nil. If ctx ends first, it returns the cause.
+// For waits for a duration and returns nil. If ctx ends first, it returns the cause of that end.
 func For(ctx context.Context, d time.Duration) error {
 	_, err := Signal[any](ctx, nil, d)
 	return err
 }
 
-// Signal waits for a signal, at most for a duration, and reports whether the signal came. If
-// ctx ends first, it returns the cause.
+// Signal waits for a value on signal, or for its closing, but not longer than d. came reports
+// whether this happened. If ctx ends first, Signal returns the cause of that end.
 func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -30,7 +30,7 @@ func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came 
 	}
 }
 
-// Every calls do after each interval until ctx is done, and then returns nil.
+// Every calls do after each interval, until ctx is done. Then it returns nil.
 func Every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -50,8 +50,8 @@ func Repeat(ctx context.Context, interval time.Duration, do func(ctx context.Con
 	return Every(ctx, interval, do)
 }
 
-// Backoff computes growing pauses: the first is First, and each further pause is twice as long
-// as the previous, up to Last.
+// Backoff computes growing pauses. The first pause is First, and each further pause is twice as
+// long as the one before, but not longer than Last.
 type Backoff struct {
 	First, Last time.Duration
 	next        time.Duration
@@ -67,9 +67,9 @@ func (b *Backoff) Next() time.Duration {
 // Reset makes the next pause First again.
 func (b *Backoff) Reset() { b.next = 0 }
 
-// Retry calls do again and again until ctx is done, with a pause after each call. After a call
-// that lasted longer than Last, the pauses begin again with First. failed is called after each
-// call of do, with its error and the pause that follows.
+// Retry calls do repeatedly until ctx is done, with a pause after each call. If a call has lasted
+// longer than Last, the pauses begin with First again. After each call, Retry calls failed with the
+// error of do and the pause that follows.
 func (b Backoff) Retry(ctx context.Context, do func(ctx context.Context) error, failed func(err error, pause time.Duration)) {
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -1,5 +1,5 @@
-// Package backpressure slows publishers to the rate of folding. It delays publishing while
-// badges are slightly late, and refuses it when badges are too late.
+// Package backpressure slows publishers down to the rate of folding. It delays events while the
+// badges of their users are a little late, and refuses events while these badges are too late.
 //
 // It does not know the projector: it measures the lag in the database. ADR 46 has the reasons.
 package backpressure
@@ -23,15 +23,15 @@ import (
 
 // Config configures a gate. Layouts, and Database or Waiting, are required.
 type Config struct {
-	// Database is used to measure the lag. It does not matter which process folds.
+	// Database is used to measure the lag of all partitions, whichever process folds them.
 	Database events.Querier
-	// Waiting replaces Database if there are several databases. It returns the events that
-	// wait to be folded, by partition. It omits partitions that it cannot measure.
+	// Waiting replaces Database if there are several databases. It returns the lag and the
+	// projector's position by partition. It omits partitions that it cannot measure.
 	Waiting func(ctx context.Context) (map[int]lag.Waiting, error)
 	// Layouts maps users to partitions.
 	Layouts events.Layouts
-	// MaxLag is the lag of a partition above which events for its users are refused. 0 means
-	// that no events are refused.
+	// MaxLag is the greatest accepted lag of a partition: while its lag is greater, events for its
+	// users are refused. 0 means that no events are refused.
 	MaxLag time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -40,14 +40,14 @@ type Config struct {
 }
 
 const (
-	// slowLag is the lag above which publishers are delayed, at most half of MaxLag.
+	// slowLag is the lag above which publishers are delayed, or half of MaxLag if that is less.
 	slowLag = 2 * time.Second
-	// maxDelay bounds the delay of one call. It is less than the timeouts of clients.
+	// maxDelay bounds the delay of one call. It is shorter than the timeouts of clients.
 	maxDelay = 2 * time.Second
-	// A partition counts as being folded until progressWindow after its position last moved.
+	// A partition counts as being folded if its position moved within the last progressWindow.
 	progressWindow = 2 * time.Second
-	// The lag is measured every busyInterval while events wait to be folded, otherwise every
-	// calmInterval. busyInterval is well below slowLag.
+	// The lag is measured every busyInterval while there are unfolded events, otherwise every
+	// calmInterval. busyInterval is much shorter than slowLag.
 	busyInterval = 250 * time.Millisecond
 	calmInterval = time.Second
 	// measureTimeout bounds one measurement.
@@ -62,9 +62,10 @@ const (
 	maxRetryAfter = 30 * time.Second
 )
 
-// SmallBody is the maximum size, in bytes, of a request that needs no slot. Small appends
-// share a transaction, and only one such transaction runs at a time, so small requests need no
-// other limit.
+// SmallBody is the maximum size, in bytes, of a request that is admitted without a slot. Slots
+// bound the number of large requests that are decoded and appended at the same time. Small requests
+// need no such bound: their appends share a transaction, and only one such transaction runs at a
+// time.
 const SmallBody = 32 << 10
 
 // Gate admits publishers. It is safe for concurrent use.
@@ -76,7 +77,7 @@ type Gate struct {
 
 	mu         sync.Mutex
 	partitions map[int]*partition
-	// next is closed and replaced by each measurement.
+	// next is closed after each measurement and replaced by a new channel.
 	next chan struct{}
 	// stopped is set when measuring has ended.
 	stopped bool
@@ -85,15 +86,15 @@ type Gate struct {
 // partition is the measured state of one partition.
 type partition struct {
 	lag time.Duration
-	// suspected is set if the last measurement found a lag above MaxLag, and late if the last
-	// two measurements did. One measurement does not suffice: the age of an event counts from
-	// the start of its transaction, which may have committed just now.
+	// suspected is set if the last measurement found a lag above MaxLag; late is set if the last
+	// two measurements did. A single measurement does not suffice: the age of an event counts from
+	// the start of its transaction, and a long transaction may have committed just now.
 	late, suspected bool
 	folded          events.Position
 	moved           time.Time // when folded last changed
 }
 
-// New returns a gate. Until Run has measured, the gate admits all events.
+// New returns a gate. The gate admits all events until Run has measured the lag.
 func New(cfg Config) (*Gate, error) {
 	if cfg.Waiting == nil && cfg.Database != nil {
 		cfg.Waiting = func(ctx context.Context) (map[int]lag.Waiting, error) {
@@ -133,14 +134,14 @@ func (e *BehindError) Error() string {
 	return fmt.Sprintf("badges of users of this request are %s behind", e.Lag.Round(time.Second))
 }
 
-// Ticket is one call of a publisher. It is not safe for concurrent use.
+// Ticket admits one call of a publisher. It is not safe for concurrent use.
 type Ticket struct {
 	gate *Gate
 	slot bool
 }
 
-// Enter waits for a slot to decode and append a request of the given size. The caller must
-// call Leave. A nil gate admits all requests.
+// Enter waits for a slot, if a request of the given size in bytes needs one to be decoded and
+// appended. The caller must call Leave. If the gate is nil, all requests are admitted.
 func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 	if g == nil {
 		return &Ticket{}, nil
@@ -170,9 +171,9 @@ func (t *Ticket) Leave() {
 	}
 }
 
-// Admit returns nil when evs may be appended: at once, or after a delay of up to 2 s while
-// events are folded. It releases the slot during the delay. It returns a [*BehindError] if the
-// lag of a partition of evs exceeds MaxLag. ADR 46 has the reasons.
+// Admit returns nil when evs may be appended: at once, or after a delay of up to 2 s if a partition
+// of evs is late but is being folded. During the delay the ticket releases its slot. If the lag of
+// a partition of evs exceeds MaxLag, Admit returns a [*BehindError]. ADR 46 has the reasons.
 func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
 	g := t.gate
 	if g == nil {
@@ -205,16 +206,16 @@ func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
 	}
 }
 
-// retryAfter returns the Retry-After of a refusal. excess is how far the lag exceeds its
-// limit; folding needs about this time to catch up. Jitter spreads retries.
+// retryAfter returns the Retry-After of a refusal. excess is the lag minus MaxLag: folding needs
+// about this time to catch up. The result has jitter, so that the retries of publishers are spread.
 func retryAfter(excess time.Duration) time.Duration {
 	base := min(max(excess, minRetryAfter), maxRetryAfter)
 	return base/2 + rand.N(base) + 500*time.Millisecond //nolint:gosec // spreads load, guards nothing
 }
 
-// worstLag returns the greatest lag among the partitions of evs, and whether one of these
-// partitions is too late. next is nil if the caller need not wait; otherwise the next
-// measurement closes it.
+// worstLag returns the greatest lag among the partitions of evs; late reports whether one of these
+// partitions is too late. next is nil if the caller need not wait; otherwise next is closed after
+// the next measurement.
 func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration, late bool, next <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

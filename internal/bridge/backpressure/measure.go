@@ -36,8 +36,8 @@ func newMetrics(r prometheus.Registerer) metrics {
 	}
 }
 
-// Run measures the lag until ctx is done. The gate admits all events while a measurement
-// fails, and after Run has returned.
+// Run measures the lag until ctx is done. The gate admits all events after a measurement has
+// failed, until the next one succeeds, and after Run has returned.
 func (g *Gate) Run(ctx context.Context) error {
 	defer g.stop()
 	var last time.Time // start of the last measurement
@@ -55,7 +55,7 @@ func (g *Gate) Run(ctx context.Context) error {
 	}
 }
 
-// waits reports whether the last measurement found events to fold.
+// waits reports whether the last measurement found unfolded events.
 func (g *Gate) waits() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,8 +79,8 @@ func (g *Gate) measure(ctx context.Context) error {
 	return nil
 }
 
-// update stores a measurement and wakes the callers that wait for it. waiting is nil if
-// measuring failed.
+// update stores a measurement and wakes the callers of Admit that wait for it. waiting is nil if
+// the measurement failed.
 func (g *Gate) update(waiting map[int]lag.Waiting, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +109,7 @@ func (g *Gate) update(waiting map[int]lag.Waiting, now time.Time) {
 	g.next = make(chan struct{})
 }
 
-// stop makes the gate admit all events from now on.
+// stop makes the gate admit all events permanently.
 func (g *Gate) stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,14 +19,14 @@ type Address struct {
 	HasPassword    bool
 	Hosts          []string
 	Path           string
-	// Query has the parameters except those that Take and List have removed.
+	// Query has the parameters that Take and List have not removed yet.
 	Query url.Values
 	// Text is the URL as given.
 	Text string
 }
 
-// ParseAddress parses a URL with one of the given schemes. Its errors do not quote parts of
-// the URL that may be secret.
+// ParseAddress parses a URL whose scheme is one of schemes. Its errors quote no part of the URL
+// that may be secret.
 func ParseAddress(text string, schemes []string) (Address, error) {
 	known := strings.Join(slices.Sorted(slices.Values(schemes)), "://, ") + "://"
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -73,8 +73,8 @@ func cutAny(text, characters string) (before, rest string) {
 	return text, ""
 }
 
-// Take removes a parameter and returns its value. It does not remove a parameter that is given
-// twice, so that Unknown reports it.
+// Take removes a parameter and returns its value. If the parameter is given twice, Take leaves it
+// in Query, so that Unknown reports it.
 func (a *Address) Take(parameter string) string {
 	value := a.Query.Get(parameter)
 	if len(a.Query[parameter]) == 1 {
@@ -83,8 +83,8 @@ func (a *Address) Take(parameter string) string {
 	return value
 }
 
-// List removes a parameter and returns its values. The parameter may be repeated or have
-// commas.
+// List removes a parameter and returns its values. The values may be separated by commas, and the
+// parameter may be repeated.
 func (a *Address) List(parameter string) []string {
 	values := SplitList(strings.Join(a.Query[parameter], ","))
 	a.Query.Del(parameter)
@@ -96,7 +96,7 @@ func SplitList(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
 }
 
-// Unknown returns an error if Query still has a parameter.
+// Unknown returns an error if a parameter is left in Query: it is unknown or given twice.
 func (a *Address) Unknown() error {
 	if len(a.Query) == 0 {
 		return nil

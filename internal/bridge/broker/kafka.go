@@ -47,8 +47,8 @@ func Kafka(a *Address) ([]kgo.Opt, error) {
 	return options, nil
 }
 
-// KafkaTopics returns the metadata of topics, in the order of topics. If a topic does not
-// exist, the error says what to do.
+// KafkaTopics returns the metadata of topics, in the given order. If a topic does not exist, the
+// error says what to do.
 func KafkaTopics(ctx context.Context, client *kgo.Client, hosts []string, topics ...string) ([]kmsg.MetadataResponseTopic, error) {
 	request := kmsg.NewPtrMetadataRequest()
 	for _, topic := range topics {

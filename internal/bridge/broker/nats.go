@@ -16,7 +16,7 @@ import (
 // NATSTimeout bounds each connection attempt and each request to a NATS server.
 const NATSTimeout = 5 * time.Second
 
-// NATS returns the servers of a URL and the options to connect with the client name name. It
+// NATS returns the servers of a URL, and the options for a connection with the client name name. It
 // removes the parameters creds, tls and ca.
 func NATS(a *Address, name string) (servers []string, options []nats.Option, err error) {
 	for _, host := range a.Hosts {
@@ -90,7 +90,8 @@ func (c *NATSConn) Close() {
 	}
 }
 
-// NATSStream returns the description of a stream. If it does not exist, the error says what to do.
+// NATSStream returns the description of a stream. If the stream does not exist, the error says what
+// to do.
 func NATSStream(ctx context.Context, js jetstream.JetStream, name string) (*jetstream.StreamInfo, error) {
 	stream, err := js.Stream(ctx, name)
 	switch {

@@ -6,13 +6,14 @@ import (
 	"math"
 )
 
-// MaxExact is the greatest number of distinct names that is counted exactly. Greater numbers
-// are estimates with an error of about 1/√MaxExact, 0.4 %.
+// MaxExact is the greatest number of distinct names that is counted exactly. A greater number is
+// estimated, with an error of about 1/√MaxExact, that is 0.4 %.
 const MaxExact = 1 << 16
 
-// sketch counts distinct names in bounded memory. Up to MaxExact the number is exact. Above,
-// it is estimated from the least hashes, as in "On synopses for distinct-value estimation
-// under multiset operations" (Beyer et al., 2007).
+// sketch counts distinct names in bounded memory. It stores the MaxExact least hashes of names. Up
+// to MaxExact names the count is exact. A greater number is estimated from the greatest of the
+// stored hashes, as in "On synopses for distinct-value estimation under multiset operations" (Beyer
+// et al., 2007).
 type sketch struct {
 	seed   maphash.Seed
 	hashes maxHeap
@@ -51,7 +52,7 @@ func (s *sketch) count() int64 {
 	return max(MaxExact+1, int64((MaxExact-1)/(float64(s.hashes[0])/math.MaxUint64)))
 }
 
-// maxHeap is a heap with the greatest hash at its root.
+// maxHeap is a heap whose root is the greatest hash.
 type maxHeap []uint64
 
 func (h maxHeap) Len() int           { return len(h) }

@@ -16,14 +16,15 @@ type Format string
 const (
 	// States is the CSV or NDJSON that [Reader] describes.
 	States Format = "states"
-	// Mattermost is a bulk export as mmctl export writes it: lines of JSON, each with a type.
-	// Lines of users list their channels with last_viewed_at; lines of posts follow. The seq
-	// of a post is its time in milliseconds since 1970.
+	// Mattermost is a bulk export as mmctl export writes it: lines of JSON, each with a type. First
+	// come lines of users, which list their channels with last_viewed_at, then lines of posts. The
+	// seq of a post is its time in milliseconds since 1970.
 	Mattermost Format = "mattermost"
 	// RocketChat is the collection of subscriptions as mongoexport writes it. It has only the
-	// numbers of unread messages. So their seqs are invented, starting at the time of the last
-	// visit in milliseconds. The category of a team's room consists of the ids of the team and
-	// the room.
+	// number of unread messages of a room, not the messages. So the import invents consecutive seqs
+	// for them, starting after the time in milliseconds at which the user last visited or joined
+	// the room. If a room belongs to a team, its category consists of the ids of the team and the
+	// room.
 	RocketChat Format = "rocketchat"
 )
 
@@ -42,7 +43,7 @@ type subscription struct {
 	// Open is false if the user has hidden the room.
 	Open     *bool `json:"open"`
 	Archived bool  `json:"archived"`
-	// Alert is set while the room has unread messages, even if they are not counted.
+	// Alert is set while the room has unread messages, even if Unread does not count them.
 	Alert              bool `json:"alert"`
 	HideUnreadStatus   bool `json:"hideUnreadStatus"`
 	HideMentionsStatus bool `json:"hideMentionStatus"`
@@ -123,8 +124,8 @@ func (n *mongoNumber) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// mongoTime is a date in milliseconds since 1970. In extended JSON it is {"$date":"…"}, with a
-// time or a number.
+// mongoTime is a time in milliseconds since 1970. In extended JSON it is {"$date":"…"} with an RFC
+// 3339 time, or {"$date":n} with a number.
 type mongoTime int64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// chunkRows and chunkSeqs bound the rows and unread messages that are planned together.
-	// They thereby bound the memory and the number of users of an event.
+	// chunkRows and chunkSeqs bound the rows, and their unread messages, that are planned together.
+	// So they bound the memory, and the number of users of an event.
 	chunkRows = 5000
 	chunkSeqs = 50_000
-	// batchEvents and batchBytes bound one append.
+	// batchEvents and batchBytes bound the events of one append.
 	batchEvents = 1000
 	batchBytes  = 4 << 20
-	// settle waits for at most maxMilestones positions, one after another.
+	// maxMilestones is the maximum number of positions that settle waits for, one after another.
 	maxMilestones = 64
 )
 
@@ -35,7 +35,7 @@ type Config struct {
 	Format Format
 	// Stdin is read for the path "-".
 	Stdin io.Reader
-	// Target receives the events, and Badges reads the same database. Required.
+	// Target receives the events. Badges reads the tables of the same database. Both are required.
 	Target traffic.Target
 	Badges Tables
 	// Partitions is the number of partitions of the database.
@@ -44,21 +44,21 @@ type Config struct {
 	DryRun bool
 	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
 	EmptyUnread EmptyUnread
-	// Undo reverts the imports of the files. It refuses a conversation of a user that other
-	// events have changed; Touched lists these events, and only Undo needs it. Round is the
-	// number of earlier undos, for an import too: it gives an import after an undo new event
-	// ids.
+	// Undo reverts earlier imports of the files. It refuses a conversation of a user if other
+	// events have changed it; Touched lists these events and is needed only for Undo.
+	// Round is the number of earlier undos. It is needed for imports too: it gives the events of an
+	// import after an undo new ids, so that they are not ignored as repeated.
 	Undo    bool
 	Touched Touched
 	Round   int64
-	// SkipBad skips bad lines. Otherwise a bad line prevents the import.
+	// SkipBad skips bad lines. Without it, nothing is imported if any line is bad.
 	SkipBad bool
 	// Bad is called for each bad line.
 	Bad func(*traffic.LineError)
-	// Different is called for each difference between the files and the tables, after the
-	// import or in a dry run.
+	// Different is called for each difference between the files and the tables: after an import, in
+	// a dry run, or before an undo for the rows that cannot be reverted.
 	Different func(Difference) error
-	// Progress is where progress is shown; nil shows none.
+	// Progress is where progress is written; nil means that progress is not shown.
 	Progress io.Writer
 }
 
@@ -68,20 +68,20 @@ type Tables interface {
 	Analyze(ctx context.Context) error
 }
 
-// Summary says what an import did, or what it would do in a dry run.
+// Summary says what an import has done, or in a dry run, what an import would do.
 type Summary struct {
 	DryRun bool `json:"dry_run"`
 	// Rows counts the rows, without bad lines.
 	Rows     int64 `json:"rows"`
 	BadLines int64 `json:"bad_lines"`
-	// LeftOut counts, by reason, the skipped rows; the other system does not show numbers for
-	// these rows.
+	// LeftOut counts, by reason, the rows that were skipped because the other system does not show
+	// a number for them.
 	LeftOut map[string]int64 `json:"left_out,omitempty"`
-	// Users and Conversations are exact up to [MaxExact], and estimates above.
+	// Users and Conversations are exact up to [MaxExact]; greater numbers are estimates.
 	Users         int64 `json:"users"`
 	Conversations int64 `json:"conversations"`
-	// Events counts events of all types. In a dry run, it counts the events that an import
-	// would publish.
+	// Events counts the published events of all types, or in a dry run, the events that an import
+	// would publish. The fields below count events by type.
 	Events     int64 `json:"events"`
 	Deliveries int64 `json:"deliveries"`
 	Reads      int64 `json:"reads"`
@@ -89,26 +89,26 @@ type Summary struct {
 	Recalls    int64 `json:"recalls"`
 	Marks      int64 `json:"marks"`
 	Resets     int64 `json:"resets"`
-	// Undone counts the reverted rows. In an undo, RowsDifferent counts the rows that could
-	// not be reverted.
+	// Undone counts the rows that an undo has reverted. RowsDifferent counts the rows that it could
+	// not revert.
 	Undone int64 `json:"undone"`
-	// Differences counts the fields that differ between the files and the tables,
-	// RowsDifferent the rows with such fields. Both are counted after the import, or in a dry
-	// run with the current tables.
+	// Differences counts the fields that differ between the files and the tables. RowsDifferent
+	// counts the rows with such fields. They compare the tables after the import, or in a dry run,
+	// the current tables.
 	Differences   int64 `json:"differences"`
 	RowsDifferent int64 `json:"rows_different"`
-	// PublishSeconds is the time until all events were published, FoldSeconds the time until
-	// all were folded.
+	// PublishSeconds is the time from the start until all events were published, FoldSeconds the
+	// time from the start until all events were folded.
 	PublishSeconds float64 `json:"publish_seconds"`
 	FoldSeconds    float64 `json:"fold_seconds"`
 }
 
-// ErrBadLines means that files have bad lines and therefore nothing was published.
+// ErrBadLines means that nothing was published, because files have bad lines.
 var ErrBadLines = errors.New("nothing was published: correct the lines, or give --skip-bad to leave them out")
 
-// Import checks the files, publishes events for the rows that differ from the tables, waits
-// until these events are folded, and compares the tables with the files. A second import
-// publishes nothing unless the tables have changed.
+// Import checks the files, publishes events for the rows that differ from the tables, waits until
+// these events are folded, and compares the tables with the files. If it is called again, it
+// publishes nothing, unless the tables have changed since.
 func Import(ctx context.Context, cfg Config) (Summary, error) {
 	inputs, err := openInputs(ctx, cfg.Files, cfg.Stdin)
 	if err != nil {
@@ -139,8 +139,8 @@ type importer struct {
 	began   time.Time
 	summary Summary
 
-	// positions has the ids of the transactions that appended events. sample has one user of
-	// each partition with such events.
+	// positions has the ids of the transactions that appended events. For each partition of these
+	// events, sample has one of its users.
 	positions []int64
 	sample    map[int]string
 }
@@ -187,7 +187,7 @@ func (im *importer) run(ctx context.Context) error {
 	})
 }
 
-// check reads the whole files and counts their rows and bad lines.
+// check reads all files completely, and counts their rows and bad lines.
 func (im *importer) check(ctx context.Context) error {
 	im.meter.Begin("check", im.size, false)
 	users, conversations := newSketch(), newSketch()
@@ -224,7 +224,7 @@ type located struct {
 	file string
 }
 
-// chunks calls f with chunks of rows and the state of these rows in the tables.
+// chunks calls f with chunks of rows, and with the state of each row in the tables.
 func (im *importer) chunks(ctx context.Context, f func(rows []located, now []badges.Stored, done int64) error) error {
 	var rows []located
 	seqs := 0
@@ -253,9 +253,9 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 	return err
 }
 
-// publish plans events for all rows and appends the events. The function of adds the events
-// for some rows to a plan; now has the state of these rows in the tables. A dry run only
-// counts the events.
+// publish plans events for all rows and appends them. The function of adds the events for a chunk
+// of rows to a plan; now has the state of each of these rows in the tables. In a dry run, publish
+// only counts the events.
 func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located, now []badges.Stored) error) error {
 	im.sample = map[int]string{}
 	im.meter.Begin("publish", im.size, true)
@@ -285,7 +285,7 @@ func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located
 	return err
 }
 
-// batchSize returns how many of the events to append at once, at least one.
+// batchSize returns how many of the events can be appended at once. It returns at least one.
 func batchSize(evs []events.Event) int {
 	const envelope = 300
 	size := 0
@@ -340,8 +340,9 @@ func (im *importer) count(evs []events.Event) {
 	}
 }
 
-// settle waits until all published events are folded, and then analyzes the tables. With the
-// statistics of empty tables, reads would be many times slower until autovacuum runs.
+// settle waits until all published events are folded, and then runs ANALYZE on the tables.
+// Otherwise the planner would use the statistics of the empty tables until autovacuum runs, and
+// reads would be many times slower.
 func (im *importer) settle(ctx context.Context) error {
 	if len(im.positions) == 0 {
 		return nil
@@ -350,8 +351,8 @@ func (im *importer) settle(ctx context.Context) error {
 	for _, u := range im.sample {
 		users = append(users, u)
 	}
-	// Wait for one position after the other, so that a busy projector is not mistaken for a
-	// stopped one.
+	// Wait for the positions one after the other: as long as one of them is reached, the retrier
+	// does not take a busy projector for one that has stopped.
 	milestones := traffic.Spread(im.positions, maxMilestones)
 	im.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {
@@ -395,8 +396,7 @@ func (im *importer) report(all []Difference) error {
 	return nil
 }
 
-// WriteReport returns a function for Config.Different that writes each difference as a line of
-// JSON.
+// WriteReport returns a function for Config.Different. It writes each difference as a line of JSON.
 func WriteReport(w io.Writer) func(Difference) error {
 	enc := json.NewEncoder(w)
 	return func(d Difference) error { return enc.Encode(d) }

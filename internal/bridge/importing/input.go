@@ -20,12 +20,12 @@ type input struct {
 	format   Format
 	empty    EmptyUnread
 	channels *channels // channels of a Mattermost export, else nil
-	// leftOut counts the rows that the last read of the file skipped.
+	// leftOut counts, by reason, the rows that the last read of the file skipped.
 	leftOut map[string]int64
 }
 
-// openInputs opens files as inputs. If a file can be read only once, such as standard input,
-// openInputs copies it to a temporary file.
+// openInputs opens files as inputs. A file that can be read only once, such as standard input, is
+// copied to a temporary file.
 func openInputs(ctx context.Context, files []string, stdin io.Reader) (inputs []input, err error) {
 	for _, file := range files {
 		in, err := openInput(ctx, file, stdin)
@@ -58,7 +58,7 @@ func openInput(ctx context.Context, file string, stdin io.Reader) (in input, err
 	return in, nil
 }
 
-// removeInputs removes the temporary files.
+// removeInputs removes the temporary files of inputs.
 func removeInputs(inputs []input) error {
 	var errs []error
 	for _, in := range inputs {
@@ -69,8 +69,8 @@ func removeInputs(inputs []input) error {
 	return errors.Join(errs...)
 }
 
-// each calls f with each row of the inputs and bad with each bad line. done is the number of
-// stored bytes read so far. Errors name the file and the line.
+// each calls f with each row of the inputs, and bad with each bad line. done is the number of bytes
+// of the stored files that have been read. Errors name the file and the line.
 func each(ctx context.Context, inputs []input, f func(in *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
 	var before int64
 	for i := range inputs {

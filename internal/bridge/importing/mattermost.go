@@ -21,11 +21,11 @@ type post struct {
 	author string
 }
 
-// posts has the newest posts of each conversation, in ascending order. It has at most
-// MaxUnread posts of a conversation, since older ones never count as unread.
+// posts has the newest posts of each conversation, in ascending order. It has at most MaxUnread
+// posts per conversation, because older posts never count as unread.
 type posts map[string][]post
 
-// channels has the channels of an export.
+// channels has the posts of an export, and its archived channels.
 type channels struct {
 	posts
 	// archived has the conversations whose channel is archived.
@@ -63,7 +63,8 @@ type exported struct {
 	} `json:"direct_channel"`
 }
 
-// removed has the time when a channel was archived or a user was deactivated, 0 for never.
+// removed has the time when a channel was archived, a user was deactivated, or a post was deleted;
+// 0 means never.
 type removed struct {
 	DeletedAt int64 `json:"deleted_at"`
 	DeleteAt  int64 `json:"delete_at"`
@@ -94,8 +95,8 @@ type exportedPost struct {
 // channelID returns the conversation of a channel of a team.
 func channelID(team, channel string) string { return team + "/" + channel }
 
-// directID returns the conversation of a direct or group message. The id lists its users in
-// order, or is a hash if the list is too long for an id.
+// directID returns the conversation id of a direct or group message. It contains the sorted names
+// of the members, or is a hash if these names are too long for an id.
 func directID(members []string) string {
 	members = slices.Sorted(slices.Values(members))
 	id := "@" + strings.Join(members, ",")
@@ -106,8 +107,8 @@ func directID(members []string) string {
 	return "@" + hex.EncodeToString(sum[:])
 }
 
-// readChannels reads the posts from exports, and which channels are archived. It skips bad
-// lines, since the reader of rows reports them.
+// readChannels reads the posts and the archived channels from exports. It skips bad lines; the
+// reader of rows reports them later.
 func readChannels(ctx context.Context, inputs []input, advance func(done int64)) error {
 	all := &channels{posts{}, map[string]bool{}}
 	var before int64
@@ -157,8 +158,8 @@ func (p *channels) read(ctx context.Context, path string, advance func(n int64))
 	}
 }
 
-// add adds a post and its replies. It skips system messages, such as one about a user who
-// joined, because Mattermost does not count them.
+// add adds a post and its replies. It skips system messages, such as "Ann joined", because
+// Mattermost does not count them as unread.
 func (p posts) add(id string, e *exportedPost) {
 	if e.CreateAt > 0 && !e.is() && !strings.HasPrefix(e.Type, "system_") {
 		p[id] = append(p[id], post{e.CreateAt, e.User})
@@ -171,7 +172,7 @@ func (p posts) add(id string, e *exportedPost) {
 	}
 }
 
-// cut sorts the posts of a conversation and keeps the newest MaxUnread.
+// cut sorts the posts of a conversation and deletes all except the newest MaxUnread.
 func (p posts) cut(id string) {
 	all := p[id]
 	slices.SortFunc(all, func(a, b post) int { return cmp.Compare(a.at, b.at) })
@@ -228,8 +229,8 @@ const (
 	leftViewed  = "without last_viewed_at"
 )
 
-// addMember adds the row of a user in a conversation. It skips the row if Mattermost shows no
-// number for it. Two posts of the same millisecond count as one post.
+// addMember adds the row of a user in a conversation. It skips the row if the channel is archived
+// or has no last_viewed_at. If two posts have the same millisecond, they count as one post.
 func (r *Reader) addMember(user, conversation string, m *membership, channels *channels) error {
 	switch {
 	case channels != nil && channels.archived[conversation]:
@@ -240,7 +241,7 @@ func (r *Reader) addMember(user, conversation string, m *membership, channels *c
 		return nil
 	}
 	row := Row{UserID: user, ConversationID: conversation, ReadSeq: *m.LastViewedAt}
-	if events.CheckCategory(conversation) == "" && strings.Contains(conversation, "/") { // only the id of a team's channel is a category
+	if events.CheckCategory(conversation) == "" && strings.Contains(conversation, "/") { // the id of a team's channel is also its category; a direct message has the default category
 		row.Category = conversation
 	}
 	var all []post

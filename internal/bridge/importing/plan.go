@@ -13,20 +13,21 @@ import (
 // Source is the CloudEvents source of the events that an import publishes.
 const Source = "badged/import"
 
-// change is the effect of an event on each of its users. Rows that need the same change share
-// an event, whose id is derived from the change alone. So the event counts once for each user,
-// no matter how rows are grouped and how often they are imported.
+// change is what an event changes for each of its users. All users who need the same change share
+// one event, and the id of the event is derived from the change. So the event counts once for each
+// user, even if rows are grouped in another way or imported again.
 type change struct {
 	kind           events.Type
 	conversationID string
-	seq            int64 // the read position if the event is a read; 0 for levels
+	seq            int64 // the read position if the event is a read; 0 for a level
 	category       string
 	mentioned      bool
 	level          events.Level
-	// round is the number of earlier undos. It gives an import after an undo new event ids.
+	// round is the number of earlier undos. It gives the events of an import after an undo new ids.
 	round int64
-	// since gives a change that is needed again later another event id. For a level, it is the
-	// version of the row with the old level; for a mark, the last message.
+	// since distinguishes changes that are otherwise equal, so that the same change can be
+	// published again later with another event id. For a level, since is the version of the table
+	// row with the old level; for a mark, it is the last message.
 	since int64
 }
 
@@ -56,15 +57,15 @@ func (c *change) event(users []string) events.Event {
 	return e
 }
 
-// stages has the event types in the order of publishing. Reads and levels come before
-// messages, so that read or muted messages never count meanwhile. Marks come after reads,
-// because a read clears a mark.
+// stages has the event types in the order of publishing. Levels and reads come before messages, so
+// that messages that are read or muted never count, not even for a short time. Marks come after
+// reads, because a read clears a mark.
 var stages = [...]events.Type{
 	events.ConversationLevelSet, events.ConversationRead, events.MessageRecalled,
 	events.MessageDelivered, events.ConversationMarkedUnread, events.ConversationReset,
 }
 
-// plan collects the changes of rows.
+// plan collects the changes of a chunk of rows, and the users who need each change.
 type plan struct {
 	round int64
 	users map[change][]string
@@ -82,8 +83,8 @@ func (p *plan) add(stage int, c change, user string) {
 	p.users[c] = append(users, user)
 }
 
-// row adds the changes that make the tables match a row. It adds none for a member of a room:
-// the numbers of a member follow from the room.
+// row adds the changes that make the tables match a row. It adds no change if the user is a member
+// of a room: the numbers of a member are computed from the room.
 func (p *plan) row(r *Row, now *badges.Stored) {
 	if now.Member {
 		return
@@ -108,8 +109,8 @@ func (p *plan) row(r *Row, now *badges.Stored) {
 	}
 	if !r.lastUnread() && (r.LastSeq > now.LastSeq || r.renames(r.LastSeq, now)) {
 		if r.LastSeq > max(r.ReadSeq, now.ReadSeq, now.LastSeq) {
-			// The message is above the read position but does not count: the user sent it, or
-			// it was deleted.
+			// The message is above the read position but is not unread: the user sent it, or it was
+			// deleted.
 			c := base
 			c.seq = r.LastSeq
 			p.add(2, c, r.UserID)
@@ -128,13 +129,13 @@ func (p *plan) deliver(r *Row, seq int64, mentioned bool) {
 	p.add(3, change{conversationID: r.ConversationID, seq: seq, category: r.Category, mentioned: mentioned}, r.UserID)
 }
 
-// renames reports whether a message is the last one of its conversation, and the category in
-// the row differs from the category in the tables.
+// renames reports whether delivering a message again would change the category: the message is the
+// last one of its conversation, and the row has another category than the tables.
 func (r *Row) renames(seq int64, now *badges.Stored) bool {
 	return seq == r.LastSeq && seq > 0 && seq == now.LastSeq && r.Category != now.Category
 }
 
-// events returns the planned events, in the order of stages.
+// events returns an event for each planned change, in the order of stages.
 func (p *plan) events() []events.Event {
 	evs := make([]events.Event, 0, len(p.users))
 	for _, changes := range p.order {
@@ -151,8 +152,9 @@ type Difference struct {
 	Line           int    `json:"line"`
 	UserID         string `json:"user_id"`
 	ConversationID string `json:"conversation_id"`
-	// Field is one of: a field of rows; "unread" or "mentions" for numbers of messages;
-	// "first_unread_seq"; "room"; "events" if events of other sources prevent an undo.
+	// Field is the name of a field of rows, or one of: "unread" and "mentions" for the numbers of
+	// messages; "first_unread_seq"; "room" if the user is a member of a room; "events" if events of
+	// other sources prevent an undo.
 	Field string `json:"field"`
 	// Want is the value in the file, Have the value in the tables.
 	Want string `json:"file_value"`

@@ -35,20 +35,21 @@ const required = 4
 //
 // NDJSON: each line is an object with the same fields. Lists are arrays of numbers.
 //
-// An empty value, or null in NDJSON, means 0 for read_seq, the empty list for lists, and the
-// default for other fields. Without the fields unread_seqs and unread_count, every message
+// user_id, conversation_id and last_seq need a value. For other fields, an empty CSV value or null
+// in NDJSON means the default: 0 for read_seq, or last_seq minus unread_count if the row has that
+// field; the empty list for lists. If a row has neither unread_seqs nor unread_count, every message
 // after read_seq is unread.
 //
 // Exports of other systems have their own formats: see [Format].
 type Reader struct {
 	// Empty defines what an empty list of unread messages means.
 	Empty EmptyUnread
-	// LeftOut counts, by reason, the skipped rows; the other system does not show numbers for
-	// these rows.
+	// LeftOut counts, by reason, the rows that were skipped because the other system does not show
+	// a number for them.
 	LeftOut map[string]int64
 
 	lines *traffic.Lines
-	// parse adds the rows of a line to pending; it is nil before the first line.
+	// parse adds the rows of a line to pending. It is nil until the first line shows the format.
 	parse   func(line []byte) error
 	pending []Row
 	// columns has the field of each CSV column.
@@ -70,14 +71,15 @@ func NewReader(r io.Reader, format Format, channels *channels) *Reader {
 	return reader
 }
 
-// errHeader is a bad header. It ends reading, since no line can be parsed without the header.
+// errHeader is a bad CSV header. It ends reading, because the other lines cannot be parsed without
+// the header.
 type errHeader struct{ error }
 
 // Line returns the number of the last line that was read.
 func (r *Reader) Line() int { return r.lines.Number }
 
-// Next returns the next row, or io.EOF after the last row. After a [*FieldError] the next
-// lines can still be read. Any other error is final.
+// Next returns the next row, or io.EOF after the last row. After a [*FieldError] Next can be called
+// again and continues with the next line. Any other error is final.
 func (r *Reader) Next() (Row, error) {
 	for len(r.pending) == 0 {
 		line, err := r.lines.Next()
@@ -238,7 +240,7 @@ func parseSeq(field, v string) (int64, error) {
 	return n, nil
 }
 
-// parseCount parses a number of messages. It returns nil for an empty value.
+// parseCount parses a number of messages. An empty value is nil.
 func parseCount(field, v string) (*int64, error) {
 	if v == "" {
 		return nil, nil
@@ -247,7 +249,7 @@ func parseCount(field, v string) (*int64, error) {
 	return &n, err
 }
 
-// parseSeqs reads seqs and ranges of seqs.
+// parseSeqs parses a list of seqs and ranges of seqs, such as "7 9-12".
 func parseSeqs(field, v string) (seqs []int64, err error) {
 	for word := range strings.FieldsSeq(v) {
 		first, last, isRange := strings.Cut(word, "-")
@@ -301,7 +303,7 @@ type object struct {
 	MentionsCount  *int64         `json:"mentions_count"`
 }
 
-// given distinguishes a null field from an absent one.
+// given is the value of a JSON field; it distinguishes null from an absent field.
 type given[T any] struct {
 	value         T
 	present, null bool
@@ -329,10 +331,11 @@ func (r *Reader) parseObject(line []byte) error {
 	}, stated{o.UnreadSeqs.present, !o.ReadSeq.null, r.Empty, o.UnreadCount, o.MentionsCount})
 }
 
-// describeJSON converts an error of decoding to one that names the field.
+// describeJSON converts a decoding error of a line to an error that names the field.
 func describeJSON(line []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		// Reject duplicate names and invalid UTF-8, since any repair would be a guess.
+		// Do not accept a duplicate name or invalid UTF-8: a guess at the intended value could be
+		// wrong.
 		if errors.Is(err, jsontext.ErrDuplicateName) || !utf8.Valid(line) {
 			return wrong(cmp.Or(syntax.JSONPointer.LastToken(), "line"), "%v", strings.TrimPrefix(fmt.Sprint(syntax.Err), "jsontext: "))
 		}

@@ -1,6 +1,6 @@
-// Package importing imports the states of users from another system: for each user and
-// conversation, the read position and the unread messages. It publishes the events that bring
-// the tables to these states, and reports remaining differences.
+// Package importing imports the states of users from another chat system: for each user and
+// conversation, the read position and the unread messages. It publishes events that change badged's
+// tables to these states, and reports the differences that remain.
 //
 // [Row] is one state, [Reader] reads rows from a file, plan.go plans the events of rows, and
 // [Import] runs an import.
@@ -15,8 +15,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// MaxUnread is the maximum number of unread messages in a row. Each message needs an event;
-// the users of the conversation share it.
+// MaxUnread is the maximum number of unread messages in a row. It bounds the number of events: each
+// message needs an event, which all users of the conversation share.
 const MaxUnread = 10_000
 
 // Row is the state of a user in a conversation.
@@ -24,21 +24,21 @@ type Row struct {
 	// Line is the line of the file, from 1.
 	Line                   int
 	UserID, ConversationID string
-	// LastSeq is the last message of the conversation, and ReadSeq the last message that the
-	// user has read. 0 means that there is none.
+	// LastSeq is the seq of the last message of the conversation. ReadSeq is the seq of the last
+	// message that the user has read. 0 means that there is no such message.
 	LastSeq, ReadSeq int64
 	Level            events.Level
 	Category         string
-	// Unread has the unread messages in ascending order, Mentions the unread messages that
-	// mention the user.
+	// Unread has the seqs of the unread messages in ascending order. Mentions has the unread
+	// messages that mention the user.
 	Unread, Mentions []int64
 	// MarkedUnread is set if the user marked the conversation as unread.
 	MarkedUnread bool
 }
 
-// EmptyUnread defines what an empty list of unread messages means if the conversation has
-// messages after the read position. Some exports write an empty list for "none", others for
-// "all".
+// EmptyUnread defines what an empty list of unread messages means if the conversation has messages
+// after the read position: some exports write an empty list if no message is unread, others if all
+// of them are.
 type EmptyUnread string
 
 // Values of EmptyUnread.
@@ -48,14 +48,14 @@ const (
 	EmptyIsAll   EmptyUnread = "all"
 )
 
-// stated records how a row states its unread messages.
+// stated records which fields of a row say what is unread.
 type stated struct {
-	// listed is set if the row has a list, which may be empty. read is set if the row has a
-	// read position.
+	// listed is set if the row has a list of unread messages, which may be empty. read is set if
+	// the row has a read position.
 	listed, read bool
 	empty        EmptyUnread
-	// count and mentions are the numbers of unread messages and mentions, nil if the row does
-	// not have them.
+	// count and mentions are the numbers of unread messages and of mentions, nil if the row has no
+	// such number.
 	count, mentions *int64
 }
 
@@ -71,10 +71,10 @@ func wrong(field, format string, args ...any) error {
 	return &FieldError{field, fmt.Sprintf(format, args...)}
 }
 
-// complete checks a row and fills in missing fields: the level, the category, and the unread
-// messages.
+// complete checks a row. It fills in the level, the category and the unread messages if they are
+// not given.
 func (r *Row) complete(s stated) error {
-	if r.Level == "" || r.Level == events.LevelAll { // not LevelAll, which would override a level of the category that is set later
+	if r.Level == "" || r.Level == events.LevelAll { // LevelAll would override a level that is set for the category later
 		r.Level = events.LevelDefault
 	}
 	if r.Category == "" {
@@ -95,7 +95,7 @@ func (r *Row) complete(s stated) error {
 	return r.checkMessages()
 }
 
-// fillUnread fills in the unread messages if the row does not list them.
+// fillUnread fills in Unread if the row does not list the unread messages.
 func (r *Row) fillUnread(s stated) error {
 	switch {
 	case s.count != nil:
@@ -112,8 +112,8 @@ func (r *Row) fillUnread(s stated) error {
 	return wrong("unread_seqs", "is empty, but read_seq %d is below last_seq %d: list what is unread, give unread_count, or say with --empty-unread none or all what an empty list means", r.ReadSeq, r.LastSeq)
 }
 
-// countUnread marks the last messages of the conversation as unread. The row has only their
-// number, so countUnread assumes that their seqs are consecutive.
+// countUnread is used if the row has only the number of unread messages. It assumes that they are
+// the last messages of the conversation, with consecutive seqs.
 func (r *Row) countUnread(s stated) error {
 	n := *s.count
 	if !s.read {
@@ -200,7 +200,7 @@ func tooMany(field string) error {
 	return wrong(field, "more than %d messages: leave out the oldest, and raise read_seq above them", MaxUnread)
 }
 
-// mentions reports whether the unread message seq mentions the user.
+// mentions reports whether the unread message with the given seq mentions the user.
 func (r *Row) mentions(seq int64) bool {
 	_, ok := slices.BinarySearch(r.Mentions, seq)
 	return ok

@@ -9,11 +9,12 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// Touched calls visit for each event that no import published, with its users and its
-// conversation. An empty conversation stands for all conversations.
+// Touched calls visit with the users and the conversation of each event that no import published.
+// An empty conversation means all conversations of the users.
 type Touched func(ctx context.Context, visit func(users []string, conversation string)) error
 
-// others has the users and conversations that are in events that no import published.
+// others is the set of pairs of user and conversation that events of other sources than imports
+// have changed.
 type others struct {
 	seed  maphash.Seed
 	pairs map[uint64]struct{}
@@ -38,9 +39,9 @@ func (o *others) has(user, conversation string) bool {
 	return one || all
 }
 
-// undo reverts the imports of the files: the conversations become empty again. It refuses a
-// row unless the tables match the row exactly and no other events have changed the
-// conversation for the user.
+// undo reverts the imports of the files: it makes the conversations empty again. It refuses a row
+// if the tables differ from the row, or if events of other sources have changed the conversation
+// for the user.
 func (im *importer) undo(ctx context.Context) error {
 	im.meter.Begin("read the log", 0, false)
 	touched, err := newOthers(ctx, im.cfg.Touched)
@@ -96,11 +97,12 @@ func (r *Row) isUndone(now *badges.Stored) bool {
 	return len(nothing.differences("", now)) == 0
 }
 
-// undoing is the value of since that distinguishes events of an undo from events of imports.
+// undoing is the value of since in the changes of an undo. It gives their events other ids than the
+// events of imports.
 const undoing = -1
 
-// undo adds the events that revert a row. A read clears the mark, and a reset removes the
-// messages.
+// undo adds the changes that revert a row. A read clears the mark as unread, and a reset deletes
+// the messages.
 func (p *plan) undo(r *Row) {
 	base := change{conversationID: r.ConversationID, since: undoing}
 	if r.Level != events.LevelDefault {

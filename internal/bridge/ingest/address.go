@@ -9,7 +9,7 @@ import (
 	"github.com/badged/badged/internal/bridge/broker"
 )
 
-// Source is a broker and its streams to read, as given with --from.
+// Source is a broker and the streams to read from it, as given with --from.
 type Source struct {
 	// Name is the broker's name in the table of positions and in the ids of events. The
 	// default is the name for the scheme of the URL, such as kafka.
@@ -33,8 +33,8 @@ var schemes = map[string]struct {
 	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
 }
 
-// Parse parses URLs of brokers. It returns an error for each invalid URL. The errors contain
-// no secrets.
+// Parse parses URLs of brokers. It returns an error for each invalid URL; the errors quote no
+// secrets.
 func Parse(urls []string) (all []Source, errs []error) {
 	streams := map[string]bool{}
 	for i, text := range urls {
@@ -55,7 +55,8 @@ func Parse(urls []string) (all []Source, errs []error) {
 	return all, errs
 }
 
-// maxName is the maximum length of a broker's name in bytes. The name is a part of event ids.
+// maxName is the maximum length of a broker's name in bytes. It is bounded because event ids
+// contain the name.
 const maxName = 32
 
 func parse(text string) (Source, error) {

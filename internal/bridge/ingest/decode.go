@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// attribute returns the name of the CloudEvents attribute that a header has in binary mode. In
-// Kafka and Redis the header of id is ce_id, in NATS ce-id.
+// attribute returns the name of the CloudEvents attribute that a header contains in binary mode.
+// For the attribute id, the header is ce_id in Kafka and Redis, and ce-id in NATS.
 func attribute(header string) (name string, ok bool) {
 	if len(header) < 4 || header[2] != '_' && header[2] != '-' || !strings.EqualFold(header[:2], "ce") {
 		return "", false
@@ -21,8 +21,8 @@ func attribute(header string) (name string, ok bool) {
 	return strings.ToLower(header[3:]), true
 }
 
-// decode returns the event of a message and its JSON text, which is also returned with an
-// error. If the event has no id, it gets the parameter id.
+// decode returns the event of a message and the event's JSON text; the text is returned with an
+// error too. If the event has no id, decode gives it the parameter id.
 func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 	text = m.Body
 	if m.Attributes != nil {
@@ -65,7 +65,7 @@ func structured(m *Message) []byte {
 	switch {
 	case json.Valid(m.Body):
 		member("data", json.RawMessage(m.Body))
-	case len(m.Body) == 0: // Decode reports the missing data
+	case len(m.Body) == 0: // Decode reports that the data is missing
 	case utf8.Valid(m.Body):
 		member("data", string(m.Body))
 	default:
@@ -75,7 +75,8 @@ func structured(m *Message) []byte {
 	return b.Bytes()
 }
 
-// withID adds an id to a JSON event. It fails if the event has an id or is not an object.
+// withID adds an id to a JSON event. It returns false if the event already has an id or is not an
+// object.
 func withID(text []byte, id string) ([]byte, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(text, &members) != nil || members == nil {

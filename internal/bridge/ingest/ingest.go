@@ -21,33 +21,34 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Sources []Source
-	// Cluster, if not nil, has all databases. Processes then use Pool to divide the partitions
-	// of brokers among themselves.
+	// Cluster has all databases if there are several, else nil. Processes then use Pool only to
+	// divide the partitions of the brokers among themselves.
 	Cluster *cluster.Cluster
-	// Admit waits until events may be appended. Default: it returns at once.
+	// Admit blocks until events may be appended. Default: it returns at once.
 	Admit func(ctx context.Context, evs []events.Event) error
-	// Appended is called after each commit, with the partitions of the log that have new
-	// events and the number of these events. Default: no call.
+	// Appended is called after each commit with the partitions of the log that got new events, and
+	// the number of new events. Default: no call.
 	Appended func(partitions []int, events int)
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to unregistered metrics.
 	Metrics *Metrics
-	// OwnershipInterval is how often processes rebalance the brokers' partitions. Default 1s.
+	// OwnershipInterval is how often processes redistribute the brokers' partitions. Default 1s.
 	OwnershipInterval time.Duration
 	// DiscoveryInterval is how often the partitions of brokers are listed. Default 30s.
 	DiscoveryInterval time.Duration
 
 	// appender appends to the databases of Cluster.
 	appender *cluster.Appender
-	// switchTime is how long a refused append does not count as a failure, because a move or
-	// split may be switching the partition. Default 10s, which suffices on a busy machine.
+	// switchTime is how long refused appends are not reported as an error: while a partition of the
+	// log is moved or split, the databases refuse its events for a short time. Default 10s, which
+	// suffices on a busy machine.
 	switchTime time.Duration
 }
 
 // Ingester reads the partitions of brokers. Several processes divide the partitions among
-// themselves: each partition has one reader. When the process of a reader ends, another
-// process reads the partition.
+// themselves, so that each partition has one reader. When a process ends, the other processes read
+// its partitions.
 type Ingester struct {
 	cfg     Config
 	sources []*source
@@ -97,8 +98,9 @@ func New(cfg Config) (*Ingester, error) {
 // connectTimeout bounds one attempt to list the partitions of a broker.
 const connectTimeout = 10 * time.Second
 
-// Check connects to every broker. It returns an error for each broker that cannot be reached
-// or does not have the stream.
+// Check connects to every broker. It returns an error for each broker that cannot be read: it does
+// not answer, or a topic or JetStream stream is missing or has the wrong retention. A Redis stream
+// need not exist yet.
 func (x *Ingester) Check(ctx context.Context) error {
 	var errs []error
 	for _, s := range x.sources {
@@ -109,7 +111,7 @@ func (x *Ingester) Check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Run reads until ctx is done. Then it waits for running transactions and returns nil.
+// Run reads until ctx is done. Then it waits for transactions in progress and returns nil.
 func (x *Ingester) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	for _, s := range x.sources {
@@ -126,7 +128,7 @@ func (x *Ingester) Close() {
 	}
 }
 
-// Health returns an error that names the brokers that cannot be read now, nil if all can be
+// Health returns an error that names each broker that cannot be read now, nil if all brokers can be
 // read.
 func (x *Ingester) Health() error {
 	var texts []string

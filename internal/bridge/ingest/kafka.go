@@ -26,8 +26,9 @@ func parseKafka(a broker.Address) (Source, error) {
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
-		// Control records are needed to move positions behind transaction markers. Deleted
-		// messages are detected when the reader is opened again.
+		// Control records are needed to move the position past transaction markers. Without a reset
+		// offset, the client returns an error when the next message was deleted; the worker then
+		// opens a new reader, which counts the deleted messages.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
 	connecting, err := broker.Kafka(&a)
@@ -46,7 +47,7 @@ func parseKafka(a broker.Address) (Source, error) {
 
 // kafkaBroker reads topics of Kafka.
 type kafkaBroker struct {
-	// client requests metadata. Each reader has its own client.
+	// client requests the list of partitions. Each reader has its own client.
 	client        *kgo.Client
 	options       []kgo.Opt
 	hosts, topics []string
@@ -114,8 +115,8 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, behind string) (Rea
 type kafkaReader struct {
 	client    *kgo.Client
 	partition Partition
-	// at is the next offset to read. end is the offset after the last message of the
-	// partition, as Kafka last reported it.
+	// at is the next offset to read. end is the offset after the last message of the partition,
+	// according to the last answer of Kafka.
 	at, end int64
 	lost    int64
 	note    string
@@ -124,7 +125,7 @@ type kafkaReader struct {
 // Next implements Reader.
 func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	b := Batch{Lost: r.lost, Note: r.note}
-	if r.lost > 0 || r.note != "" { // report both at once
+	if r.lost > 0 || r.note != "" { // report lost and note in a batch without messages
 		r.lost, r.note = 0, ""
 		b.Position, b.Backlog = strconv.FormatInt(r.at, 10), r.end-r.at
 		return b, nil
@@ -147,7 +148,8 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 		b.Position = strconv.FormatInt(r.at, 10)
 	}
 	if b.Position == "" && ctx.Err() == nil {
-		// The client does not report brokers that cannot be reached; a request does.
+		// The client retries silently if brokers cannot be reached; an explicit request returns the
+		// error.
 		var err error
 		if r.end, err = r.offset(ctx, kafkaEnd); err != nil {
 			return Batch{}, err
@@ -157,13 +159,15 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// Special timestamps in requests for offsets.
+// Timestamps with a special meaning in requests for offsets: the first offset, and the offset after
+// the last message.
 const (
 	kafkaFirst = -2
 	kafkaEnd   = -1
 )
 
-// offset requests the partition's first offset, or the offset after its last message.
+// offset requests one of the partition's offsets. which is the special timestamp kafkaFirst or
+// kafkaEnd.
 func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
 	defer cancel()

@@ -46,12 +46,12 @@ type backlogKey struct {
 // backlog describes the messages of a broker's partition that are not stored yet.
 type backlog struct {
 	messages int64
-	// since is the time of the oldest known message, zero if there is none.
+	// since is the time of the oldest message that is known and not stored, zero if there is none.
 	since time.Time
 }
 
-// backlogs has the backlogs of the partitions that this process reads. It is a collector,
-// because the ages must grow even while no messages are read.
+// backlogs has the backlogs of the partitions that this process reads. It is a collector, so that
+// the ages grow even while no messages are read.
 type backlogs struct {
 	mu sync.Mutex
 	of map[backlogKey]*backlog

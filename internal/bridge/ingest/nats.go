@@ -60,9 +60,9 @@ func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	return all, nil
 }
 
-// Open implements Broker. The consumer exists only in the memory of one server. After a
-// restart of this server, the worker opens a new consumer at the position that is stored in
-// Postgres.
+// Open implements Broker. The consumer exists only in the memory of one server. If this server
+// restarts, reading fails, and the worker opens a new consumer at the position that Postgres
+// stores.
 func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
 	at := uint64(0)
 	if behind != "" {
@@ -99,12 +99,13 @@ type natsReader struct {
 	js       jetstream.JetStream
 	consumer jetstream.Consumer
 	stream   string
-	// at is the sequence of the last message. delivered is the number of messages that this
+	// at is the stream sequence of the last message. delivered is the number of messages that this
 	// consumer has delivered.
 	at, delivered uint64
 	// first is set until a message has been read.
 	first bool
-	// everything is set if no filter is used. Then a gap in the sequence means lost messages.
+	// everything is set if the consumer has no filter. Then a gap in the stream sequences means
+	// that messages were deleted.
 	everything bool
 	backlog    int64
 	// size is the maximum number of messages in one fetch.
@@ -131,8 +132,8 @@ func (r *natsReader) Next(ctx context.Context) (Batch, error) {
 	return b, r.check(ctx, &b)
 }
 
-// check reads the backlog while no messages arrive. It fails if the server has delivered
-// messages that did not arrive.
+// check reads the backlog while no messages arrive. It returns an error if the server has delivered
+// messages that this process did not receive.
 func (r *natsReader) check(ctx context.Context, b *Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
 	defer cancel()
@@ -207,11 +208,11 @@ func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
 	return m
 }
 
-// structuredType is the content type of events in structured mode. Attributes in headers are
-// then only copies for the broker.
+// structuredType is the content type of events in structured mode. The attributes in the headers
+// are then copies for the broker, and are ignored.
 const structuredType = "application/cloudevents+json"
 
-// unescaped decodes an attribute value that is escaped by the CloudEvents binding for NATS.
+// unescaped decodes an attribute value, which the CloudEvents binding for NATS percent-encodes.
 func unescaped(value string) string {
 	if text, err := url.PathUnescape(value); err == nil {
 		return text

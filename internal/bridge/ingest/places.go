@@ -19,19 +19,23 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// places is used with several databases. It has the place of each partition of the log: the
-// position up to which the partition has stored the messages of one partition of a broker. One
-// database, the home, stores the position itself. A batch is first appended to the other
-// databases, in transactions that also move the places of the partitions with new events. Then
-// the home appends its events and moves the position. If the process is interrupted between
-// these steps, the batch is read again, and each partition skips the events before its place.
+// places is used if there are several databases. For each partition of the log, it has a place: the
+// position in one partition of a broker up to which the partition of the log has stored the
+// messages.
+//
+// One database, the home, stores the position itself. A batch is first appended to the other
+// databases; each of these transactions also moves the places of the partitions that get events.
+// Then the home appends its events and moves the position. If the process is interrupted between
+// these steps, the next process reads the batch again, and skips the events that a partition has
+// already stored according to its place.
 type places struct {
 	appender *cluster.Appender
 	all      []*cluster.Database
 	home     *cluster.Database
 
 	mu sync.Mutex
-	// of maps partitions of the log to places. It covers the shards in known.
+	// of maps partitions of the log to their places. It has the partitions of the databases in
+	// known.
 	of    map[int]place
 	known map[*cluster.Database]bool
 }
@@ -42,7 +46,8 @@ type place struct {
 	resets   int
 }
 
-// loadSharded searches the shards for the home of the position and reads the places.
+// loadSharded finds the home, which is the database that stores the position, and reads the places
+// of all databases.
 func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 	s := p.places
 	byName := slices.SortedFunc(slices.Values(s.all), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
@@ -70,8 +75,8 @@ func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 	return again, nil
 }
 
-// loadFrom reads the places that a shard stores. If the shard is the home, the only database
-// with the position, loadFrom also reads the position.
+// loadFrom reads the places that a database stores. If the database also stores the position,
+// loadFrom reads it and makes the database the home.
 func (p *positionOf) loadFrom(ctx context.Context, shard *cluster.Database) error {
 	s := p.places
 	if s.home == nil {
@@ -95,11 +100,10 @@ func (p *positionOf) loadFrom(ctx context.Context, shard *cluster.Database) erro
 	return nil
 }
 
-// has reports whether a partition of the log has stored the events of the message at a
-// position.
+// has reports whether a partition of the log has stored the message at a position.
 func (p *positionOf) has(partition int, position string) bool {
 	at, is := p.places.of[partition]
-	for !is { // a partition that was split after the places were read: use the place of its parent
+	for !is { // the partition was created by a split after the places were read: use the place of its parent
 		var ok bool
 		if partition, ok = eventlog.Parent(partition, p.log.Partitions()); !ok {
 			return false
@@ -109,7 +113,8 @@ func (p *positionOf) has(partition int, position string) bool {
 	return at.resets == p.resets && !isBehind(position, at.position)
 }
 
-// isAhead reports whether any partition of the log has stored messages after the position.
+// isAhead reports whether any partition of the log has stored messages after the position, since an
+// earlier attempt was interrupted.
 func (p *positionOf) isAhead() bool {
 	for _, at := range p.places.of {
 		if at.resets == p.resets && isBehind(at.position, p.at) {
@@ -119,9 +124,9 @@ func (p *positionOf) isAhead() bool {
 	return false
 }
 
-// appendAll appends the events of messages to all shards except the home. It also moves the
-// places of the partitions with new events to a position. Then it calls last with the events
-// for the home. For a single database, it calls last with all events.
+// appendAll appends events to all databases except the home, and moves the places of the partitions
+// that get events to the position to. Then it calls last with the events for the home. For a single
+// database, it calls last with all events.
 func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
 	if p.places == nil {
@@ -129,7 +134,7 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 	}
 	var positions map[uuid.UUID]string
 	if p.isAhead() {
-		positions = map[uuid.UUID]string{} // positions of messages to rooms, by event
+		positions = map[uuid.UUID]string{} // for an event to a room, the position of its message
 		evs = nil
 		for i := range d.events {
 			e := d.events[i]
@@ -156,7 +161,7 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 	return appender.AppendElsewhere(ctx, s.home, evs, last)
 }
 
-// lack returns the users whose partitions have not stored the message at a position.
+// lack returns the users whose partition has not stored the message at a position.
 func (p *positionOf) lack(users []string, position string) (some []string) {
 	for _, user := range users {
 		if !p.has(p.log.PartitionOf(user), position) {
@@ -225,12 +230,12 @@ func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs [
 	return receipt, nil
 }
 
-// isBehind reports whether position a is after position b. A position is an offset, a
-// sequence, or an entry id of two numbers.
+// isBehind reports whether position a is behind, that is after, position b. A position is an
+// offset, a sequence number, or an entry id that consists of two numbers.
 func isBehind(a, b string) bool { return slices.Compare(numbersOf(a), numbersOf(b)) > 0 }
 
-// numbersOf returns the numbers in a position. The position before the first message has no
-// numbers.
+// numbersOf returns the numbers that a position consists of. The position before the first message
+// consists of none.
 func numbersOf(position string) (numbers []uint64) {
 	id, _, _ := strings.Cut(position, "@")
 	for part := range strings.SplitSeq(id, "-") {

@@ -32,8 +32,8 @@ type redisBroker struct {
 	streams []string
 }
 
-// Partitions implements Broker. It includes streams that do not exist yet, because the first
-// entry creates a stream.
+// Partitions implements Broker. It includes streams that do not exist yet: the first XADD creates a
+// stream.
 func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	var all []Partition
 	for _, stream := range b.streams {
@@ -61,9 +61,9 @@ func (b *redisBroker) Open(_ context.Context, p Partition, behind string) (Reade
 	return &redisReader{client: b.client, stream: p.Stream, at: at}, nil
 }
 
-// redisPosition is the position after an entry: the id of the entry, and the number of entries
-// that had been added to the stream up to this entry. If the counts of Redis do not match this
-// number, entries were deleted unread.
+// redisPosition is the position after an entry. It has the id of the entry, and the number of
+// entries that had been added to the stream up to this entry, according to Redis (entries-added).
+// If the number and the counts of Redis do not match, entries were deleted before they were read.
 type redisPosition struct {
 	id    string
 	added int64
@@ -88,14 +88,14 @@ type redisReader struct {
 	client redis.UniversalClient
 	stream string
 	at     redisPosition
-	// asked is when the length of the stream was last read. backlog is this length minus the
-	// entries read since.
+	// asked is when the state of the stream was last read. backlog is the number of unread entries:
+	// as read then, minus the entries read since.
 	asked   time.Time
 	backlog int64
 	note    string
 }
 
-// askInterval is how often the length of the stream is read while messages arrive.
+// askInterval is how often the state of the stream is read while entries arrive.
 const askInterval = time.Second
 
 // Next implements Reader.
@@ -133,8 +133,8 @@ func (r *redisReader) Next(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// begin counts the entries that were deleted before the stream was first read. They do not
-// count as lost.
+// begin is called for a stream that was never read. It sets the number of entries that were deleted
+// before, so that they do not count as lost.
 func (r *redisReader) begin(ctx context.Context) error {
 	info, err := r.info(ctx)
 	if err == nil && info != nil {
@@ -143,8 +143,9 @@ func (r *redisReader) begin(ctx context.Context) error {
 	return err
 }
 
-// ask counts the unread entries, and the entries that were deleted unread. Deleted entries can
-// be counted only once all other entries are read.
+// ask reads the state of the stream: the number of unread entries, and how many entries were
+// deleted unread. The deleted entries can be counted only when all other entries have been read;
+// before, lost is 0.
 func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	info, err := r.info(ctx)
 	if err != nil || info == nil || info.EntriesAdded == 0 { // Redis counts entries since version 7
@@ -194,8 +195,8 @@ func (r *redisReader) info(ctx context.Context) (*redis.XInfoStream, error) {
 // Close implements Reader.
 func (r *redisReader) Close() {}
 
-// redisPayload is the field of an entry that has the event or its data, as in
-// watermill-redisstream.
+// redisPayload is the field of an entry that contains the event or its data; watermill-redisstream
+// uses the same name.
 const redisPayload = "payload"
 
 func redisMessage(entry *redis.XMessage) Message {

@@ -14,19 +14,20 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// source reads a broker.
+// source reads one broker.
 type source struct {
 	Source
 	cfg    *Config
 	broker Broker
 
 	mu sync.Mutex
-	// troubles has the current errors by partition. The key "" is for errors of the whole
+	// troubles has the current error of each partition. The key "" has the error of the whole
 	// broker.
 	troubles map[string]error
 }
 
-// run reads the broker's partitions until ctx is done. It lists them again when they change.
+// run reads the broker's partitions until ctx is done. When the list of partitions changes, it
+// divides them among the processes again.
 func (s *source) run(ctx context.Context) {
 	pauses := newBackoff()
 	for ctx.Err() == nil {
@@ -51,9 +52,9 @@ func (s *source) partitions(ctx context.Context) ([]Partition, error) {
 	return partitions, nil
 }
 
-// share reads a fair share of the partitions, until ctx is done or the broker's partitions
-// change. The advisory locks only save work: if two processes read a partition, only one can
-// move its position.
+// share reads this process's share of the partitions, until ctx is done or the broker's list of
+// partitions changes. Advisory locks divide the partitions among the processes. The locks only save
+// work: if two processes read the same partition, only one of them can move its position.
 func (s *source) share(ctx context.Context, partitions []Partition) {
 	ctx, cancel := context.WithCancel(ctx)
 	var g sync.WaitGroup
@@ -80,7 +81,8 @@ func (s *source) share(ctx context.Context, partitions []Partition) {
 	owner.Run(ctx)
 }
 
-// awaitOthers returns when ctx is done or the broker's partitions differ from the given ones.
+// awaitOthers returns when ctx is done, or when the broker's partitions differ from the given
+// partitions.
 func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	for wait.For(ctx, s.cfg.DiscoveryInterval) == nil {
 		now, err := s.partitions(ctx)
@@ -91,15 +93,15 @@ func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	}
 }
 
-// lockClass returns the first key of this source's advisory locks for a purpose.
+// lockClass returns the first key of the advisory locks that this source uses for a purpose.
 func (s *source) lockClass(purpose string) int {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "badged ingest %s of %s: %s", purpose, s.Name, strings.Join(s.Streams, " "))
-	return int(h.Sum32() >> 1) // Postgres needs a signed 32-bit number
+	return int(h.Sum32() >> 1) // the key must be a signed 32-bit number
 }
 
-// report stores err for Health and logs changes. partition is "" for an error of the whole
-// broker.
+// report stores err for Health. It logs an error that is new, and the end of an error. partition is
+// "" if the error concerns the whole broker.
 func (s *source) report(ctx context.Context, partition string, err error) {
 	if ctx.Err() != nil { // interrupted
 		return
@@ -123,15 +125,14 @@ func (s *source) report(ctx context.Context, partition string, err error) {
 	}
 }
 
-// forget drops the state of a partition that this process no longer reads.
+// forget deletes the error of a partition that this process no longer reads.
 func (s *source) forget(partition string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.troubles, partition)
 }
 
-// trouble returns an error of the broker or of a partition that cannot be read now, nil if
-// there is none.
+// trouble returns one of the current errors of the broker and its partitions, nil if there is none.
 func (s *source) trouble() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,22 +27,24 @@ var statements = sqlfile.Parse(statementsText)
 // errTaken means that another process has moved the position.
 var errTaken = errors.New("another process reads the partition")
 
-// codeTaken is the SQLSTATE if the stored position is not the expected one.
+// codeTaken is the SQLSTATE of a transaction that fails because the stored position is not the
+// expected one.
 const codeTaken = "BD005"
 
 // maxKept is the maximum size, in bytes, of a message that a dead letter stores.
 const maxKept = 8 << 20
 
-// positionOf is the position in a broker's partition that the database stores.
+// positionOf is the stored position in a partition of a broker, and the databases that store it.
 type positionOf struct {
 	pool      *pgxpool.Pool
 	log       *events.Log
 	broker    string
 	partition Partition
 	at        string
-	// resets counts how often the stream went back to an earlier position.
+	// resets counts how often the stream was found to have gone back to an earlier position.
 	resets int
-	// places is nil for a single database.
+	// places has the positions of the partitions of the log if there are several databases, else
+	// nil.
 	places *places
 }
 
@@ -50,8 +52,8 @@ func (p *positionOf) key() []any {
 	return []any{p.broker, p.partition.Stream, p.partition.Number, p.partition.Incarnation}
 }
 
-// load reads the position. again reports that this stream has no position yet, but a deleted
-// stream with the same name has a position.
+// load reads the stored position. again reports that the database stores no position for this
+// stream, but one for a deleted stream with the same name.
 func (p *positionOf) load(ctx context.Context) (again bool, err error) {
 	if p.places != nil {
 		return p.loadSharded(ctx)
@@ -59,8 +61,8 @@ func (p *positionOf) load(ctx context.Context) (again bool, err error) {
 	return p.loadOne(ctx, p.pool)
 }
 
-// notice detects that the stream went back to an earlier position. The stream then counts as a
-// new stream: earlier places do not apply to it.
+// notice checks whether the stream went back to an earlier position. If so, the stream counts as a
+// new stream: the positions that partitions have stored before do not apply to it.
 func (p *positionOf) notice(b *Batch) {
 	first := b.Position
 	if len(b.Messages) > 0 {
@@ -83,7 +85,7 @@ type decoded struct {
 	// positions has, for each event, the position after its message.
 	positions []string
 	letters   []letter
-	// lost describes messages before the batch that the broker deleted unread.
+	// lost has a dead letter if the broker has deleted unread messages before this batch.
 	lost []letter
 }
 
@@ -100,7 +102,7 @@ func (p *positionOf) decode(messages []Message) decoded {
 	return d
 }
 
-// origin names the place of a message, for operators.
+// origin names a message for operators: its broker, partition and place.
 func (p *positionOf) origin(place string) string {
 	return fmt.Sprintf("%s/%s/%s", p.broker, p.partition, place)
 }
@@ -119,10 +121,10 @@ func reasonOf(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(err.Error(), "\x00", "\\0"), "\uFFFD")
 }
 
-// store appends the events of a batch, stores invalid messages as dead letters, and moves the
-// position, all in one transaction. If Postgres refuses the content of a message, store halves
-// the batch until this message is alone, and stores it as a dead letter. For several databases
-// it divides the batch into the stages of [cluster.SplitAtJoins].
+// store runs one transaction that appends the events of a batch, stores invalid messages as dead
+// letters, and moves the position. If Postgres refuses the content of a message, store halves the
+// batch until this message is alone, and stores it as a dead letter. If there are several
+// databases, store runs a transaction for each stage of [cluster.SplitAtJoins].
 func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, error) {
 	if ends := p.stages(b, d); len(ends) > 1 {
 		return p.storeParts(ctx, b, d.lost, ends)
@@ -136,7 +138,7 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 	}
 	if len(b.Messages) == 1 {
 		m := &b.Messages[0]
-		_, text, _ := decode(m, p.id(m)) // d.letters may already have this message
+		_, text, _ := decode(m, p.id(m)) // d.letters may have this message already, and d.events then has none
 		letters := []letter{{p.origin(m.Place), reasonOf(err), text}}
 		if _, err := p.write(ctx, decoded{letters: letters, lost: d.lost}, 1, b.Position); err != nil {
 			return stored{}, err
@@ -146,8 +148,8 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 	return p.storeParts(ctx, b, d.lost, []int{len(b.Messages) / 2, len(b.Messages)})
 }
 
-// stages returns the end of each stage of a batch as an index of messages, nil for a single
-// database.
+// stages divides a batch at the stages of [cluster.SplitAtJoins]. It returns the end of each stage
+// as an index into the messages, nil for a single database.
 func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
 	if p.places == nil {
 		return nil
@@ -165,8 +167,9 @@ func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
 	return ends
 }
 
-// storeParts stores the parts of a batch one after the other. ends has the end index of each
-// part. lost describes deleted messages before the first part.
+// storeParts stores the parts of a batch one after the other. ends has the end index of each part.
+// lost has the dead letters about deleted messages before the batch; they are stored with the first
+// part.
 func (p *positionOf) storeParts(ctx context.Context, b *Batch, lost []letter, ends []int) (all stored, err error) {
 	began := 0
 	for _, end := range ends {
@@ -197,13 +200,15 @@ type stored struct {
 	events, letters int
 }
 
-// storeTimeout bounds one transaction. In a healthy database it takes far less time.
+// storeTimeout bounds one transaction. A transaction takes far less time unless the database is in
+// trouble.
 const storeTimeout = 30 * time.Second
 
-// write stores decoded messages and moves the position, in one transaction.
+// write runs one transaction that stores decoded messages and moves the position. messages is their
+// number, to the new position.
 func (p *positionOf) write(ctx context.Context, d decoded, messages int, to string) (events.Receipt, error) {
-	// Do not cancel the transaction with ctx: an interrupted commit may or may not have
-	// succeeded.
+	// Do not cancel the transaction with ctx: after an interrupted commit, the caller cannot know
+	// whether it succeeded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
@@ -229,7 +234,8 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	return receipt, nil
 }
 
-// storing converts the error of the transaction that stores messages.
+// storing wraps an error of the transaction that stores messages. It returns errTaken if another
+// process moved the position.
 func storing(err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == codeTaken {
 		return errTaken
@@ -237,7 +243,7 @@ func storing(err error) error {
 	return fmt.Errorf("store messages: %w", err)
 }
 
-// isOfContent reports whether the content of messages caused an error.
+// isOfContent reports whether an error was caused by the content of a message.
 func isOfContent(err error) bool {
 	var bad *events.BatchError
 	if errors.As(err, &bad) {

@@ -11,7 +11,8 @@ import (
 	"github.com/badged/badged/internal/bridge/backpressure"
 )
 
-// read reads a partition of the broker and stores its messages until ctx is done.
+// read reads a partition of the broker and stores its messages until ctx is done. After an error it
+// starts again at the stored position.
 func (s *source) read(ctx context.Context, p Partition) {
 	w := worker{source: s, partition: p, key: backlogKey{s.Name, p}}
 	defer s.cfg.Metrics.backlogs.remove(w.key)
@@ -45,8 +46,8 @@ type worker struct {
 	key       backlogKey
 }
 
-// follow reads from the stored position until ctx is done or an error occurs. After each batch
-// that was stored, it calls the function well.
+// follow reads from the stored position until ctx is done or an error occurs. It calls well after
+// each batch that was stored.
 func (w *worker) follow(ctx context.Context, well func()) error {
 	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
 	if w.cfg.Cluster != nil {
@@ -73,7 +74,7 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 	}()
 	defer func() {
 		cancel()
-		for range batches { // wait until the reader has ended
+		for range batches { // wait until readAhead has ended
 			continue
 		}
 		reader.Close()
@@ -87,7 +88,7 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 	return <-read
 }
 
-// readAhead reads the next batches while earlier batches are stored.
+// readAhead reads the next batch while the caller stores the last one.
 func readAhead(ctx context.Context, r Reader, to chan<- Batch) error {
 	for {
 		b, err := r.Next(ctx)
@@ -138,7 +139,7 @@ func (w *worker) store(ctx context.Context, position *positionOf, b *Batch) erro
 	if n := len(b.Messages); n > 0 && b.Backlog > 0 {
 		since = b.Messages[n-1].Time
 	} else if b.Backlog > 0 {
-		return nil // the age of the backlog has not changed
+		return nil // the oldest unread message, and so the age of the backlog, is still the same
 	}
 	backlogs.set(w.key, max(0, b.Backlog), since)
 	return nil
@@ -156,7 +157,7 @@ func (w *worker) count(done *stored) {
 	}
 }
 
-// admit waits until folding has caught up. Meanwhile the messages remain in the broker.
+// admit blocks until folding has caught up. Meanwhile the messages remain in the broker.
 func (w *worker) admit(ctx context.Context, evs []events.Event) error {
 	for {
 		err := w.cfg.Admit(ctx, evs)

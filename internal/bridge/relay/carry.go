@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Limits of a page. A page of this size is appended efficiently by one call, and fits into one
-// HTTP request.
+// Limits of a page: the target appends a page of this size efficiently in one call, and it fits
+// into one HTTP request.
 const (
 	maxEvents = 2000
 	maxBytes  = 4 << 20
@@ -32,7 +32,8 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// carry carries pages of the outbox until ctx is done.
+// carry carries events from the outbox until ctx is done. It connects again after errors of the
+// outbox.
 func (r *Relay) carry(ctx context.Context) {
 	pauses := newBackoff()
 	for ctx.Err() == nil {
@@ -42,9 +43,9 @@ func (r *Relay) carry(ctx context.Context) {
 	}
 }
 
-// carryOver carries pages over one connection to the outbox, until ctx is done or the
-// connection fails. The state of the carrier is valid only on this connection: after a crash
-// Postgres may reuse offsets.
+// carryOver reads pages of the outbox over one connection and carries them, until ctx is done or
+// the connection fails. The state of the carrier must not outlive the connection: if Postgres
+// crashes, it may use the same offsets again.
 func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 	conn, err := r.cfg.Outbox.pool.Acquire(ctx)
 	if err != nil {
@@ -88,7 +89,7 @@ func newBackoff() backoff { return backoff{wait.Backoff{First: firstPause, Last:
 // wait pauses after an error, or returns when ctx is done.
 func (b *backoff) wait(ctx context.Context, err error) { _ = wait.For(ctx, b.after(err)) }
 
-// after returns the pause after an error.
+// after returns the pause after an error. The pause is at least as long as the target asked for.
 func (b *backoff) after(err error) time.Duration {
 	pause := b.Next()
 	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
@@ -97,35 +98,36 @@ func (b *backoff) after(err error) time.Duration {
 	return pause
 }
 
-// carrier reads the outbox in the order of offsets. It carries each row and then deletes it.
-// It does not read the offsets up to passed again, since this part may be full of dead rows.
-// There are two exceptions: rows of transactions that were open when their offsets were
-// passed, and rows that wait for a database that is away.
+// carrier reads the outbox in the order of offsets, carries each row, and then deletes it. It reads
+// each offset only once, because the part of the table below passed may be full of dead rows. It
+// reads two kinds of rows below passed: rows of transactions that were still open when the carrier
+// passed their offsets, and rows that wait for a database that is away.
 type carrier struct {
 	*Relay
 	waiting
 	conn *pgxpool.Conn
-	// passed is the offset up to which all rows have been read, except rows of the
-	// transactions in open.
+	// passed is the offset up to which all rows have been read, except the rows of the transactions
+	// in open.
 	passed int64
 	open   openTransactions
-	// The read of the next page deletes carried rows and sets refused rows aside.
+	// The next read of a page deletes the rows in carried, and moves the rows in refused to
+	// badged.outbox_refused.
 	carried []int64
 	refused []refusal
 }
 
-// openTransactions has the transactions whose rows a snapshot does not see.
+// openTransactions has the transactions that were open, or had not begun, when a page was read.
 type openTransactions struct {
-	// listed has the transactions that the snapshot lists as open. Later transactions, with
-	// ids from young on, are not listed but are not visible either.
+	// listed has the ids of the transactions that the snapshot lists as open. A transaction whose
+	// id is young or greater began later, so its rows are not visible either.
 	listed []string
 	young  string
 }
 
-// noTransaction is greater than the id of any transaction.
+// noTransaction is an id that is greater than the id of any transaction.
 const noTransaction = "18446744073709551615"
 
-// carry carries a page to the target.
+// carry carries a page to the target. After an error the same page must be read and carried again.
 func (c *carrier) carry(ctx context.Context, p page) error {
 	good, refused := decode(p.rows)
 	var kept, carried []row
@@ -149,14 +151,14 @@ func (c *carrier) carry(ctx context.Context, p page) error {
 	return nil
 }
 
-// settled records that rows are carried.
+// settled records that rows were carried, so that the next read deletes them.
 func (c *carrier) settled(rows []row) {
 	for i := range rows {
 		c.carried = append(c.carried, rows[i].offset)
 	}
 }
 
-// setAside records refused events. They will be moved to badged.outbox_refused.
+// setAside records refused events. The next read moves them to badged.outbox_refused.
 func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 	c.refused = append(c.refused, refused...)
 	for _, f := range refused {
@@ -165,11 +167,12 @@ func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 	}
 }
 
-// statementTimeout bounds one transaction in the outbox. In a healthy database it takes far
-// less time.
+// statementTimeout bounds one transaction in the outbox. A transaction takes far less time unless
+// the database is in trouble.
 const statementTimeout = 10 * time.Second
 
-// read reads the next page. In the same round trip, it settles the previous page: see fetch.
+// read reads the next page. In the same round trip it deletes the rows of the previous page: see
+// fetch.
 func (c *carrier) read(ctx context.Context) (page, error) {
 	p, full, err := c.fetch(ctx, statements.Get("read a page"), c.passed, c.open.listed, c.open.young, maxEvents, maxBytes)
 	if err != nil {
@@ -177,7 +180,7 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 	}
 	p.passed = c.passed
 	switch n := len(p.rows); {
-	case n > 0 && full: // there may be more rows below passed
+	case n > 0 && full: // a row with a lower offset than passed may not have been read yet
 		p.passed = p.rows[n-1].offset
 	case n > 0:
 		p.passed = max(p.passed, p.rows[n-1].offset)
@@ -185,11 +188,12 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 	return p, nil
 }
 
-// fetch reads rows. In the same round trip, it deletes the carried rows of the previous page
-// and sets refused rows aside. full reports whether more rows may follow.
+// fetch runs a statement that reads rows. In the same round trip, it deletes the rows of the
+// previous page that were carried, and sets refused rows aside. full reports whether the page is
+// full, so that more rows may follow.
 func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p page, full bool, err error) {
-	// Do not cancel with ctx: this would end the connection, and with it the state of the
-	// carrier.
+	// Do not cancel the statement with ctx: pgx would close the connection, and the state of the
+	// carrier would be lost.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	var batch pgx.Batch
@@ -200,10 +204,10 @@ func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p p
 		read := 0
 		_, err := pgx.ForEachRow(rows, []any{&p.open.listed, &p.open.young, &offset, &payload}, func() error {
 			read++
-			if offset == nil { // the row of an empty page
+			if offset == nil { // an empty page is one row without an offset
 				return nil
 			}
-			if payload == nil { // the rows before it fill the page
+			if payload == nil { // the earlier rows fill the page
 				full = true
 				return nil
 			}
@@ -237,13 +241,14 @@ func (c *carrier) queueSettling(batch *pgx.Batch) {
 	}
 }
 
-// storable returns a text without characters that Postgres cannot store.
+// storable returns text in a form that Postgres can store: without zero bytes and invalid UTF-8.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
 }
 
-// settle deletes the carried rows of the last page, and sets refused rows aside, when the
-// relay stops. If this fails, the page is carried again; its events count once.
+// settle is called when the relay stops. It deletes the carried rows of the last page and sets
+// refused rows aside. If it fails, the next relay carries the page again, and repeated events count
+// once.
 func (c *carrier) settle(ctx context.Context) {
 	if len(c.carried) == 0 {
 		return
@@ -257,11 +262,13 @@ func (c *carrier) settle(ctx context.Context) {
 	}
 }
 
-// append appends valid events, in order, to the databases that hold no partition of without.
-// It returns the events that badged refuses. lack has the partitions whose events are missing.
-// If badged refuses some events, another call appends the rest. If the refusal does not name
-// the events, or if a proxy rejects the call as too large, append halves the call. After an
-// error some events may have been appended.
+// append appends valid events in order to all databases except the databases with a partition of
+// without. It returns the events that badged refuses; lack has the partitions that do not have the
+// events yet, nil if there are none.
+//
+// If badged refuses some events, append calls the target again with the others. If the refusal does
+// not say which events are refused, or if a proxy rejects the call as too large, append halves the
+// call. After an error some events may have been appended.
 func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *cluster.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendBestEffort(ctx, eventsOf(rows), without)
@@ -309,9 +316,9 @@ func isTooLarge(err error) bool {
 	return ok && refused.Status == http.StatusRequestEntityTooLarge
 }
 
-// refusedIn reports whether an error is a refusal by badged. named has the reasons by the
-// index of the event, if the answer contains them. An answer of a proxy or another server is
-// not a refusal.
+// refusedIn reports whether an error is a refusal by badged, as opposed to a failure or an answer
+// of a proxy or another server. named has the reasons by the index of the event, if the answer
+// contains them.
 func refusedIn(err error) (named map[int]string, isRefusal bool) {
 	named = map[int]string{}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {

@@ -41,8 +41,8 @@ func OpenOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
 	return o, nil
 }
 
-// NewOutbox returns the outbox of a database. The database need not be reachable yet. A
-// connection attempt times out after 5s unless cfg sets another timeout.
+// NewOutbox returns the outbox of a database, without connecting. A connection attempt times out
+// after 5s unless cfg sets another timeout.
 func NewOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
 	cfg = cfg.Copy()
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -62,9 +62,9 @@ func NewOutbox(ctx context.Context, cfg *pgxpool.Config) (*Outbox, error) {
 	return &Outbox{pool}, nil
 }
 
-// Check fails if the database has no outbox, if the version of the outbox is not the one that
-// this program needs, or if the role may not carry events. It also fails if the database
-// cannot be reached; [Away] recognizes this error.
+// Check returns an error if the database has no outbox, if the outbox has another version than this
+// program needs, or if the role lacks the privileges to carry events. If the database cannot be
+// reached, [Away] recognizes the error.
 func (o *Outbox) Check(ctx context.Context) error {
 	conn := o.pool.Config().ConnConfig
 	if err := migrations.CheckOutbox(ctx, conn); err != nil {
@@ -81,15 +81,15 @@ func (o *Outbox) Check(ctx context.Context) error {
 	return nil
 }
 
-// Away reports whether an error means that the database cannot be reached at present. A
-// refused login, such as for a wrong password, is not such an error.
+// Away reports whether an error means that the database cannot be reached at present. It returns
+// false for a refused login, such as a wrong password, and for an untrusted TLS certificate.
 func Away(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	f := pgfault.Of(err)
 	return !untrusted && f != pgfault.None && !f.OfLogin()
 }
 
-// explained adds to an error about missing privileges how to grant them to the role.
+// explained adds to an error about missing privileges the command that grants them to the role.
 func explained(err error, role string) error {
 	const insufficientPrivilege = "42501"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
@@ -108,12 +108,12 @@ func (o *Outbox) Close() { o.pool.Close() }
 // Pool returns the connections to the database.
 func (o *Outbox) Pool() *pgxpool.Pool { return o.pool }
 
-// maxCounted bounds the count of waiting events.
+// maxCounted is the number of waiting events at which counting stops.
 const maxCounted = 1_000_000
 
 // Backlog describes the events in an outbox.
 type Backlog struct {
-	// Events is the number of events to carry, counted up to a million.
+	// Events is the number of events to carry, at most a million, since counting stops there.
 	Events int64
 	// Age is the age of the oldest event, 0 if there is none.
 	Age time.Duration
@@ -131,8 +131,8 @@ func (o *Outbox) Backlog(ctx context.Context) (b Backlog, err error) {
 	return b, nil
 }
 
-// Carrier returns the application name of the process that carries events now, "" if there is
-// none.
+// Carrier returns the application name of the process that carries events now, "" if no process
+// does.
 func (o *Outbox) Carrier(ctx context.Context) (name string, err error) {
 	var pid int
 	err = o.pool.QueryRow(ctx, pgsession.OwnerSQL, lockClass, 0).Scan(&pid, &name)
@@ -163,8 +163,7 @@ func (o *Outbox) Refusals(ctx context.Context, limit int) ([]Refusal, error) {
 	return all, nil
 }
 
-// Retry puts all refused events back into the outbox, after the other events, and returns
-// their number.
+// Retry moves all refused events back to the end of the outbox and returns their number.
 func (o *Outbox) Retry(ctx context.Context) (int64, error) {
 	done, err := o.pool.Exec(ctx, statements.Get("retry refusals"))
 	if err != nil {

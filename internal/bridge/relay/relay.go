@@ -1,6 +1,6 @@
-// Package relay carries events to badged from the outbox, a table in the database of a chat
-// backend. It carries them in order and at least once. Each event has a key, so it counts
-// once, even if processes are killed.
+// Package relay carries events from the outbox, a table in the database of a chat backend, to
+// badged. It carries them in order and at least once. Each event has a key, so that repeated events
+// count once, even if processes are killed.
 //
 // It does not know badged's database: it publishes over HTTP or through a log. ADR 84 has the
 // reasons.
@@ -21,9 +21,9 @@ import (
 
 // Target is the destination of the events.
 type Target interface {
-	// Append appends all events in order, or none. It returns a [*traffic.ServerError] or an
-	// [*events.BatchError] if it refuses events, and a [*traffic.TransientError] if the same
-	// call may succeed later. It may be called again after any error.
+	// Append appends all events in order, or none. If it refuses events, it returns a
+	// [*traffic.ServerError] or an [*events.BatchError]. If the same call may succeed later, it
+	// returns a [*traffic.TransientError]. It may be called again after any error.
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 }
 
@@ -32,14 +32,15 @@ type Config struct {
 	Outbox  *Outbox
 	Target  Target
 	Divided Divided
-	// Check is [Outbox.Check] of an outbox that could not be reached yet: Run repeats Check
-	// while the database is [Away]. Nil means that the outbox has been checked already.
+	// Check is needed if the outbox could not be reached yet: Run calls it, usually [Outbox.Check],
+	// until it returns no error, or an error other than [Away]. Nil means that the outbox has been
+	// checked already.
 	Check func(ctx context.Context) error
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Metrics defaults to unregistered metrics.
 	Metrics *Metrics
-	// PollInterval is the pause while the outbox is empty. Default 100ms.
+	// PollInterval is the pause before the next read if the outbox is empty. Default 100ms.
 	PollInterval time.Duration
 	// OwnershipInterval is how often a process on standby tries to acquire the lock. Default
 	// 1s.
@@ -48,15 +49,15 @@ type Config struct {
 	MeasureInterval time.Duration
 }
 
-// Relay carries events. If several processes run a relay, one carries events and the others
+// Relay carries events. If several processes run a relay, one of them carries events and the others
 // are on standby.
 type Relay struct {
 	cfg Config
-	// opening is set until the outbox has been checked, carrying while this process holds the
-	// advisory lock.
+	// opening is set until the outbox has been checked. carrying is set while this process has the
+	// advisory lock, so that it carries events.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
-	// trouble is why no event can be carried now, nil if events can be carried.
+	// trouble is the reason why no event can be carried now, nil if events can be carried.
 	trouble error
 }
 
@@ -93,9 +94,9 @@ const (
 	memberLockClass = 0x62726c6d // "brlm"
 )
 
-// Run carries events until ctx is done and then returns nil. It fails if [Config].Check fails
-// although the database can be reached. The lock only saves work: if two processes carry the
-// same events, the events count once.
+// Run carries events until ctx is done and then returns nil. It returns an error if [Config].Check
+// fails although the database can be reached. An advisory lock lets one process at a time carry
+// events. It only saves work: if two processes carry the same events, the events count once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
@@ -118,7 +119,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// open repeats Check until it succeeds. It fails if the outbox can be reached but is unusable.
+// open calls Check until it succeeds. It returns an error if the outbox can be reached but is
+// unusable.
 func (r *Relay) open(ctx context.Context) error {
 	pauses := newBackoff()
 	for r.opening.Load() && ctx.Err() == nil {
@@ -148,8 +150,8 @@ func (r *Relay) setTrouble(err error) (before error) {
 	return before
 }
 
-// Health returns why no event can be carried now, nil if events can be carried. A process on
-// standby is healthy.
+// Health returns the reason why no event can be carried now, nil if events can be carried or if
+// this process is on standby.
 func (r *Relay) Health() error {
 	if !r.carrying.Load() && !r.opening.Load() {
 		return nil
@@ -159,7 +161,7 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report stores err for Health and logs changes.
+// report stores err for Health. It logs an error that is new, and the end of an error.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

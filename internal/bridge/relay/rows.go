@@ -24,13 +24,13 @@ type refusal struct {
 // page has the rows of one read of the outbox.
 type page struct {
 	rows []row
-	// The carrier adopts passed and open once the rows are carried.
+	// passed and open are the carrier's new passed and open, once the rows are carried.
 	passed int64
 	open   openTransactions
 }
 
-// decode decodes the events of rows. It returns the valid rows, and a refusal for each other
-// row.
+// decode decodes the events of rows. It returns the rows with valid events, and a refusal for each
+// other row.
 func decode(rows []row) (good []row, refused []refusal) {
 	good = make([]row, 0, len(rows))
 	for i := range rows {
@@ -49,7 +49,7 @@ func decode(rows []row) (good []row, refused []refusal) {
 	return good, refused
 }
 
-// stages yields rows by the stages of [cluster.SplitAtJoins]. For a single database, it yields
+// stages yields the rows in the stages of [cluster.SplitAtJoins]. For a single database, it yields
 // all rows at once.
 func (c *carrier) stages(rows []row) iter.Seq[[]row] {
 	return func(yield func([]row) bool) {
@@ -75,7 +75,7 @@ func eventsOf(rows []row) []events.Event {
 	return evs
 }
 
-// split returns the rows for which is returns true, and the other rows.
+// split divides rows into the rows for which is returns true, and the others.
 func split(rows []row, is func(*row) bool) (these, others []row) {
 	for i := range rows {
 		if is(&rows[i]) {
@@ -87,7 +87,7 @@ func split(rows []row, is func(*row) bool) (these, others []row) {
 	return these, others
 }
 
-// among returns a function that reports whether a row is one of the refused.
+// among returns a function that reports whether a row is in the list of refusals.
 func among(refused []refusal) func(*row) bool {
 	return func(r *row) bool {
 		return slices.ContainsFunc(refused, func(f refusal) bool { return f.offset == r.offset })

@@ -10,19 +10,21 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// Divided is a [Target] of several databases. Some of them may be away. It is safe for
-// concurrent use.
+// Divided is a [Target] that consists of several databases, some of which may be unreachable. It is
+// safe for concurrent use.
 type Divided interface {
-	// AppendBestEffort is [cluster.Appender.AppendBestEffort] with the errors of [Target].
+	// AppendBestEffort is [cluster.Appender.AppendBestEffort], but it returns the errors of
+	// [Target].
 	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error)
-	// PartitionOf returns the partition to which a user belonged before any split.
+	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be away. The partition has
-	// a number as returned by PartitionOf.
+	// Away reports whether the database of a partition is known to be unreachable. partition is a
+	// number as PartitionOf returns it.
 	Away(partition int) bool
 }
 
-// WaitingError means that some events wait for a database while other events are carried.
+// WaitingError means that some events wait for a database that is away, while other events are
+// still carried.
 type WaitingError struct{ Err error }
 
 // Error implements error.
@@ -33,32 +35,35 @@ func (e *WaitingError) Error() string {
 // Unwrap returns the reason.
 func (e *WaitingError) Unwrap() error { return e.Err }
 
-// waiting tracks the rows that wait for a database that is away. Such a row remains in the
-// outbox, but users of other databases get its event at once. When the database is back, the
-// relay reads the outbox again from the first row, in turns: a page of old rows, then a page
-// of new rows. A new row with users of this database waits until all older rows are carried.
+// waiting tracks the rows of the outbox that cannot be carried yet, because a database is away.
+// Such a row remains in the outbox, but the users of all other databases get its event at once.
+// When the database is back, the relay reads the outbox again from the first row. It alternates:
+// one page of old rows, then one page of new rows. A new row with users of this database is carried
+// to them only after all older rows.
 //
-// If a waiting row joins users to a room, all later rows of this room wait, for the users of
+// If a waiting row joins users to a room, all later rows of this room wait too, for the users of
 // all databases: see [cluster.SplitAtJoins].
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil means no partition.
 	behind []bool
-	// why is the last error while rows wait.
+	// why is the last error; it explains why rows wait.
 	why error
-	// catching marks the partitions of behind that are catching up; nil means no partition.
-	// These partitions have all rows up to the offset reached.
+	// catching marks the partitions of behind whose database is back: waiting rows are being
+	// carried to them. nil means no partition. These partitions have got all rows up to the offset
+	// reached.
 	catching []bool
 	reached  int64
-	// held has the rooms whose rows wait, for the users of all databases.
+	// held has the rooms whose later rows must all wait, for the users of all databases.
 	held rooms
-	// stillHeld has the rooms whose rows will still wait after this round of catching up.
+	// stillHeld has the rooms that stay in held after this round of catching up.
 	stillHeld rooms
 	// again is the time of the next attempt.
 	again  time.Time
 	pauses backoff
 }
 
-// appendBestEffort appends events to the databases that hold no partition of without.
+// appendBestEffort appends events to all databases except the databases with a partition of
+// without.
 func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, without []bool) (*cluster.PartialFailure, error) {
 	if c.cfg.Divided != nil {
 		return c.cfg.Divided.AppendBestEffort(ctx, without, evs...)
@@ -67,7 +72,7 @@ func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, with
 	return nil, err
 }
 
-// union returns the union of partitions and the partitions of a failure.
+// union returns the partitions, and in addition the partitions of a failure.
 func union(partitions []bool, lack *cluster.PartialFailure) []bool {
 	if lack == nil {
 		return partitions
@@ -79,7 +84,7 @@ func union(partitions []bool, lack *cluster.PartialFailure) []bool {
 	return all
 }
 
-// fallBehind marks the partitions of a failure as behind.
+// fallBehind marks the partitions of a failure: from now on their rows wait.
 func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
 	if lack == nil {
 		return
@@ -88,7 +93,7 @@ func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
 	c.delay(lack.Err)
 }
 
-// delay postpones the next attempt to catch up.
+// delay postpones the next attempt to catch up. why is the error, nil if there was none.
 func (c *carrier) delay(why error) {
 	if why != nil {
 		c.why = why
@@ -96,7 +101,8 @@ func (c *carrier) delay(why error) {
 	c.catching, c.again = nil, time.Now().Add(c.pauses.after(why))
 }
 
-// trouble returns why events wait, nil if no events wait.
+// trouble returns why events wait, nil if no events wait. It is a [*WaitingError] if events can be
+// carried to some partitions.
 func (c *carrier) trouble() error {
 	switch {
 	case c.behind == nil || c.why == nil:
@@ -107,7 +113,8 @@ func (c *carrier) trouble() error {
 	return c.why
 }
 
-// waits reports whether a row must wait for a database.
+// waits reports whether a row must stay in the outbox because a partition of one of its users is
+// behind.
 func (c *carrier) waits(r *row) bool { return c.touches(r, c.behind) }
 
 // touches reports whether a row has a user in one of the partitions. A row about a room names
@@ -121,19 +128,18 @@ func (c *carrier) touches(r *row, partitions []bool) bool {
 	})
 }
 
-// keep leaves rows in the outbox until they can be carried. The offset of a row may be below
-// reached, if the transaction of the row was still open when later rows were carried again.
-// keep then lowers reached, so that catching up reads the row too.
+// keep makes catchUp read the given rows. Their offsets may be below reached, if the transaction of
+// a row was still open when catchUp passed its offset. keep then lowers reached below the row.
 func (c *carrier) keep(rows []row) {
 	for i := range rows {
 		c.reached = min(c.reached, rows[i].offset-1)
 	}
 }
 
-// rooms is a set of rooms whose joins are missing on a database.
+// rooms is a set of rooms for which a database has not stored all joins yet.
 type rooms map[string]bool
 
-// add adds the rooms to which rows join users.
+// add adds the rooms that the rows join users to.
 func (r *rooms) add(rows []row) {
 	for i := range rows {
 		if rows[i].event.Type == events.RoomJoined {
@@ -148,14 +154,15 @@ func (r *rooms) add(rows []row) {
 // has reports whether a row is about one of the rooms.
 func (r *rooms) has(of *row) bool { return (*r)[of.event.Data.ConversationID] }
 
-// catchUp carries a page of waiting rows to databases that may be back. found reports whether
-// the page has rows. It fails only if the outbox fails.
+// catchUp reads a page of waiting rows and carries it to the databases that are back. found reports
+// whether the page has rows. An error means that the outbox failed; if the target fails, catchUp
+// tries again later.
 func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 	if c.behind == nil || c.catching == nil && !c.begin() {
 		return false, nil
 	}
-	// Omit transactions that were open when the last page was read: their rows may be visible
-	// only now and are on no database. The next page has these rows.
+	// Do not read rows of the transactions that were open when the last page was read: these rows
+	// may have become visible only now, and no database has them yet. The next page reads them.
 	p, full, err := c.fetch(ctx, statements.Get("read waiting rows"), c.reached, c.passed, c.open.listed, c.open.young, maxEvents, maxBytes)
 	if err != nil {
 		return false, err
@@ -191,10 +198,10 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 	return len(p.rows) > 0, nil
 }
 
-// carryAgain carries rows to the databases that are catching up: the databases that hold no
-// partition of others. If the room of a row is in held, carryAgain also carries the row to all
-// databases that are not behind. ok reports whether all rows were appended; if not, catching
-// up is postponed.
+// carryAgain carries rows to the databases that are catching up, which are the databases without a
+// partition of others. If the room of a row is held, no database has the row yet, so carryAgain
+// also carries it to all databases that are not behind. ok is false if the target failed; the next
+// attempt is then postponed.
 func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (refused []refusal, ok bool) {
 	held, _ := split(rows, c.held.has)
 	for _, part := range []struct {
@@ -218,9 +225,8 @@ func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (re
 	return refused, true
 }
 
-// begin starts catching up with the databases that may be back. It does nothing before the
-// pause after the last error has ended, or if all databases with waiting rows are known to be
-// away.
+// begin starts catching up with the databases that are back. It returns false if the pause after
+// the last error has not ended, or if every database with waiting rows is known to be away.
 func (c *carrier) begin() bool {
 	if time.Now().Before(c.again) {
 		return false

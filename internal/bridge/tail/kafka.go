@@ -24,8 +24,8 @@ func parseKafka(a broker.Address) (Target, error) {
 	}
 	topic, hosts := a.Path, a.Hosts
 	return Target{Stream: topic, open: func() (writer, error) {
-		// The worker retries failed writes. By default the producer is idempotent and waits
-		// for all replicas.
+		// The producer need not retry, since the worker does. By default the producer is
+		// idempotent, and all in-sync replicas must acknowledge a record.
 		client, err := kgo.NewClient(append(options,
 			kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(writeTimeout), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(maxBatchBytes), kgo.UnknownTopicRetries(0))...)
 		if err != nil {
@@ -35,7 +35,7 @@ func parseKafka(a broker.Address) (Target, error) {
 	}}, nil
 }
 
-// maxBatchBytes is larger than any event, so that only the limit of Kafka itself applies.
+// maxBatchBytes is larger than any event. So only the limits of the Kafka brokers apply.
 const maxBatchBytes = 8 << 20
 
 // writeTimeout bounds the write of one page.
@@ -53,7 +53,7 @@ func (w *kafkaWriter) check(ctx context.Context) error {
 	return err
 }
 
-// write writes records. Kafka derives the partition of a record from its key.
+// write writes records. The Kafka client derives the partition of a record from its key.
 func (w *kafkaWriter) write(ctx context.Context, records []record) error {
 	all := make([]*kgo.Record, len(records))
 	for i := range records {

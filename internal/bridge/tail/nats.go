@@ -37,9 +37,10 @@ func parseNATS(a broker.Address) (Target, error) {
 type natsWriter struct {
 	*broker.NATSConn
 	stream string
-	// subject is "" if the stream's only subject is used.
+	// subject is the subject to write to as given in the URL, or "" for the stream's only subject.
 	subject string
-	// found is the subject to write to. It is set once check has read the stream.
+	// found is the subject to write to, as check found it. It is nil until check has read the
+	// stream.
 	found atomic.Pointer[string]
 }
 
@@ -83,9 +84,9 @@ func matches(pattern, subject string) bool {
 	return len(tokens) == strings.Count(pattern, ".")+1
 }
 
-// write writes records. JetStream may lose a message but store the next one; when both are
-// sent again, it drops the second as a duplicate, and so reverses their order. Therefore a
-// record is sent only after the records that must precede it are acknowledged.
+// write writes records. If JetStream lost a message and stored the next one, both would be sent
+// again; JetStream would drop the second message as a duplicate, so the order would be reversed.
+// Therefore write sends a record only after all records that must precede it are acknowledged.
 func (w *natsWriter) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -106,8 +107,8 @@ func (w *natsWriter) write(ctx context.Context, records []record) error {
 	return nil
 }
 
-// independent cuts records into parts of at most n, in order. Within a part, the order of
-// records does not matter.
+// independent divides records into consecutive parts of at most n records. The order of the records
+// within a part does not matter.
 func independent(records []record, n int) iter.Seq[[]record] {
 	return func(yield func([]record) bool) {
 		first, about := 0, map[string]bool{}
@@ -129,7 +130,7 @@ func independent(records []record, n int) iter.Seq[[]record] {
 	}
 }
 
-// writeAtOnce sends all records and then waits for all acknowledgements.
+// writeAtOnce sends all records without waiting, and then waits for the acknowledgement of each.
 func (w *natsWriter) writeAtOnce(ctx context.Context, js jetstream.JetStream, subject string, records []record) error {
 	futures := make([]jetstream.PubAckFuture, 0, len(records))
 	for i := range records {

@@ -52,8 +52,8 @@ func (w *redisWriter) check(ctx context.Context) error {
 	return nil
 }
 
-// write adds records in one transaction, so that a record is stored only if all earlier ones
-// are stored.
+// write adds all records in one transaction, so that no record is stored without the records before
+// it.
 func (w *redisWriter) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package tail publishes the events of the log and the changed badges to brokers, as
+// Package tail publishes the events of the log, and badges that changed, to message brokers as
 // CloudEvents. Delivery is at least once, and in order for each user.
 //
 // It does not know sockets or devices. ADR 84 has the reasons.
@@ -33,7 +33,7 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Names of headers, or of fields in Redis, and a content type.
+// Names of headers, which are names of fields in Redis; and the content type of records.
 const (
 	headerType      = "content-type"
 	headerPartition = topics.MetadataPartition
@@ -47,11 +47,11 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Targets []Target
-	// Held returns the partitions that the database holds, in ascending order. Default: all
+	// Held returns the partitions that the database of Pool holds, in ascending order. Default: all
 	// partitions of the log.
 	Held func() []int
-	// Changed returns a channel that is closed when the result of Held may have changed.
-	// Required with Held.
+	// Changed returns a channel that is closed when the result of Held may have changed. Required
+	// if Held is given.
 	Changed func() <-chan struct{}
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -61,15 +61,15 @@ type Config struct {
 	MeasureInterval time.Duration
 }
 
-// Tail publishes to brokers. Several processes divide the partitions among themselves: one
-// process publishes each partition. When this process ends, another process continues.
+// Tail publishes to brokers. Several processes divide the partitions among themselves, so that one
+// process publishes each partition. When a process ends, the others continue with its partitions.
 type Tail struct {
 	cfg     Config
 	reader  *badges.Reader
 	writers []writer
 
 	mu sync.Mutex
-	// troubles has the current errors. Its keys name a target and a partition.
+	// troubles has the current errors by target and partition: see troubleKey.
 	troubles map[string]error
 }
 
@@ -112,8 +112,9 @@ func (t *Tail) Close() {
 // checkTimeout bounds the check of a broker.
 const checkTimeout = 10 * time.Second
 
-// Check connects to every broker. It returns an error for each broker that cannot be reached
-// or does not have the stream.
+// Check connects to every broker. It returns an error for each broker that cannot be written to: it
+// does not answer, or the topic, JetStream stream or subject is missing. A Redis stream need not
+// exist yet.
 func (t *Tail) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -126,7 +127,8 @@ func (t *Tail) Check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Run publishes until ctx is done and then returns nil.
+// Run publishes until ctx is done and then returns nil. If a subscription to the log fails for one
+// target, it stops publishing to all targets and returns the error.
 func (t *Tail) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -143,7 +145,7 @@ func (t *Tail) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// publish publishes the held partitions to a target until ctx is done.
+// publish publishes the partitions that the database holds to a target, until ctx is done.
 func (t *Tail) publish(ctx context.Context, i int) error {
 	target := &t.cfg.Targets[i]
 	subscriber, err := topics.NewSubscriber(topics.SubscriberConfig{
@@ -162,14 +164,14 @@ func (t *Tail) publish(ctx context.Context, i int) error {
 	for measures := false; ; {
 		changed, held := t.cfg.Changed(), t.cfg.Held()
 		for p, stop := range following {
-			if !slices.Contains(held, p) { // another database holds the partition
+			if !slices.Contains(held, p) { // the partition was moved to another database
 				stop()
 				delete(following, p)
 				t.forget(target, p)
 			}
 		}
 		added := slices.DeleteFunc(slices.Clone(held), func(p int) bool { return following[p] != nil })
-		for _, p := range added { // initialize all partitions before one is published
+		for _, p := range added { // initialize all added partitions before publishing any of them
 			t.initialize(ctx, subscriber, target, p)
 		}
 		if !measures {
@@ -198,7 +200,7 @@ func (t *Tail) publish(ctx context.Context, i int) error {
 	}
 }
 
-// forget removes the state of a partition that this process no longer publishes.
+// forget deletes the error and the lag of a partition that this process no longer publishes.
 func (t *Tail) forget(target *Target, partition int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,8 +215,8 @@ func troubleKey(target *Target, partition int) string {
 // retryInterval is the pause after an error.
 const retryInterval = 500 * time.Millisecond
 
-// initialize stores the first position of a new target. It retries while Postgres cannot be
-// reached.
+// initialize stores the position at which a new target begins in a partition. It retries while
+// Postgres cannot be reached.
 func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, target *Target, partition int) {
 	for {
 		err := subscriber.SubscribeInitialize(events.Topic(partition))
@@ -229,9 +231,9 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 	}
 }
 
-// report stores err for Health and logs changes.
+// report stores err for Health. It logs an error that is new, and the end of an error.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
-	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // the process stops, or the database has released the partition
+	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // the process stops, or the partition was moved to another database
 		return
 	}
 	key := troubleKey(target, partition)
@@ -251,8 +253,8 @@ func (t *Tail) report(ctx context.Context, target *Target, partition int, err er
 	}
 }
 
-// Health returns an error that names the targets and partitions with errors, nil if there are
-// none.
+// Health returns an error that names each target and partition that cannot be published now, nil if
+// there is none.
 func (t *Tail) Health() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 // Target is a destination of a tail, as given with --to.
 type Target struct {
-	// Name is the target's name in metrics and in the name of its consumer group. The default
-	// is the name for the scheme of the URL, such as kafka.
+	// Name is the target's name in metrics and in its consumer group. The default is the name for
+	// the scheme of the URL, such as kafka.
 	Name string
 	// Stream is the topic, stream or key.
 	Stream string
@@ -30,27 +30,28 @@ func (t *Target) group() string { return "badged tail " + t.Name + " " + t.Strea
 
 // writer writes to a broker. It is safe for concurrent use.
 type writer interface {
-	// check fails if the broker cannot be reached or does not have the stream. The error says
-	// what to do.
+	// check returns an error if the broker cannot be reached, or if the topic, JetStream stream or
+	// subject is missing. The error says what to do.
 	check(ctx context.Context) error
-	// write writes records, in order for each key. It returns nil once the broker has
-	// acknowledged all records. After an error some records may have been written.
+	// write writes records; records with the same key are written in order. It returns nil once the
+	// broker has acknowledged all records. After an error some of them may have been written.
 	write(ctx context.Context, records []record) error
 	close()
 }
 
 // record is a CloudEvent in structured mode.
 type record struct {
-	// key is the same for records whose order matters.
+	// key determines the order: records with the same key are written in order.
 	key string
-	// id identifies the record. It stays the same when the record is written again.
+	// id identifies the record. A record that is written again has the same id.
 	id string
-	// partition is the partition of the log. place is the place of an event in this partition;
-	// records that are not events have no place.
+	// partition is the partition of the log. place is the place of an event in this partition, ""
+	// if the record is not an event.
 	partition, place string
 	payload          []byte
-	// about names the users and the conversation of an event. The order of two events matters
-	// if they share one of these names. It is nil for a badge, because versions order badges.
+	// about names the users and the conversation of an event. Two events must be written in order
+	// if they have one of these names in common. about is nil for a badge, because badges have
+	// versions.
 	about []string
 }
 
@@ -65,8 +66,8 @@ var schemes = map[string]struct {
 	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
 }
 
-// Parse parses the URLs of targets. It returns an error for each invalid URL. The errors
-// contain no secrets.
+// Parse parses the URLs of targets. It returns an error for each invalid URL; the errors quote no
+// secrets.
 func Parse(urls []string) (all []Target, errs []error) {
 	groups := map[string]bool{}
 	for i, text := range urls {
@@ -84,7 +85,8 @@ func Parse(urls []string) (all []Target, errs []error) {
 	return all, errs
 }
 
-// Limits of the names, which are parts of the name of a consumer group.
+// Limits of the lengths, in bytes, of the target's name and the stream's name. The name of the
+// consumer group contains both.
 const (
 	maxName   = 32
 	maxStream = 200

@@ -19,7 +19,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// worker publishes a partition of the log to a target.
+// worker publishes one partition of the log to a target.
 type worker struct {
 	*Tail
 	target    *Target
@@ -27,8 +27,8 @@ type worker struct {
 	partition int
 }
 
-// handle publishes a page of events and the badges that these events change. It also publishes
-// a part of the badges that must be published again.
+// handle publishes a page of events, and the badges that these events have changed. Then it
+// publishes some of the badges that must be published again: see republish.
 func (w *worker) handle(ctx context.Context, page []*message.Message) error {
 	err := w.publishPage(ctx, page)
 	if err == nil && w.target.Badges {
@@ -70,7 +70,7 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	return w.publishChanges(ctx, changed)
 }
 
-// about returns the users and the conversation of an event.
+// about returns names for the users and the conversation of an event: see record.
 func about(e *events.Event) []string {
 	all := make([]string, 0, len(e.Data.UserIDs)+1)
 	for _, user := range e.Data.UserIDs {
@@ -89,10 +89,11 @@ func (w *worker) write(ctx context.Context, records []record) error {
 	return w.writer.write(ctx, records)
 }
 
-// changes has the users and rooms whose badges may have changed.
+// changes has the users, and the rooms, whose badges may have changed.
 type changes struct{ users, rooms map[string]bool }
 
-// add adds the users or the room of an event.
+// add adds the users whose badges an event may have changed. For an event to all members of a room,
+// it adds the room and the mentioned users.
 func (c *changes) add(e *events.Event) {
 	users := e.Data.UserIDs
 	if e.Type.ToRoom() {
@@ -104,9 +105,10 @@ func (c *changes) add(e *events.Event) {
 	}
 }
 
-// If a room has at most maxMembers members in the partition, a message to the room publishes
-// the badges of all members. In larger rooms only the badges of mentioned users are published,
-// as for webhooks.
+// maxMembers bounds the badges that a message to a room publishes. If the room has at most
+// maxMembers members in the partition, the badges of all of them are published. In a larger room,
+// only the badges of mentioned users are published, as for webhooks; the state of the room is
+// published instead.
 const maxMembers = 1000
 
 // room is the state of a room in a partition.
@@ -119,8 +121,8 @@ type room struct {
 	Members        int64  `json:"members"`
 }
 
-// publishChanges publishes the current badges of users and rooms, each once even if it changed
-// repeatedly.
+// publishChanges publishes the current badges of users, and the current states of large rooms. It
+// publishes each once, even if several events have changed it.
 func (w *worker) publishChanges(ctx context.Context, c changes) error {
 	if len(c.rooms) > 0 {
 		rows, _ := w.cfg.Pool.Query(ctx, statements.Of(w.partition, "read rooms"), w.partition, slices.Collect(maps.Keys(c.rooms)))
@@ -157,7 +159,7 @@ func (w *worker) publishChanges(ctx context.Context, c changes) error {
 	}
 	here := make([]string, 0, len(c.users))
 	for user := range c.users {
-		if w.cfg.Log.PartitionOf(user) == w.partition { // the partitions of other users have the same event
+		if w.cfg.Log.PartitionOf(user) == w.partition { // the worker of each other partition publishes the badges of its users
 			here = append(here, user)
 		}
 	}
@@ -195,7 +197,7 @@ func (w *worker) badge(b *pubsub.Badge) (record, error) {
 	return w.record("badge.changed", b.UserID, fmt.Sprintf("%s/%d/%s", b.Epoch, b.Version, b.UserID), b.Shown())
 }
 
-// cloudEvent is a CloudEvent with a state as its data.
+// cloudEvent is a CloudEvent in structured mode; its data is the state of a badge or room.
 type cloudEvent struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -207,7 +209,7 @@ type cloudEvent struct {
 	Data            any       `json:"data"`
 }
 
-// record returns the record of a state. Different states must have different ids.
+// record returns the record of a state. The ids of different states must differ.
 func (w *worker) record(what, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: id, Source: "badged", Type: what, Subject: subject, Time: time.Now().UTC(),
@@ -219,12 +221,12 @@ func (w *worker) record(what, subject, id string, data any) (record, error) {
 	return record{key: subject, id: id, partition: strconv.Itoa(w.partition), payload: payload}, nil
 }
 
-// republishFor bounds one call of republish, so that new events are not delayed longer.
+// republishFor bounds the duration of one call of republish, and so the delay of new events.
 const republishFor = 200 * time.Millisecond
 
-// republish publishes all badges of the partition. This is needed for a new target, and after
-// a change without an event, such as a rebuild or a new epoch. A call ends after republishFor,
-// and the next call continues.
+// republish publishes the badges of all users of the partition, page by page. This is necessary for
+// a new target, and after the tables have changed without an event, such as by a rebuild or a new
+// epoch. A call ends after republishFor and stores the last user; the next call continues there.
 func (w *worker) republish(ctx context.Context) error {
 	var revision, told int64
 	var after *string
@@ -240,7 +242,7 @@ func (w *worker) republish(ctx context.Context) error {
 			return nil
 		}
 		after = new(string)
-	} else if told != revision { // the badges changed meanwhile: start again with the first user
+	} else if told != revision { // the tables changed meanwhile: start again with the first user
 		*after = ""
 	}
 	for began := time.Now(); after != nil && time.Since(began) < republishFor; {

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxBatchBytes bounds the lines of a batch to half of the API's limit. An accepted event
-// never exceeds it.
+// maxBatchBytes bounds the lines of a batch, to half of the API's limit for a request. No event
+// that the API accepts is longer than maxBatchBytes.
 const maxBatchBytes = 4 << 20
 
 // batch has consecutive events that are published in one call.
@@ -17,7 +17,8 @@ type batch struct {
 	events []events.Event
 	lines  []int // the line of each event
 	bytes  int
-	// ordered is set if an event of the batch must stay in order with earlier and later events.
+	// ordered is set if changing the order of an event in the batch and earlier or later events
+	// could change the numbers.
 	ordered bool
 }
 
@@ -28,8 +29,8 @@ func (b *batch) add(r Record) {
 	b.ordered = b.ordered || !commutes(r.Event.Type)
 }
 
-// failed wraps an error of publishing b, which was read from file. The error names the line at
-// fault if the server has named the event, and otherwise all lines of b.
+// failed wraps an error of publishing b, whose events come from file. If the server's answer names
+// an event, the error names the line of this event, otherwise all lines of b.
 func (b *batch) failed(file string, err error) error {
 	first, last := b.lines[0], b.lines[len(b.lines)-1]
 	err = fmt.Errorf("publish %s, lines %d to %d: %w", file, first, last, err)
@@ -64,8 +65,8 @@ type batcher struct {
 	held *Record // an event that did not fit into the last batch
 }
 
-// next returns the next batch, or io.EOF after the last one. At a bad line it returns only the
-// error, and the events before the line since the last batch are not published.
+// next returns the next batch, or io.EOF after the last batch. If it reads a bad line, it returns
+// only the error: the events between the last batch and the bad line are not published.
 func (b *batcher) next() (batch, error) {
 	var next batch
 	if b.held != nil {

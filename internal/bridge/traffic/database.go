@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DatabaseTarget appends directly to the log in a database. It does not fold: a projector must
-// be running.
+// DatabaseTarget appends directly to the log in one or several databases. It does not fold: a
+// projector must run elsewhere.
 type DatabaseTarget struct {
 	log    eventLog
 	badges badgeReader
@@ -43,8 +43,7 @@ func NewDatabaseTarget(log *events.Log, badges *badges.Reader) *DatabaseTarget {
 	return &DatabaseTarget{log: log, badges: badges}
 }
 
-// NewClusterTarget returns a target that appends to several databases and reads badges from
-// them.
+// NewClusterTarget returns a target that appends to several databases and reads badges from them.
 func NewClusterTarget(c *cluster.Cluster) *DatabaseTarget {
 	numbers := &positions{}
 	log := cluster.NewAppender(c, func(s *cluster.Database) events.Append { return s.Log.AppendOwn })
@@ -57,8 +56,8 @@ type clusterLog struct {
 	positions *positions
 }
 
-// Append implements eventLog. TransactionID of the receipt is a number that stands for the
-// position.
+// Append implements eventLog. TransactionID of the receipt is a number that positions has assigned
+// to the position in all databases.
 func (l clusterLog) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	receipt, err := l.Appender.Append(ctx, evs...)
 	if err == nil {
@@ -84,7 +83,8 @@ func (t *DatabaseTarget) Append(ctx context.Context, evs []events.Event) (int64,
 	return receipt.TransactionID, classify(err)
 }
 
-// Badges implements Target. It does not wait.
+// Badges implements Target. It does not wait: if the events are not folded yet, it returns
+// ErrNotFolded.
 func (t *DatabaseTarget) Badges(ctx context.Context, userIDs []string, transactionID int64) ([]pubsub.Badge, error) {
 	folded, err := t.badges.Folded(ctx, userIDs, transactionID)
 	if err != nil {
@@ -97,8 +97,8 @@ func (t *DatabaseTarget) Badges(ctx context.Context, userIDs []string, transacti
 	return badges, classify(err)
 }
 
-// classify wraps a temporary fault in a TransientError: a server that restarts, fails over or
-// has no free resources, or a broken connection.
+// classify wraps err in a TransientError if the fault is temporary: the server restarts, fails over
+// or lacks resources, or the connection is broken.
 func classify(err error) error {
 	var invalid *events.BatchError
 	if err == nil || errors.As(err, &invalid) || errors.Is(err, events.ErrNotMigrated) {
@@ -112,7 +112,7 @@ func classify(err error) error {
 	return &TransientError{Err: err}
 }
 
-// passes reports whether the fault of an SQLSTATE is temporary.
+// passes reports whether the fault that an SQLSTATE describes is temporary.
 func passes(code string) bool {
 	const readOnly = "25006" // this server is not the primary; a failover may be running
 	if code == readOnly {

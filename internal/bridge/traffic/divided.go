@@ -10,33 +10,34 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// DividedTarget publishes to a server with several databases. If some of them are away, the
+// DividedTarget publishes to a server with several databases. If some databases are away, the
 // server's answer names the partitions whose users did not get their events. It is safe for
 // concurrent use.
 type DividedTarget struct {
 	*HTTPTarget
-	// partitions is the number of partitions of the server before any split. It is 0 until an
-	// answer contains it.
+	// partitions is the server's number of partitions before any split. It is 0 until an answer of
+	// the server has contained it.
 	partitions atomic.Int64
 }
 
 // NewDividedTarget returns a target that publishes with t.
 func NewDividedTarget(t *HTTPTarget) *DividedTarget { return &DividedTarget{HTTPTarget: t} }
 
-// PartitionOf returns the partition to which a user belonged before any split. Call it only
-// after AppendBestEffort has returned a failure.
+// PartitionOf returns the partition to which a user belonged before any split. It must not be
+// called before AppendBestEffort has returned a failure, since the number of partitions is known
+// only then.
 func (t *DividedTarget) PartitionOf(userID string) int {
 	return events.PartitionOf(userID, int(t.partitions.Load()))
 }
 
-// Away implements relay.Divided. It always returns false, since only the next answer of the
-// server shows its state.
+// Away implements relay.Divided. It always returns false: only the answer to the next request shows
+// whether a database is away.
 func (t *DividedTarget) Away(int) bool { return false }
 
 // AppendBestEffort appends events with one request. It omits the users in the partitions of
-// without, and returns the partitions whose users did not get their events. Messages to rooms
-// go to all partitions. Its errors are the errors of [HTTPTarget.Append], with indexes into
-// evs.
+// without, and returns the other partitions whose users did not get their events. It sends every
+// message to a room, since its members may be in any partition. The errors are the errors of
+// [HTTPTarget.Append]; their indexes are indexes into evs.
 func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
 	var sent []events.Event
 	var indexes []int
@@ -64,8 +65,8 @@ func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, ev
 	return t.partialFailure(refused.Lacking, without, err)
 }
 
-// withUsers returns an event without its users in the partitions of without. It reports
-// whether the event still has users.
+// withUsers returns an event without its users in the partitions of without. It reports whether the
+// event must still be sent: it has users left, or is about a room.
 func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event, bool) {
 	if len(e.Data.UserIDs) == 0 || without == nil {
 		return e, true
@@ -82,8 +83,8 @@ func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event,
 	return e, len(e.Data.UserIDs) > 0
 }
 
-// partialFailure returns the partitions that an answer names, except the partitions of
-// without.
+// partialFailure returns the partitions that an answer names, except the partitions of without. If
+// there are none, it returns err.
 func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err error) (*cluster.PartialFailure, error) {
 	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
 		return nil, err

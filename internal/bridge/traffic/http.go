@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// positionHeader is the header with the position of the appended events.
+	// positionHeader is the response header with the position of the appended events.
 	positionHeader = "Badged-Position"
-	// foldTimeout is how long a request for badges makes the server wait for folding.
+	// foldTimeout is how long the server may wait for folding before it answers a request for
+	// badges.
 	foldTimeout = 2 * time.Second
-	// requestTimeout bounds one request, to detect a server that hangs.
+	// requestTimeout bounds one request, so that a server that hangs is detected.
 	requestTimeout = 30 * time.Second
-	// maxResponseBytes bounds an answer. It suffices for 1,000 badges with long ids and many
-	// categories.
+	// maxResponseBytes bounds an answer. 1,000 badges with long ids and many categories are
+	// smaller.
 	maxResponseBytes = 64 << 20
 )
 
@@ -74,8 +75,8 @@ func NewHTTPTarget(baseURL, publisherKey string) (*HTTPTarget, error) {
 // Close closes idle connections.
 func (t *HTTPTarget) Close() { t.client.CloseIdleConnections() }
 
-// Append implements Target with one request. It returns a [*TransientError], or a
-// [*ServerError] if the server refused the events.
+// Append implements Target with one request. If the server refuses the events, it returns a
+// [*ServerError]. If the same call may succeed later, it returns a [*TransientError].
 func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, error) {
 	var body bytes.Buffer
 	for i := range evs {
@@ -100,7 +101,7 @@ func (t *HTTPTarget) Append(ctx context.Context, evs []events.Event) (int64, err
 }
 
 // Check returns an error if the server cannot be reached, refuses the key or is not badged. It
-// publishes nothing: it sends a request without events, and badged refuses such a request.
+// publishes nothing: it sends a request without events, which badged refuses with status 400.
 func (t *HTTPTarget) Check(ctx context.Context) error {
 	err := t.post(ctx, t.eventsURL, "application/x-ndjson", nil, http.StatusAccepted, func(*http.Response) error {
 		return fmt.Errorf("the server at %s accepted a call without events, which badged refuses: check the server URL", t.eventsURL)
@@ -156,7 +157,8 @@ func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID
 	return answer.Badges, nil
 }
 
-// post sends body. If the status of the response is want, it calls read with the response.
+// post sends body to the URL to. If the status of the response is want, it calls read with the
+// response.
 func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -170,7 +172,8 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 		if errors.As(err, &untrusted) {
 			return err
 		}
-		// Refused, reset or timed out: the server may be reachable again soon.
+		// The connection was refused or reset, or timed out. The server may be reachable again
+		// soon.
 		return &TransientError{Err: err}
 	}
 	defer func() { _ = res.Body.Close() }()
@@ -179,7 +182,7 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 	} else {
 		err = refusal(res)
 	}
-	// The connection can be reused only after its body was read to the end.
+	// The transport reuses the connection only if the body was read to its end.
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxProblemBytes))
 	return err
 }
@@ -187,19 +190,19 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 // ServerError is an error answer of the server.
 type ServerError struct {
 	Status int
-	// ByBadged reports whether badged itself answered, not a proxy or another server. Only an
-	// answer of badged is about the events.
+	// ByBadged reports whether badged itself answered, as opposed to a proxy or another server.
+	// Only an answer of badged can be a refusal of events.
 	ByBadged bool
 	// Detail is the server's description of the error, or "".
 	Detail string
-	// Events has the errors about single events.
+	// Events has the errors about single events of the request.
 	Events []EventError
-	// Lacking names the users that did not get their events. If it is nil, all events may be
-	// missing.
+	// Lacking names the users who did not get their events, because databases are away. If it is
+	// nil, any of the events may be missing.
 	Lacking *Lacking
 }
 
-// Lacking names users by their partitions, with the numbers from before any split.
+// Lacking names users by their partitions. The numbers are the partitions from before any split.
 type Lacking struct {
 	Partitions []int `json:"partitions"`
 	// Of is the number of partitions before any split.
@@ -218,7 +221,7 @@ func (e EventError) Error() string {
 	return events.FieldError{Field: e.Field, Message: e.Message}.Error()
 }
 
-// Error implements error. It does not name Events.
+// Error implements error. The text does not include Events.
 func (e *ServerError) Error() string {
 	s := fmt.Sprintf("the server answered %d %s", e.Status, http.StatusText(e.Status))
 	switch {
@@ -236,8 +239,8 @@ func (e *ServerError) Error() string {
 // maxProblemBytes bounds the body of an error answer.
 const maxProblemBytes = 1 << 20
 
-// refusal returns a ServerError for an error answer. It is wrapped in a TransientError if the
-// same request may succeed later.
+// refusal returns a ServerError for an error answer. If the same request may succeed later, it
+// wraps the ServerError in a TransientError.
 func refusal(res *http.Response) error {
 	refused := &ServerError{Status: res.StatusCode}
 	refused.describe(res)
@@ -249,7 +252,8 @@ func refusal(res *http.Response) error {
 	return refused
 }
 
-// describe sets the other fields from the body, which is application/problem+json or text.
+// describe sets the other fields of e from the body, which is application/problem+json or plain
+// text.
 func (e *ServerError) describe(res *http.Response) {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxProblemBytes))
@@ -273,8 +277,8 @@ func (e *ServerError) describe(res *http.Response) {
 	}
 }
 
-// retryAfter returns the Retry-After of a response. Only the form in seconds is supported;
-// other forms count as 0.
+// retryAfter returns the Retry-After of a response, at most an hour. It returns 0 if the header is
+// missing or is not a number of seconds.
 func retryAfter(h http.Header) time.Duration {
 	const most = 3600
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))

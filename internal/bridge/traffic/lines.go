@@ -8,20 +8,20 @@ import (
 	"io"
 )
 
-// maxLineBytes bounds a line. No event that badged accepts is longer.
+// maxLineBytes bounds the length of a line. Events that badged accepts are shorter.
 const maxLineBytes = 8 << 20
 
-// byteOrderMark is written by some editors before UTF-8 text. It must not become a part of the
-// first user's id.
+// byteOrderMark is a character that some editors write at the start of a UTF-8 file. It must not
+// become a part of the first user id.
 const byteOrderMark = "\ufeff"
 
 var errLineTooLong = fmt.Errorf("is longer than %d MiB", maxLineBytes>>20)
 
-// Lines reads lines that end in LF. The last line may lack it.
+// Lines reads lines that end in LF. The last line may end without LF.
 type Lines struct {
 	r *bufio.Reader
-	// Number is the number of the last line or of the line with the error. The first line has
-	// the number 1.
+	// Number is the number of the last line that was read, or of the line with the error. The first
+	// line is 1.
 	Number int
 	long   []byte // a line that did not fit into r's buffer
 }

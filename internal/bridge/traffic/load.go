@@ -29,7 +29,7 @@ type Config struct {
 	// File is the path of the traffic file, in a format that [Reader] reads. Files ending in
 	// .gz or .zst are decompressed. "-" stands for Stdin. Required unless Rooms is set.
 	File string
-	// Rooms describes traffic to generate instead of reading a file.
+	// Rooms describes traffic that is generated, instead of read from a file.
 	Rooms *RoomTraffic
 	// Stdin is read for the path "-". Nil means os.Stdin.
 	Stdin io.Reader
@@ -37,19 +37,19 @@ type Config struct {
 	Target Target
 
 	// BatchSize is the maximum number of events that one call publishes, up to 5,000. 0 means
-	// 1,000. A batch with large events has fewer.
+	// 1,000. If the events are large, a batch has fewer.
 	BatchSize int
-	// InFlight is the number of concurrent batches, up to 64. 0 means 4. A batch with an event
-	// whose order matters is published alone.
+	// InFlight is the number of batches that are published at the same time, up to 64. 0 means 4. A
+	// batch is published alone if the order of its events matters.
 	InFlight int
-	// GiveUpAfter is how long to retry while every call fails. 0 means one minute.
+	// GiveUpAfter is how long calls are retried while no call succeeds. 0 means one minute.
 	GiveUpAfter time.Duration
 
 	// Progress is where progress is shown: as a bar on a terminal, otherwise as a line every 5
 	// seconds. Nil shows none.
 	Progress io.Writer
 
-	// clock is the system's clock; tests replace it.
+	// clock is the system's clock, except in tests.
 	clock clock
 }
 
@@ -95,12 +95,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Load publishes the events of a traffic file, or generated events. It waits until all of them
-// are folded, and returns the sums of the badges. Loading the same events again changes
-// nothing.
+// Load publishes the events of a traffic file, or generated events. It waits until all of them are
+// folded, and returns the sums of the badges. If Load publishes the same events again, the badges
+// do not change.
 //
-// If Load fails, the error names the lines of the file at fault, and the summary says what was
-// published before. Correct the file or the server and load again. Temporary failures of the
+// If Load fails, the error names the bad lines of the file, and the summary says what was published
+// before. The user can correct the file or the server and load again. Temporary failures of the
 // target, such as a restart, are retried.
 func Load(ctx context.Context, cfg Config) (Summary, error) {
 	cfg, err := cfg.withDefaults()
@@ -126,8 +126,8 @@ type loader struct {
 	meter   *progress.Meter
 	retrier *Retrier
 
-	// users has the users of the events in the order of their first event; seen is the same
-	// set. Only the goroutine that reads the file uses them.
+	// users has the users of the events, in the order of their first events. seen has the same
+	// users as a set. Only the goroutine that reads the traffic uses users and seen.
 	users []string
 	seen  map[string]struct{}
 
@@ -162,8 +162,8 @@ type records struct {
 	io.Closer
 	name string
 	next func() (Record, error)
-	// size is the total size, 0 if unknown. offset returns how much has been read. The unit of
-	// both is bytes of the stored file, or messages if traffic is generated.
+	// size is the total size, 0 if unknown. offset returns how much has been read. Both count bytes
+	// of the stored file, or messages if the traffic is generated.
 	size   int64
 	offset func() int64
 }
@@ -191,7 +191,7 @@ func (l *loader) publish(ctx context.Context) error {
 	}
 	l.meter.Begin("publish", src.size, true)
 	readErr := l.read(ctx, src, group)
-	// A failed batch makes reading fail too, so its error takes precedence.
+	// If a batch fails, reading fails because of it. So the error of the batch takes precedence.
 	err = group.Wait()
 	if err == nil {
 		err = readErr
@@ -208,7 +208,7 @@ func (l *loader) publish(ctx context.Context) error {
 	return nil
 }
 
-// read reads src to its end and publishes its batches in group.
+// read reads src to its end. It publishes the batches in group, except a batch whose order matters.
 func (l *loader) read(ctx context.Context, src *records, group *errgroup.Group) error {
 	batches := batcher{read: src.next, size: l.cfg.BatchSize}
 	var inFlight sync.WaitGroup
@@ -285,8 +285,8 @@ const maxMilestones = 64
 
 // settle waits until all published events are folded, and sums the badges.
 func (l *loader) settle(ctx context.Context) error {
-	// Wait for one position after the other: this shows progress, so that a busy projector is
-	// not mistaken for a stopped one.
+	// Wait for the positions one after the other: each one that is reached shows progress, so that
+	// the retrier does not take a busy projector for one that has stopped.
 	milestones := Spread(l.positions, maxMilestones)
 	sample := l.users[:min(len(l.users), MaxBadges)]
 	l.meter.Begin("fold", int64(len(milestones)), false)
@@ -329,8 +329,8 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// Spread returns up to n of the positions, ascending and evenly spaced. They include the
-// greatest position.
+// Spread returns up to n of the positions in ascending order and evenly spaced. The greatest
+// position is always one of them.
 func Spread(positions []int64, n int) []int64 {
 	sorted := slices.Compact(slices.Sorted(slices.Values(positions)))
 	if len(sorted) <= n {

@@ -22,27 +22,28 @@ type message struct {
 
 // mapping converts messages to events.
 //
-// A conversation is an unordered pair of users. The seq of a message is its rank in the
-// conversation, in the order of the file. The message is delivered to DST with SRC as the
-// sender.
+// A conversation is an unordered pair of users: it has the messages in both directions. The seq of
+// a message is its rank among the messages of the conversation, in the order of the file. The
+// message is delivered to DST, with SRC as the sender.
 //
-// The file contains no reads, but a user who answers must have read. A message counts as an
-// answer if any earlier message of the conversation was delivered to SRC. Before an answer, SRC
-// reads the conversation up to the previous message. If SRC answers with two messages in a row,
-// both count as answers: the read before the second only moves SRC's position past SRC's own
-// message and changes no number.
+// The file contains no reads, but a user who answers has read the messages before. A message counts
+// as an answer if an earlier message of the conversation was delivered to SRC. Before each answer,
+// SRC reads the conversation up to the previous message. If SRC answers with two messages in a row,
+// the read before the second one changes no number: it only moves SRC's read position past SRC's
+// own message.
 //
-// A message from a user to the same user has a conversation and a seq too. It is not delivered
-// and has no answer, since a user's own messages do not count.
+// A message from a user to the same user belongs to a conversation and has a seq, too. It is not
+// delivered and is no answer, since a user's own messages do not count.
 //
 // An event id consists of the line number and a hash of the line and its seq, so that equal ids
-// mean equal events. Loading a file again changes nothing, even if lines were appended or the
-// load was interrupted. Two files with the same user ids share conversations.
+// mean equal events. Therefore a file can be loaded again without changing the badges of its
+// earlier events, even if lines were appended or the first load was interrupted. If two files have
+// the same user ids, they share conversations.
 type mapping struct {
 	conversations map[pair]*conversation
 }
 
-// pair has two users, first ≤ second.
+// pair has two user ids, first ≤ second.
 type pair struct{ first, second string }
 
 func pairOf(a, b string) pair { return pair{min(a, b), max(a, b)} }
@@ -52,14 +53,14 @@ type conversation struct {
 	id string
 	// seq is the seq of the last message.
 	seq int64
-	// firstReceived and secondReceived report whether any message was delivered to the first
-	// or second user.
+	// firstReceived and secondReceived report whether any message was delivered to the first and
+	// the second user of the pair.
 	firstReceived, secondReceived bool
 }
 
 func newMapping() *mapping { return &mapping{conversations: map[pair]*conversation{}} }
 
-// events returns the events of m. If there is a read, it comes first.
+// events returns the events of m: a read, if m is an answer, and then the delivery of m.
 func (mp *mapping) events(m message) []events.Event {
 	p := pairOf(m.src, m.dst)
 	c, ok := mp.conversations[p]
@@ -105,9 +106,9 @@ func (c *conversation) deliver(first bool) {
 	}
 }
 
-// conversationID returns the id of a pair's conversation. It is "first:second" with exactly
-// one colon. If a user id contains a colon or the text is too long, it is a hash without a
-// colon. Different pairs have different ids.
+// conversationID returns the id of a pair's conversation, which is different for each pair. It is
+// "first:second". If a user id contains a colon, or if this text is too long, the id is a hash
+// without a colon instead.
 func (p pair) conversationID() string {
 	plain := p.first + ":" + p.second
 	if len(plain) <= events.MaxIDBytes && strings.Count(plain, ":") == 1 {

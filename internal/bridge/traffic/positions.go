@@ -7,17 +7,18 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// positions maps positions of several databases to numbers, because a Target returns numbers.
-// A position includes all positions with lesser numbers. The position of a single database is
-// already such a number. It is safe for concurrent use.
+// positions assigns numbers to positions in several databases, because a Target returns a position
+// as a number. A greater number includes all positions with lesser numbers. If there is a single
+// database, its position already is such a number and is not changed. positions is safe for
+// concurrent use.
 type positions struct {
 	mu sync.Mutex
-	// joined has the position for each number, from 1 on. This is the union of all positions
-	// up to the number.
+	// joined has the position of each assigned number, beginning with number 1. The position of a
+	// number is the union of all positions up to this number.
 	joined []string
 }
 
-// number returns a number for a position. It fails if the text is not a position.
+// number returns the number for a position. It returns an error if the text is not a position.
 func (p *positions) number(position string) (int64, error) {
 	if n, err := strconv.ParseInt(position, 10, 64); err == nil {
 		return n, nil

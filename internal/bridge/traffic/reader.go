@@ -1,9 +1,9 @@
-// Package traffic loads traffic into badged. It reads a file of messages or events, or
-// generates traffic of rooms, publishes it like a chat backend, waits until all events are
+// Package traffic loads traffic into badged. It reads a file of messages or events, or generates
+// traffic of rooms. It publishes the traffic like a chat backend, waits until all events are
 // folded, and sums the badges.
 //
-// [Reader] reads the file, [RoomTraffic] describes generated traffic, [Target] receives the
-// events over HTTP or directly in the database, and [Load] runs a load.
+// [Reader] reads the file, [RoomTraffic] describes generated traffic, [Target] receives the events
+// over HTTP or in the database, and [Load] runs a load.
 //
 // It does not know the fold: it sums the badges that badged returns.
 package traffic
@@ -20,11 +20,11 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// errEmpty: a file has no traffic.
+// errEmpty: a file contains no traffic.
 var errEmpty = errors.New("there is no traffic in it")
 
-// errArchived refuses lines of an archive. Each of these lines belongs to one partition: if it
-// were published again, a message to a room would go to all partitions.
+// errArchived refuses a line of an archive. Such a line is the part of an event that belongs to one
+// partition: if it were published again, a message to a room would go to all partitions.
 var errArchived = errors.New("is of an archive: `badged restore` fills the log of a new database from one")
 
 // LineError is an error in one line of a traffic file.
@@ -37,30 +37,30 @@ type LineError struct {
 // Error implements error.
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 
-// Unwrap returns the error. It is an [*events.InvalidError] for a bad event.
+// Unwrap returns the error of the line. It is an [*events.InvalidError] if the event is invalid.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Record is one event of a traffic file.
 type Record struct {
 	Event events.Event
-	// Line is the line of the event. If a message is an answer, its line has two events, first
-	// the read.
+	// Line is the line of the event in the file. The line of a message that is an answer has two
+	// events: a read, and then the message.
 	Line int
 	// Size is the length of the line in bytes.
 	Size int
 }
 
-// Reader reads the events of a traffic file in one of two formats. If the first line that is
-// not blank begins with '{', it has events, else messages.
+// Reader reads the events of a traffic file, which has one of two formats. If the first line that
+// is not blank begins with '{', the file has events, else messages.
 //
-// Messages: each line has the form SRC DST UNIXTS and means that SRC sent DST a message at
-// UNIXTS, in whole seconds since 1970. White space separates the fields, so ids must not
-// contain it. A line that begins with '#' is a comment. See [mapping] for the events of a
-// message.
+// Messages: each line has the form SRC DST UNIXTS. It means that SRC sent a message to DST at the
+// time UNIXTS, in whole seconds since 1970. White space separates the fields, so ids must not
+// contain it. A line that begins with '#' is a comment. [mapping] says which events a message
+// becomes.
 //
 // Events: each line is a CloudEvent as JSON, as the API accepts it. The events keep their ids.
 //
-// Blank lines are skipped. The memory grows with the number of conversations, not with the
+// Blank lines are skipped. The reader's memory grows with the number of conversations, not with the
 // number of lines.
 type Reader struct {
 	file    string
@@ -71,13 +71,13 @@ type Reader struct {
 	err     error
 }
 
-// NewReader returns a reader of r. Errors call the file by the name file.
+// NewReader returns a reader of r. file is the name of the traffic file in errors.
 func NewReader(file string, r io.Reader) *Reader {
 	return &Reader{file: file, lines: NewLines(r), mapping: newMapping()}
 }
 
-// Next returns the next event, or io.EOF after the last event. Any other error names the file
-// and is final; a [*LineError] also names the line. A file without events is an error.
+// Next returns the next event, or io.EOF after the last event. Any other error names the file and
+// is final; a [*LineError] also names the line. A file without events is an error.
 func (r *Reader) Next() (Record, error) {
 	for len(r.pending) == 0 {
 		if r.err == nil {

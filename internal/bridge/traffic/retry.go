@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// Bounds of the pause between attempts; it doubles after each.
+// Bounds of the pause between attempts. The pause doubles after each attempt.
 const (
 	minRetryDelay = 100 * time.Millisecond
 	maxRetryDelay = 5 * time.Second
@@ -31,8 +31,8 @@ func (systemClock) now() time.Time { return time.Now() }
 
 func (systemClock) sleep(ctx context.Context, d time.Duration) error { return wait.For(ctx, d) }
 
-// Retrier repeats calls that fail temporarily. All calls of a load share a retrier: as long as
-// any call succeeds, there is progress, and no call gives up.
+// Retrier repeats calls that fail temporarily. All calls of a load share a retrier: no call gives
+// up as long as any of them succeeds.
 type Retrier struct {
 	clock clock
 	// giveUpAfter is how long to retry without progress.
@@ -45,16 +45,16 @@ type Retrier struct {
 	outage   bool
 }
 
-// NewRetrier returns a retrier that gives up after a minute without progress. It calls note
-// with a message for the user when an outage begins or ends.
+// NewRetrier returns a retrier that gives up if no call succeeds for a minute. It calls note with a
+// message for the user when an outage begins or ends.
 func NewRetrier(note func(string)) *Retrier {
 	return &Retrier{clock: systemClock{}, giveUpAfter: defaultGiveUpAfter, note: note}
 }
 
-// Do calls f until f succeeds, f fails permanently, ctx is done, or no call of the retrier has
-// succeeded for giveUpAfter.
+// Do calls f until f succeeds or fails permanently, until ctx is done, or until no call of the
+// retrier has succeeded for giveUpAfter.
 func (r *Retrier) Do(ctx context.Context, f func(context.Context) error) error {
-	began := r.clock.now() // idle time before this call does not count
+	began := r.clock.now() // the time before this call does not count as time without progress
 	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (r *Retrier) Do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// waitAfter returns the pause before the next attempt. ok is false if a retry is useless.
+// waitAfter returns the pause before the next attempt. ok is false if the error is permanent.
 func (r *Retrier) waitAfter(err error, delay time.Duration) (wait time.Duration, ok bool) {
 	if errors.Is(err, ErrNotFolded) {
 		return foldPoll, true

@@ -9,15 +9,15 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// RoomTraffic describes generated traffic of rooms. The same fields always generate the same
-// events with the same ids, so loading them again changes nothing.
+// RoomTraffic describes generated traffic of rooms. The same fields always generate the same events
+// with the same ids. So loading them again does not change the badges.
 //
-// The sizes of the rooms follow Zipf's law: the second room has half as many members as the
-// first room, the third room a third. Each room has at least two members. First all members
-// join. Then messages follow, to each room in proportion to its size. On average, one message
-// in a hundred is recalled, sometimes before it is posted; two messages in a hundred mention
-// up to three members, and one mentions the whole room. With one message in ten a member joins
-// or leaves, and with every second message a member reads the room.
+// The sizes of the rooms follow Zipf's law: the second room has half as many members as the first
+// room, the third room a third, but each at least two. First all members join. Then messages are
+// posted; each room gets a number in proportion to its size. On average, one message in a hundred
+// is recalled, sometimes before it is posted. Two messages in a hundred mention up to three
+// members, and one mentions the whole room. Before one message in ten, a user joins or leaves the
+// room. After every second message, a member reads the room.
 type RoomTraffic struct {
 	Rooms    int    // at least 1
 	Members  int    // of the largest room, at least 2
@@ -37,7 +37,8 @@ func (t RoomTraffic) validate() error {
 	return nil
 }
 
-// room is the state of a generated room. Members are the numbers of users.
+// room is the state of a generated room. members and gone have the numbers of current and former
+// members.
 type room struct {
 	id            string
 	members, gone []int
@@ -113,7 +114,8 @@ func (g *roomGenerator) Next() (Record, error) {
 	return Record{Event: e, Line: g.made - len(g.pending), Size: 200 + 15*len(e.Data.UserIDs)}, nil
 }
 
-// message adds a message, and the other events that go with it.
+// message adds a message to a random room. It may add a join or leave before the message, a recall,
+// and a read after the message.
 func (g *roomGenerator) message() {
 	at, _ := slices.BinarySearch(g.weights, 1+g.random.IntN(g.weights[len(g.weights)-1]))
 	r := g.rooms[at]
@@ -148,7 +150,7 @@ func (g *roomGenerator) message() {
 // member returns a member of a room.
 func (g *roomGenerator) member(r *room) string { return name(r.members[g.random.IntN(len(r.members))]) }
 
-// move makes a user join or leave a room.
+// move makes a member leave a room, or a user join it.
 func (g *roomGenerator) move(r *room) {
 	if len(r.members) > 1 && g.random.IntN(2) == 0 {
 		i := g.random.IntN(len(r.members))

@@ -25,11 +25,11 @@ func nameOf(path string) string {
 	return path
 }
 
-// maxZstdWindow bounds the memory of decompression. It is the window that `zstd --long` writes
+// maxZstdWindow bounds the memory of decompression. It is the window size that `zstd --long` writes
 // and that `zstd -d` accepts by default.
 const maxZstdWindow = 128 << 20
 
-// File is an open file. It is read as a stream of decompressed bytes.
+// File is an open file. Read returns its decompressed bytes.
 type File struct {
 	// Name is the file's name in messages.
 	Name string
@@ -41,8 +41,9 @@ type File struct {
 	closers []func() error
 }
 
-// OpenFile opens the file at path, or stdin for "-". It decompresses files with the suffix .gz
-// or .zst. When ctx is done, reads fail with its error, even a read that is blocked on a pipe.
+// OpenFile opens the file at path, or stdin if path is "-". It decompresses files whose names end
+// in .gz or .zst. When ctx is done, reads fail with the error of ctx, even a read that is blocked
+// on a pipe.
 func OpenFile(ctx context.Context, path string, stdin io.Reader) (_ *File, err error) {
 	s := &File{Name: nameOf(path), stored: storedReader{ended: ctx.Err}}
 	defer func() {
@@ -83,8 +84,8 @@ func (s *File) openFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// openStdin reads stdin through a pipe, because a read of a terminal cannot be canceled. When
-// ctx is done, the copying goroutine remains until its read returns.
+// openStdin reads stdin in a goroutine, because a read of a terminal cannot be canceled. When ctx
+// is done, the goroutine remains until its read of stdin returns.
 func (s *File) openStdin(ctx context.Context, stdin io.Reader) {
 	if f, ok := stdin.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
@@ -136,7 +137,7 @@ func (s *File) Read(p []byte) (int, error) {
 // Offset returns how many bytes of the stored file have been read.
 func (s *File) Offset() int64 { return s.stored.n.Load() }
 
-// Close closes the layers in reverse order.
+// Close closes the decompressor and then the file.
 func (s *File) Close() error {
 	var errs []error
 	for i := len(s.closers) - 1; i >= 0; i-- {
@@ -146,7 +147,7 @@ func (s *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// describeRead adds an explanation to a read error.
+// describeRead explains the error for compressed data that is incomplete.
 func describeRead(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the compressed data ends too early: %w", err)
@@ -172,7 +173,7 @@ func (s *storedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreClosed makes a second close succeed.
+// ignoreClosed returns closeFile, except that closing a closed file succeeds.
 func ignoreClosed(closeFile func() error) func() error {
 	return func() error {
 		if err := closeFile(); !errors.Is(err, os.ErrClosed) {

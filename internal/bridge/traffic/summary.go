@@ -9,20 +9,21 @@ import (
 	"github.com/badged/badged/internal/base/progress"
 )
 
-// Summary says what a load has published, and sums the badges after it.
+// Summary says what a load has published, and has the sums of the badges after the load.
 type Summary struct {
 	// File is the path of the file, "standard input" or "generated rooms".
 	File string `json:"file"`
 
-	// Numbers of events that the target accepted: all events of the file if Load succeeded.
-	// Events counts events of all types, Messages counts deliveries and messages to rooms, and
-	// Reads counts reads.
+	// Events, Messages and Reads count events that the target has accepted; if Load succeeded,
+	// these are all events. Events counts events of all types, Messages counts deliveries and
+	// messages to rooms, and Reads counts reads.
 	Events   int64 `json:"events"`
 	Messages int64 `json:"messages"`
 	Reads    int64 `json:"reads"`
 
-	// PublishSeconds is the time until the last event was durable, FoldSeconds the time until
-	// the last event was folded; both from the start. 0 means that the load failed before.
+	// PublishSeconds is the time from the start until the last event was durable. FoldSeconds is
+	// the time from the start until the last event was folded. 0 means that the load failed
+	// earlier.
 	PublishSeconds float64 `json:"publish_seconds"`
 	FoldSeconds    float64 `json:"fold_seconds"`
 	// PublishedPerSecond and FoldedPerSecond are Events divided by PublishSeconds and
@@ -30,9 +31,9 @@ type Summary struct {
 	PublishedPerSecond float64 `json:"published_per_second"`
 	FoldedPerSecond    float64 `json:"folded_per_second"`
 
-	// Users is the number of users in the events, including senders. The other fields are sums
-	// of the badges of these users, which include earlier traffic. All are 0 if the load did
-	// not complete.
+	// Users is the number of users in the events, including senders. The other fields are sums over
+	// the badges of these users; the badges also include earlier traffic. All four are 0 if the
+	// load failed.
 	Users           int64 `json:"users"`
 	UsersWithUnread int64 `json:"users_with_unread"`
 	TotalUnread     int64 `json:"total_unread"`
@@ -63,7 +64,7 @@ func (s Summary) Print(w io.Writer) error {
 	return t.Flush()
 }
 
-// perSecond returns n over d, or 0 if no time has passed.
+// perSecond returns n divided by d in seconds, or 0 if d is 0.
 func perSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0

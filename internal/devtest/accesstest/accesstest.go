@@ -1,6 +1,6 @@
-// Package accesstest says which routes admit which keys and tokens. It repeats what the
-// code and its descriptions say, so that a mistake in both is noticed, and a new route
-// needs an entry.
+// Package accesstest lists which routes admit which keys and tokens. The list repeats what the code
+// and its descriptions say: a test detects a mistake even if it is in both, and each new route
+// needs an entry here.
 package accesstest
 
 import (
@@ -12,41 +12,43 @@ import (
 	"github.com/badged/badged/internal/server/keyring"
 )
 
-// Right is what a key may do, in bits. The examples of routes are of the user ada, who
-// gets events of the source chat, and those of events also of the room town-hall.
+// Right is a set of rights of a key, in bits. Tests try each route with an example about the user
+// ada. The examples of events have the source chat, and those to rooms are about the room
+// town-hall.
 type Right int
 
 // The rights.
 const (
-	Publish Right = 1 << iota // the examples of events that no room shares
-	InRooms                   // those that change a room, or reach its members
-	// InAllRooms: publishing events that may end memberships of any room.
+	Publish Right = 1 << iota // publish the examples of events that do not concern a room
+	InRooms                   // publish the examples of events that change a room or reach its members
+	// InAllRooms allows publishing events that may end memberships of any room.
 	InAllRooms
-	Read       // the badge of ada
-	ReadBen    // that of ben
-	Disconnect // ada
+	Read       // read the badge of ada
+	ReadBen    // read the badge of ben
+	Disconnect // disconnect ada
 	Operate
 )
 
-// Token is which tokens of users a route admits.
+// Token says which tokens of users a route admits.
 type Token int
 
 // The tokens.
 const (
 	NoToken    Token = iota
-	OfTheUser        // of the user in the path
-	OfAllKinds       // of the user in the path, unless it is restricted to categories
-	OfAnyUser        // the route is about the user of the token
+	OfTheUser        // a token of the user in the path
+	OfAllKinds       // a token of the user in the path that is not restricted to categories
+	OfAnyUser        // a token of any user: the route is about this user
 )
 
-// Route is what a route admits.
+// Route says which keys and tokens a route admits.
 type Route struct {
 	Kinds  []keyring.Kind
 	Rights Right
 	Token  Token
-	// Open is set if it asks for nothing.
+	// Open is set if the route needs no key or token.
 	Open bool
-	// Internal is set if the public listener lacks it when there is one for operators.
+	// Internal is set if the route is not on the public listener when there is a separate listener
+	// for operators.
 	Internal bool
 }
 
@@ -111,18 +113,18 @@ func Routes() map[string]Route {
 	}
 }
 
-// Key is a key of a file. Its secret is its name.
+// Key is a key in a key file. Its secret equals its name.
 type Key struct {
 	Name   string
 	Kind   keyring.Kind
-	Fields string // of its entry, after name, kind and secret
+	Fields string // further fields of its entry, after name, kind and secret
 	Rights Right
-	// Expired is set if it has no rights any more.
+	// Expired is set if the key has expired, so that it has no rights.
 	Expired bool
 }
 
-// ToPublish returns the right that publishing an event of a type takes. Types that are
-// not listed here concern rooms until they are.
+// ToPublish returns the right that is needed to publish an event of a type. A type that is not
+// listed here counts as a type of rooms.
 func ToPublish(t events.Type) Right {
 	switch t {
 	case events.MessageDelivered, events.MessageChanged, events.MessageRecalled, events.ConversationRead, events.ConversationMarkedUnread, events.ConversationReset,
@@ -136,11 +138,12 @@ func ToPublish(t events.Type) Right {
 
 const (
 	publishes = Publish | InRooms | InAllRooms
-	// everything is what keys of admins, and publishers without limits, may do.
+	// everything has the rights of admin keys, and of publisher keys without restrictions, except
+	// Operate.
 	everything = publishes | Read | ReadBen | Disconnect
 )
 
-// Keys returns keys of every kind and scope.
+// Keys returns keys of every kind and with every restriction.
 func Keys() []Key {
 	const ended = ", expires: 2020-01-31T00:00:00Z"
 	return []Key{
@@ -171,7 +174,7 @@ func Keys() []Key {
 	}
 }
 
-// File is a file with keys.
+// File returns the text of a key file with the given keys.
 func File(keys ...Key) string {
 	var text strings.Builder
 	text.WriteString("keys:\n")
@@ -186,7 +189,7 @@ func (r Route) Admits(k Key) bool {
 	return r.Open || !k.Expired && slices.Contains(r.Kinds, k.Kind) && k.Rights&r.Rights == r.Rights
 }
 
-// Unlimited are keys of flags, which may do everything that their kind may.
+// Unlimited returns the keys that are given by flags. They have all rights of their kind.
 func Unlimited(publisher, admin string) []Key {
 	return []Key{
 		{Name: publisher, Kind: keyring.Publisher, Rights: everything},

@@ -1,3 +1,3 @@
-// Package architecture holds only tests. They check the structure of the code:
-// which package may import which, and where files belong.
+// Package architecture contains only tests. They check the structure of the code: which package may
+// import which others, and where files belong.
 package architecture

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Authority issues certificates for this machine.
+// Authority is a certificate authority for certificates of this machine.
 type Authority struct {
-	// Pool trusts the authority.
+	// Pool contains the authority's own certificate.
 	Pool *x509.CertPool
 
 	cert *x509.Certificate
@@ -36,8 +36,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate for 127.0.0.1 and its key, in PEM. It became valid a day
-// before it expires.
+// Issue returns a certificate for 127.0.0.1 and its key, both in PEM. The certificate is valid for
+// the 24 hours before expires.
 func (a *Authority) Issue(t testing.TB, serial int64, expires time.Time) (chain, key []byte) {
 	t.Helper()
 	k := newKey(t)
@@ -53,7 +53,8 @@ func (a *Authority) Issue(t testing.TB, serial int64, expires time.Time) (chain,
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// sign returns a certificate for a key; a nil parent makes it sign itself.
+// sign returns a certificate for the key k, signed by the authority. If parent is nil, the
+// certificate is its own parent.
 func (a *Authority) sign(t testing.TB, template, parent *x509.Certificate, k *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	if parent == nil {

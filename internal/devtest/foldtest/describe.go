@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// State is everything that a client can see of a user, without versions.
+// State is everything that a client can see of a user, except versions.
 type State struct {
 	category.Numbers
 	Categories map[string]category.Numbers
@@ -19,7 +19,7 @@ type State struct {
 	Conversations []ConversationState
 }
 
-// ConversationState is what a client can see of a conversation.
+// ConversationState is everything that a client can see of a conversation.
 type ConversationState struct {
 	ID                                  string
 	Unread, First, Mentions, Read, Last int64
@@ -30,8 +30,8 @@ type ConversationState struct {
 	Marked, Left                        bool
 }
 
-// String returns the state as text, a line for each conversation, and leaves
-// out conversations to which nothing happened.
+// String returns the state as text, with a line for each conversation. It omits conversations that
+// no event has changed.
 func (s State) String() string {
 	var lines []string
 	for _, c := range s.Conversations {
@@ -47,7 +47,7 @@ func (s State) String() string {
 	return fmt.Sprintf("%+v, categories %+v, levels %v\n%s", s.Numbers, s.Categories, s.Levels, strings.Join(lines, "\n"))
 }
 
-// Story returns events as sentences, one a line.
+// Story describes events in sentences, one per line.
 func Story(evs []events.Event) string {
 	var b strings.Builder
 	for i := range evs {

@@ -11,36 +11,36 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// CommutingTypes are the types whose events may come in any order. Deliveries
-// are drawn twice as often as the others.
+// CommutingTypes returns the types whose events may come in any order. Deliveries are in the list
+// twice, so that they are drawn twice as often.
 func CommutingTypes() []events.Type {
 	return []events.Type{events.MessageDelivered, events.MessageDelivered, events.ConversationRead, events.MessageRecalled}
 }
 
-// EveryType returns all types.
+// EveryType returns all types except the types of rooms.
 func EveryType() []events.Type {
 	return append(PublishedTypes(), events.ConversationExpired, events.ConversationLevelEnded)
 }
 
-// PublishedTypes are the types that publishers may write.
+// PublishedTypes returns the types in EveryType that publishers may write.
 func PublishedTypes() []events.Type {
 	return append(CommutingTypes(), events.MessageChanged, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLeft, events.UserReadAll,
 		events.ConversationSeen, events.ConversationSeen, events.CategoryLevelSet, events.CategoryLevelSet, events.UserSeenAll, events.UserLeftAll)
 }
 
-// RoomTypes are all types, those of rooms more often.
+// RoomTypes returns EveryType and the types of rooms; the latter are drawn more often.
 func RoomTypes() []events.Type {
 	return append(EveryType(),
 		events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomPosted, events.RoomRecalled, events.RoomRecalled,
 		events.RoomJoined, events.RoomJoined, events.RoomJoined, events.RoomLeft, events.RoomReset, events.RoomChanged, events.RoomChanged, events.RoomChanged, events.ConversationMarkedUnread, events.ConversationRead)
 }
 
-// toRoom reports whether events of a type have no users.
+// toRoom reports whether events of a type are to a whole room, so that they name no users.
 func toRoom(typ events.Type) bool { return typ.ToRoom() }
 
-// DrawRooms draws a history of every type in which conversations are rooms for
-// some users and for some time. In some there are gaps between all seqs, in some the
-// messages are the last that there can be, and in some more messages than a chunk has.
+// DrawRooms draws a history of all types, in which conversations are rooms for some users during
+// some of the time. In some histories all seqs are far apart, in some they are the greatest
+// possible seqs, and in some there are more messages than fit into a chunk.
 func DrawRooms(t *rapid.T, users []string) []events.Event {
 	history := DrawTimes(t, DrawHistory(t, RoomTypes(), users))
 	kind := rapid.SampledFrom([]string{"dense", "apart", "last"}).Draw(t, "seqs")
@@ -60,7 +60,7 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 				*seq = moved(*seq)
 			}
 		}
-		d.Seqs = slices.Clone(d.Seqs) // repeated events share it
+		d.Seqs = slices.Clone(d.Seqs) // repeated events share the slice
 		for j, seq := range d.Seqs {
 			d.Seqs[j] = moved(seq)
 		}
@@ -72,10 +72,10 @@ func DrawRooms(t *rapid.T, users []string) []events.Event {
 	return slices.Insert(history, at, DrawMany(t, users)...)
 }
 
-// HonestJoins changes the joins of a history with rooms to what publishers may send: none has
-// the name of another kind of event, and one that is published again says the same of the
-// room. Otherwise whether a join counts depends on its users, and the log of a partition
-// without them does not tell.
+// HonestJoins changes the joins of a history with rooms, so that publishers may send it. No join
+// has the id of another kind of event, and if a join is repeated, it has the same room and read
+// position. Otherwise, whether a join counts would depend on its users, and a partition without
+// these users could not know it.
 func HonestJoins(history []events.Event) []events.Event {
 	first := map[string]events.Data{}
 	for i, e := range history {
@@ -92,8 +92,8 @@ func HonestJoins(history []events.Event) []events.Event {
 	return history
 }
 
-// DrawNamedRooms draws a history with rooms whose events and conversations have names
-// of their own in a database with histories of other numbers.
+// DrawNamedRooms draws a history with rooms. number becomes a part of the source of its events and
+// of the ids of its conversations, so that a database can have several histories.
 func DrawNamedRooms(t *rapid.T, number int, users []string) []events.Event {
 	history := DrawRooms(t, users)
 	for i := range history {
@@ -105,8 +105,8 @@ func DrawNamedRooms(t *rapid.T, number int, users []string) []events.Event {
 	return history
 }
 
-// DrawMany draws hundreds of messages of room c1 with gaps between them, in an order
-// of blocks, with recalls and reads.
+// DrawMany draws hundreds of messages of room c1, with some recalls, resets, reads and marks. The
+// seqs have gaps, and blocks of messages come in random order.
 func DrawMany(t *rapid.T, users []string) []events.Event {
 	var many []events.Event
 	for _, block := range rapid.Permutation([]int64{0, 1, 2, 3, 4}).Draw(t, "blocks") {
@@ -123,7 +123,7 @@ func DrawMany(t *rapid.T, users []string) []events.Event {
 			case 3:
 				e = Event(fmt.Sprint("recall ", seq), events.RoomRecalled, "c1", Seq(max(1, seq-2*rapid.Int64Range(0, 400).Draw(t, "back"))))
 			case 6:
-				if seq%1000 > 100 { // a room remembers few resets
+				if seq%1000 > 100 { // a room stores only few resets
 					break
 				}
 				e = Event(fmt.Sprint("end ", seq), events.RoomReset, "c1", func(d *events.Data) {
@@ -142,9 +142,9 @@ func DrawMany(t *rapid.T, users []string) []events.Event {
 	return many
 }
 
-// DrawHistory draws a history among few users, conversations and messages, so
-// that events interact often. Some events come again: under the same name with
-// the same or other content, or under another name.
+// DrawHistory draws a history with few users, conversations and messages, so that its events often
+// affect each other. Some events are repeated: with the same id and the same or other content, or
+// with another id.
 func DrawHistory(t *rapid.T, types []events.Type, users []string) []events.Event {
 	n := rapid.IntRange(1, 40).Draw(t, "number of events")
 	history := make([]events.Event, 0, n)
@@ -155,13 +155,13 @@ func DrawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 			if !toRoom(e.Type) {
 				how = append(how, "for others")
 			}
-			if len(types) >= len(EveryType()) { // of two events of one name the first counts
+			if len(types) >= len(EveryType()) { // of two events with the same id, only the first counts
 				how = append(how, "another event")
 			}
 			switch rapid.SampledFrom(how).Draw(t, "how") {
 			case "for others":
-				// The first attempt has all mentions: a later one may have lost a
-				// mention with its user.
+				// Take the first event with this id, since it has all mentions. A later repetition
+				// for other users may have fewer.
 				e = history[slices.IndexFunc(history, func(first events.Event) bool { return first.ID == e.ID && !toRoom(first.Type) })]
 				e.Data.UserIDs = drawUsers(t, users)
 				e.Data.MentionedUserIDs = slices.DeleteFunc(slices.Clone(e.Data.MentionedUserIDs), func(u string) bool {
@@ -180,8 +180,8 @@ func DrawHistory(t *rapid.T, types []events.Type, users []string) []events.Event
 	return history
 }
 
-// DrawNamed draws a history of every type whose events have names of their own
-// in a database with histories of other numbers.
+// DrawNamed draws a history of all types except the types of rooms. number becomes a part of the
+// source of its events, so that a database can have several histories.
 func DrawNamed(t *rapid.T, number int, users []string) []events.Event {
 	history := DrawHistory(t, EveryType(), users)
 	for i := range history {
@@ -190,8 +190,8 @@ func DrawNamed(t *rapid.T, number int, users []string) []events.Event {
 	return history
 }
 
-// DrawTimes draws when each event of a history was appended, not always in
-// order.
+// DrawTimes sets the time at which each event of a history was appended. The times are not always
+// in order.
 func DrawTimes(t *rapid.T, history []events.Event) []events.Event {
 	at := Noon
 	for i := range history {
@@ -201,15 +201,15 @@ func DrawTimes(t *rapid.T, history []events.Event) []events.Event {
 	return history
 }
 
-// The categories that are drawn for messages, of up to eight parts, and for events that name
-// all they cover.
+// Categories that are drawn for messages, which have up to eight parts, and for events about all
+// conversations of a category.
 var (
 	messageCategories  = []string{"", "", "likes", "likes2", "likes/a", "likes/a/b", "system", "likes/1/2/3/4/5/6/7", "system/1/2/3/4/5/6/7"}
 	coveringCategories = []string{"chat", "likes", "likes", "likes/a", "likes/1/2", "system/1/2/3/4/5/6/7", "elsewhere"}
 	levels             = []events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}
 )
 
-// DrawEvent draws an event of a type for some of the users.
+// DrawEvent draws an event of a type, for some of the users unless it is to a whole room.
 func DrawEvent(t *rapid.T, id string, typ events.Type, users []string) events.Event {
 	e := events.Event{ID: id, Source: "test", Type: typ}
 	d := &e.Data

@@ -1,6 +1,6 @@
-// Package foldtest has what tests of the fold share: short constructors of
-// events, a simple model of what a log means, and random histories. It touches
-// no database: package projectortest does.
+// Package foldtest has code that tests of the fold share: short constructors of events, a simple
+// model of the fold, and random histories. It does not use a database; for that see package
+// projectortest.
 package foldtest
 
 import (
@@ -13,10 +13,10 @@ import (
 // Partitions is the number of partitions of databases in tests.
 const Partitions = 4
 
-// Noon is the present of tests that set times, in the middle of an hour.
+// Noon is the current time in tests that set times. It is in the middle of an hour.
 var Noon = time.Date(2026, 3, 10, 12, 30, 0, 0, time.UTC)
 
-// User returns the nth user of a partition.
+// User returns the user with index n, from 0, among the users of a partition.
 func User(partition, n int) string {
 	for i := 0; ; i++ {
 		user := fmt.Sprintf("user-%d", i)
@@ -30,8 +30,8 @@ func User(partition, n int) string {
 	}
 }
 
-// Deliver returns message seq of a conversation for users. Its id is unique
-// unless the conversation has the same seq twice.
+// Deliver returns an event that delivers message seq of a conversation to users. The event id
+// consists of the conversation and seq.
 func Deliver(conversation string, seq int64, users ...string) events.Event {
 	return events.Event{
 		ID: fmt.Sprintf("%s/%d", conversation, seq), Source: "test", Type: events.MessageDelivered,
@@ -39,7 +39,8 @@ func Deliver(conversation string, seq int64, users ...string) events.Event {
 	}
 }
 
-// Event returns an event of any type about a conversation; change may be nil.
+// Event returns an event of any type about a conversation. change may set further fields; it may be
+// nil.
 func Event(id string, typ events.Type, conversation string, change func(*events.Data), users ...string) events.Event {
 	e := events.Event{
 		ID: id, Source: "test", Type: typ,
@@ -52,24 +53,24 @@ func Event(id string, typ events.Type, conversation string, change func(*events.
 	return e
 }
 
-// UpTo sets up_to_seq.
+// UpTo returns a change for Event that sets up_to_seq.
 func UpTo(seq int64) func(*events.Data) { return func(d *events.Data) { d.UpToSeq = seq } }
 
-// From sets from_seq.
+// From returns a change for Event that sets from_seq.
 func From(seq int64) func(*events.Data) { return func(d *events.Data) { d.FromSeq = seq } }
 
-// ByApp sets up_to_seq of a read by an app.
+// ByApp returns a change for Event that sets up_to_seq, and says that an app made the read.
 func ByApp(seq int64) func(*events.Data) {
 	return func(d *events.Data) { d.UpToSeq, d.ByApp = seq, true }
 }
 
-// Level sets the level.
+// Level returns a change for Event that sets the level.
 func Level(l events.Level) func(*events.Data) { return func(d *events.Data) { d.Level = l } }
 
-// Seq sets the seq.
+// Seq returns a change for Event that sets the seq.
 func Seq(seq int64) func(*events.Data) { return func(d *events.Data) { d.Seq = seq } }
 
-// Seqs sets the messages to mark.
+// Seqs returns a change for Event that sets the seqs of messages.
 func Seqs(seqs ...int64) func(*events.Data) { return func(d *events.Data) { d.Seqs = seqs } }
 
 // InCategory returns e in a category.
@@ -90,12 +91,12 @@ func Named(id string, e events.Event) events.Event {
 	return e
 }
 
-// InLog returns the JSON of an event that other software wrote, with the rest
-// of its members.
+// InLog returns the JSON of an event as other software might write it into the log. rest has the
+// members after source.
 func InLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
 
-// Nested returns the delivery of a message in each of 20 categories of a workspace, which is
-// more than the row of a user holds.
+// Nested returns events that deliver a message in each of 20 categories of a workspace. These are
+// more categories than the row of a user can store.
 func Nested(users ...string) (evs []events.Event) {
 	for i := range 20 {
 		name := fmt.Sprintf("acme/channel-%d", i)
@@ -104,8 +105,8 @@ func Nested(users ...string) (evs []events.Event) {
 	return evs
 }
 
-// Traffic returns n events for n/10 users in ten conversations, every tenth of
-// them a read. The events of each round are new.
+// Traffic returns n events for n/10 users in ten conversations. Every tenth event is a read.
+// Different rounds have different events.
 func Traffic(n, round int) []events.Event {
 	evs := make([]events.Event, n)
 	for i := range evs {

@@ -8,51 +8,53 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Model is the fold of a partition, too simple to be wrong: it keeps every event
-// and goes through all of them when it is asked about a user. It has plain sets,
-// and no ranges, chunks, batches, versions or running sums.
+// Model is an implementation of the fold that is too simple to be wrong. It stores all events, and
+// goes through all of them whenever it is asked about a user. It uses plain sets, and no ranges,
+// chunks, batches, versions or running sums.
 type Model struct {
 	Events []events.Event
-	// Generations has the generation of each event's key. If it is nil, all keys are
-	// in one generation.
+	// Generations has the generation of each event's key, by the index of the event. If it is nil,
+	// all keys are in the same generation.
 	Generations []int
 }
 
-// Conversation is a conversation of a user as the model sees it.
+// Conversation is a user's state of a conversation.
 type Conversation struct {
 	Unread, Mentions map[int64]bool
 	Marked           bool
-	// Again are messages at or below read that were marked unread.
+	// Again has the messages at or below read that were marked as unread.
 	Again    map[int64]bool
 	recalled map[int64]bool
-	// revisions has the messages that were changed, with the revision or 0.
+	// revisions has the messages that were changed, with the greatest revision, 0 if they had none.
 	revisions  map[int64]int64
 	read, last int64
-	// seen is the highest seq that the user has seen, if not read.
+	// seen is the greatest seq that the user has seen without reading.
 	seen int64
-	// leftAt is the seq up to which messages do not bring the conversation back,
-	// or -1.
+	// leftAt is set when the user leaves: only messages above it bring the conversation back. -1
+	// means that the user has not left.
 	leftAt int64
-	// known is set once a client can know of the conversation.
+	// known is set once a client may have been told about the conversation.
 	known bool
 	level events.Level
-	// until is when the level ends, and after the one that follows.
+	// until is when level ends, and after is the level that then applies; until is zero if level
+	// does not end.
 	until    time.Time
 	after    events.Level
 	category string
-	// room is set for a member of it. own are the messages that the user sent while
-	// a member, named those that mention the user by name.
+	// room is set while the user is a member of the room. own has the messages that the user has
+	// sent as a member. named has the messages that mention the user by name.
 	room       *room
 	own, named map[int64]bool
-	// sent and remembered are what a mark knows of messages that were read.
+	// sent and remembered are like own and named, but also cover messages that were already read. A
+	// mark needs them.
 	sent, remembered map[int64]bool
-	// joinedAt is the read position at joining, or to which it was reset since: of
-	// messages up to there it is not known who sent them. from, unless it is 0, is the message
-	// from which on messages count again.
+	// joinedAt is the read position at the time of joining, or a lower position to which the member
+	// was reset later: the senders of messages up to joinedAt are unknown. from, unless 0, is a
+	// mark: messages from this seq on count again.
 	joinedAt, from int64
 }
 
-// room is a room as the model sees it.
+// room is the state of a room.
 type room struct {
 	posted, all, recalled map[int64]bool
 	last                  int64
@@ -62,26 +64,26 @@ type room struct {
 	revisions             map[int64]int64
 }
 
-// left reports whether the user has left.
+// left reports whether the user has left the conversation and no later message has brought it back.
 func (c *Conversation) left() bool { return c.room == nil && c.last <= c.leftAt }
 
-// showsLeft reports whether a client knows a conversation that the user left.
+// showsLeft reports whether the user has left the conversation and a client may know of it.
 func (c *Conversation) showsLeft() bool { return c.left() && c.known }
 
-// appRead is a read by an app, which covers messages for a minute.
+// appRead is a read by an app. For a minute it also applies to messages that are delivered later.
 type appRead struct {
 	conversation string
 	upTo         int64
 	at           time.Time
 }
 
-// user is a user as the model sees it.
+// user is the state of a user.
 type user struct {
 	id            string
 	conversations map[string]*Conversation
 	reads         []appRead
 	levels        map[string]events.Level // by category
-	// had are the generations in which events were folded, by source and id.
+	// had has the generation in which an event was last folded, by source and id.
 	had    map[[2]string]int
 	folded []events.Event
 }
@@ -92,8 +94,8 @@ type world struct {
 	rooms map[string]*room
 }
 
-// play goes through all events. The users who are asked about have a state even if
-// no event names them.
+// play folds all events and returns the resulting state. The users in asked have a state even if no
+// event names them.
 func (m *Model) play(asked ...string) *world {
 	w := &world{map[string]*user{}, map[string]*room{}}
 	for _, id := range asked {
@@ -150,7 +152,7 @@ func (w *world) room(id string) *room {
 	return w.rooms[id]
 }
 
-// post gives a message to the members of its room.
+// post adds a message to a room and to the state of its members, or changes it.
 func (w *world) post(e *events.Event) {
 	d, r := &e.Data, w.room(e.Data.ConversationID)
 	category := d.Category
@@ -181,7 +183,7 @@ func (w *world) post(e *events.Event) {
 		}
 		named := slices.Contains(mentioned, u.id)
 		c.sent[d.Seq] = c.sent[d.Seq] || d.SenderID == u.id
-		// A member who has read the message is not found by a change.
+		// A change of a message that the member has read does not change what a mark remembers.
 		if changes && !named && c.named[d.Seq] && !c.own[d.Seq] && d.Seq > c.counted() {
 			c.remembered[d.Seq] = false
 		}
@@ -194,7 +196,7 @@ func (w *world) post(e *events.Event) {
 	}
 }
 
-// recall takes a message out of a room.
+// recall recalls a message of a room.
 func (w *world) recall(e *events.Event) {
 	d, r := &e.Data, w.room(e.Data.ConversationID)
 	if d.Revision > 0 && !revise(r.revisions, d) {
@@ -210,7 +212,7 @@ func (w *world) recall(e *events.Event) {
 	}
 }
 
-// counted returns the position above which messages of a room count for a member.
+// counted returns the position of a member: the messages of the room above it count.
 func (c *Conversation) counted() int64 {
 	if c.from > 0 {
 		return c.from - 1
@@ -218,8 +220,8 @@ func (c *Conversation) counted() int64 {
 	return c.read
 }
 
-// recount follows a position of a member that went back from where messages counted:
-// those that are live then are known to be the member's own, or to mention the member.
+// recount is called when a member's position has moved back from the position from. For the
+// messages between, it sets own and named from what is remembered, except for recalled messages.
 func (c *Conversation) recount(from int64) {
 	for seq := range c.room.posted {
 		if seq > c.counted() && seq <= from {
@@ -230,7 +232,7 @@ func (c *Conversation) recount(from int64) {
 	}
 }
 
-// reset ends a room at a message, for all members.
+// reset ends a room at a message: it deletes all later messages, for all members.
 func (w *world) reset(e *events.Event) {
 	d, r := &e.Data, w.room(e.Data.ConversationID)
 	if key := [2]string{e.Source, e.ID}; r.resets[key] {
@@ -261,7 +263,7 @@ func (w *world) reset(e *events.Event) {
 	}
 }
 
-// complete works out the sets of a membership.
+// complete computes the sets of unread messages and mentions of a membership.
 func (c *Conversation) complete(levels map[string]events.Level) {
 	if c.room == nil {
 		return
@@ -277,8 +279,8 @@ func (c *Conversation) complete(levels map[string]events.Level) {
 	}
 }
 
-// refuses reports whether an event takes a room of the user for an ordinary
-// conversation.
+// refuses reports whether an event cannot be folded, because it treats a room of the user as an
+// ordinary conversation, or an ordinary conversation as a room.
 func (u *user) refuses(e *events.Event) bool {
 	c := u.conversations[e.Data.ConversationID]
 	member := c != nil && c.room != nil
@@ -289,7 +291,7 @@ func (u *user) refuses(e *events.Event) bool {
 		e.Type == events.ConversationMarkedUnread && len(e.Data.Seqs) > 0)
 }
 
-// conversation returns a conversation of the user.
+// conversation returns a conversation of the user. It creates the conversation if necessary.
 func (u *user) conversation(id string) *Conversation {
 	if u.conversations[id] == nil {
 		u.conversations[id] = &Conversation{
@@ -300,7 +302,7 @@ func (u *user) conversation(id string) *Conversation {
 	return u.conversations[id]
 }
 
-// forget drops the reads by apps that are more than a minute old.
+// forget deletes the reads by apps that are more than a minute old.
 func (u *user) forget(at time.Time) {
 	u.reads = slices.DeleteFunc(u.reads, func(r appRead) bool { return at.Sub(r.at) > time.Minute })
 }
@@ -430,7 +432,7 @@ func (u *user) fold(e *events.Event, w *world) {
 	}
 }
 
-// join makes the user a member.
+// join makes the user a member of a room.
 func (u *user) join(r *room, d *events.Data) {
 	c := u.conversation(d.ConversationID)
 	if c.room != nil {
@@ -453,7 +455,7 @@ func (u *user) join(r *room, d *events.Data) {
 	r.members++
 }
 
-// quit ends a membership.
+// quit ends the user's membership of a room.
 func (u *user) quit(id string) {
 	c := u.conversation(id)
 	if c.room == nil {
@@ -464,7 +466,7 @@ func (u *user) quit(id string) {
 	c.read, c.seen, c.Marked, c.room = max(c.read, c.last), 0, false, nil
 }
 
-// lastMessage returns the last message.
+// lastMessage returns the seq of the last message.
 func (c *Conversation) lastMessage() int64 {
 	if c.room != nil {
 		return c.room.last
@@ -472,16 +474,16 @@ func (c *Conversation) lastMessage() int64 {
 	return c.last
 }
 
-// FoldedFor returns the events that are folded for a user: those that name the
-// user, and of several with one name only the first, until it is forgotten.
+// FoldedFor returns the events that are folded for a user: the events that name the user. If an
+// event is repeated, only the first counts, until its key is forgotten.
 func (m *Model) FoldedFor(user string) []events.Event { return m.play(user).users[user].folded }
 
-// Conversations works out the conversations of a user.
+// Conversations returns the state of a user's conversations after all events.
 func (m *Model) Conversations(user string) map[string]*Conversation {
 	return m.play(user).users[user].conversations
 }
 
-// reset makes the conversation what a publisher says.
+// reset sets the conversation to the state that a conversation.reset gives.
 func (c *Conversation) reset(d *events.Data) {
 	c.seen = 0
 	if c.room != nil {
@@ -508,13 +510,14 @@ func (c *Conversation) reset(d *events.Data) {
 	}
 }
 
-// changed reports whether a message was changed.
+// changed reports whether a message was changed after its delivery.
 func (c *Conversation) changed(seq int64) bool {
 	_, ok := c.revisions[seq]
 	return ok
 }
 
-// revise takes note of a change, and reports whether it is later than others.
+// revise records a change of a message. It reports whether the change is newer than the changes
+// before; if not, the change does not count.
 func revise(revisions map[int64]int64, d *events.Data) bool {
 	if was, ok := revisions[d.Seq]; ok && d.Revision > 0 && d.Revision <= was {
 		return false
@@ -523,10 +526,10 @@ func revise(revisions map[int64]int64, d *events.Data) bool {
 	return true
 }
 
-// unmark ends the marks of the conversation and of its messages.
+// unmark removes all marks: of the conversation, of single messages, and of a room.
 func (c *Conversation) unmark() { c.Marked, c.Again, c.from = false, map[int64]bool{}, 0 }
 
-// markFrom makes messages of a room from one on count again.
+// markFrom marks a room as unread from the message seq on.
 func (c *Conversation) markFrom(seq int64) {
 	if c.from > 0 {
 		seq = min(seq, c.from)
@@ -538,7 +541,7 @@ func (c *Conversation) markFrom(seq int64) {
 	}
 }
 
-// count returns how many messages are unread or count again.
+// count returns the number of messages that are unread or were marked as unread.
 func (c *Conversation) count() int64 { return int64(len(c.Unread) + len(c.Again)) }
 
 func (c *Conversation) readUpTo(seq int64) {

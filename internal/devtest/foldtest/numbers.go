@@ -8,13 +8,14 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// covers reports whether a category is another or above it, part by part.
+// covers reports whether path is the category of, or is above it. It compares part by part.
 func covers(path, of string) bool {
 	above, parts := strings.Split(path, "/"), strings.Split(of, "/")
 	return len(above) <= len(parts) && slices.Equal(above, parts[:len(above)])
 }
 
-// present returns the category of the last message.
+// present returns the current category of the conversation, which is the category of its last
+// message.
 func (c *Conversation) present() string {
 	if c.room != nil {
 		return c.room.category
@@ -22,14 +23,15 @@ func (c *Conversation) present() string {
 	return c.category
 }
 
-// leave reads the conversation, and leaves it up to a message.
+// leave marks the conversation as read and as left. Messages up to upTo do not bring it back.
 func (c *Conversation) leave(upTo int64) {
 	c.leftAt = max(c.leftAt, c.last, upTo)
 	c.readUpTo(c.last)
 	c.unmark()
 }
 
-// applies returns the level that applies: what is set closest wins.
+// applies returns the level that applies: the conversation's own level, or the level of the longest
+// path with a level.
 func (c *Conversation) applies(levels map[string]events.Level) events.Level {
 	if c.level != events.LevelDefault {
 		return c.level
@@ -43,8 +45,8 @@ func (c *Conversation) applies(levels map[string]events.Level) events.Level {
 	return level
 }
 
-// unseen returns how many unread messages are above what the user has seen, and how many of
-// them are mentions. What is read is seen.
+// unseen returns the number of unread messages above the seen position, and how many of them are
+// mentions. A message that is read counts as seen.
 func (c *Conversation) unseen() (messages, mentions int64) {
 	for seq := range c.Unread {
 		if seq > c.read && seq > c.seen {
@@ -57,8 +59,8 @@ func (c *Conversation) unseen() (messages, mentions int64) {
 	return messages, mentions
 }
 
-// Adds returns what the conversation adds to the numbers of the badge, and of each category
-// that covers it.
+// Adds returns what the conversation adds to the numbers of the badge, and to the numbers of each
+// path that covers its category.
 func (c *Conversation) Adds(levels map[string]events.Level) (n category.Numbers) {
 	if c.left() {
 		return n
@@ -88,7 +90,7 @@ func (c *Conversation) Adds(levels map[string]events.Level) (n category.Numbers)
 // Levels returns the levels that a user has set for categories.
 func (m *Model) Levels(user string) map[string]events.Level { return m.play(user).users[user].levels }
 
-// plus returns a sum of numbers.
+// plus returns the sum of two Numbers.
 func plus(a, b category.Numbers) category.Numbers {
 	return category.Numbers{
 		Total: a.Total + b.Total, Mentions: a.Mentions + b.Mentions, Unseen: a.Unseen + b.Unseen, Marked: a.Marked + b.Marked,

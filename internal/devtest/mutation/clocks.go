@@ -6,7 +6,7 @@ const (
 	strangerFile = "internal/server/inbound/headers.go"
 )
 
-// The checks of clocks, and of what clients send before they are known.
+// Checks of clocks, and of the limits for clients that are not authenticated yet.
 var (
 	clocks       = check{"./internal/pg/dbclock", ".", false}
 	otherClock   = check{"./internal/server/auth", "^TestTokensByAnotherClock$", false}
@@ -21,7 +21,7 @@ var (
 	ownerless    = check{"./tests", "^TestArchiveWithoutAnOwner$", false}
 )
 
-// clockMutants believe a wrong clock, or strangers.
+// clockMutants trust a wrong clock, or clients that are not authenticated.
 var clockMutants = []mutant{
 	{"clocks never differ", []edit{{clockFile, "ahead.Abs() > MaxDifference", "false && ahead.Abs() > MaxDifference"}}, clocks},
 	{"the first clock is believed", []edit{{clockFile, "told[len(told)/2]", "told[0]"}}, clocks},

@@ -6,7 +6,7 @@ const (
 	stateOfFile  = "migrations/state.go"
 )
 
-// The checks of commands whose shards are wrong, silent or of another version.
+// Checks of commands when a shard is wrong, does not answer, or has another schema version.
 var (
 	wrongShards  = check{"./internal/cli", "^(TestNoCommandWorksOnAWrongDatabase|TestShardsThatAreNoneYet)$", false}
 	otherSchemas = check{"./internal/cli", "^TestEveryCommandNamesTheVersionOfAShard$", false}
@@ -14,7 +14,8 @@ var (
 	awayShards   = check{"./internal/cli", "^TestAllShardsThatAreAwayAreNamed$", false}
 )
 
-// commandMutants let commands work on wrong databases, or wait for each shard.
+// commandMutants let commands work on wrong databases, or make them wait for the shards one after
+// the other.
 var commandMutants = []mutant{
 	{"commands work on each of two shards whose names are exchanged", []edit{{identifyFile, "among(err, ErrForeign, ErrMisnamed, ErrEmpty)", "among(err, ErrForeign, ErrEmpty)"}}, wrongShards},
 	{"commands work on a shard of another cluster", []edit{{identifyFile, "among(err, ErrForeign, ErrMisnamed, ErrEmpty)", "among(err, ErrMisnamed, ErrEmpty)"}}, wrongShards},

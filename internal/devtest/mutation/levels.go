@@ -7,14 +7,14 @@ const (
 	framesFile = "gateway/protocol/frames.go"
 )
 
-// The checks of levels that end, and of the fields of commands.
+// Checks of levels that end, and of the fields of commands.
 var (
 	levelsEnd     = check{"./internal/user/expiry", "^TestLevels", false}
 	levelStories  = check{"./internal/fold/store", "^TestStories$", false}
 	commandFields = check{"./gateway/protocol", "^TestCommandsHaveOnlyTheirFields$", false}
 )
 
-// levelMutants end levels at the wrong time, or let commands of apps do more than they say.
+// levelMutants end levels at the wrong time, or let commands of apps do more than they may.
 var levelMutants = []mutant{
 	{"a level that was set for longer ends early", []edit{{levelFile, "c.LevelUntil != 0 && c.LevelUntil <= until.UnixMicro()", "c.LevelUntil != 0"}}, levelStories},
 	{"a level that was set until a time stays after the next one has ended", []edit{{levelFile, "case c.LevelUntil == 0:", "case true:"}}, levelStories},

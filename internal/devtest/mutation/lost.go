@@ -17,7 +17,7 @@ const (
 	hintsEraseFile = "internal/user/erasure/hints.go"
 )
 
-// The checks of what goes on while a shard is away, and after it is back.
+// Checks of what works while a shard is away, and after it is back.
 var (
 	roomsWait     = check{"./internal/cluster", "^TestRoomMessagesWaitForAShard$", false}
 	waitUntil     = check{"./internal/cluster", "^TestRoomMessagesWaitUntilTheyAreStored$", false}
@@ -48,7 +48,8 @@ var (
 	erasedAgain   = check{"./internal/user/erasure", "^TestEraseWhatWaitsAgain$", false}
 )
 
-// lostMutants let the loss of a shard stop others, or lose, double or show something.
+// lostMutants let an unreachable shard block other shards, or make its outage lose, repeat or
+// reveal something.
 var lostMutants = []mutant{
 	{"a message to a room fails if a shard is away", []edit{{hintsFile, "if target == nil || !a.hinting {", "if true {"}}, roomsWait},
 	{"a message to a room fails before it is known that a shard is away", []edit{{hintsFile, "!errors.Is(errs[i], ErrAway) && !isGone(errs[i])", "!errors.Is(errs[i], ErrAway)"}}, roomsWait},

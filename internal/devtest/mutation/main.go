@@ -1,6 +1,6 @@
-// Mutation checks that the tests catch bugs that would make a count wrong. It
-// applies one listed mutant after the other and fails if the tests still pass.
-// It does not change the working tree.
+// Mutation checks that the tests detect bugs that would make a count wrong. It tries the listed
+// mutants one after the other: it changes the code in the way of the mutant and runs some tests. It
+// fails if these tests still pass. It does not change the working tree.
 //
 //	go run ./internal/devtest/mutation [-only REGEXP]
 package main
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// run tries the mutants whose name matches only. Its error names those that
-// survived or could not be tried.
+// run tries the mutants whose names match only. Its error names each mutant that survived or could
+// not be tried.
 func run(ctx context.Context, only string) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
@@ -53,7 +53,7 @@ func run(ctx context.Context, only string) error {
 		}
 		tried++
 		began := time.Now()
-		// A test that fails without the mutant proves nothing.
+		// A test that also fails without the mutant proves nothing.
 		err := sound.passes(ctx, m.caught)
 		if err == nil {
 			err = m.try(ctx, dir)
@@ -78,10 +78,10 @@ func run(ctx context.Context, only string) error {
 	return nil
 }
 
-// soundness runs each check once without a mutant and keeps the result.
+// soundness runs each check once without any mutant, and stores the result.
 type soundness struct {
 	dir    string
-	built  map[string]string // the tests of a package
+	built  map[string]string // paths of test binaries by package
 	passed map[check]error
 }
 
@@ -104,7 +104,8 @@ func (s *soundness) passes(ctx context.Context, c check) error {
 // errFailed means that a test ran and failed.
 var errFailed = errors.New("a test failed")
 
-// try applies m and returns nil if a test catches it.
+// try applies m and runs its check. It returns nil if a test of the check fails, so that m is
+// caught.
 func (m *mutant) try(ctx context.Context, dir string) error {
 	overlay := map[string]string{}
 	for i, e := range m.edits {
@@ -135,8 +136,8 @@ func (m *mutant) try(ctx context.Context, dir string) error {
 	return fmt.Errorf("SURVIVED %s", m.caught)
 }
 
-// apply returns the file's text after the edit. changed is the path of the file
-// as an earlier edit left it, or "".
+// apply returns the text of the file with the edit applied. If an earlier edit has changed the same
+// file, changed is the path of the result, else "".
 func (e *edit) apply(changed string) (string, error) {
 	from := e.file
 	if changed != "" {
@@ -152,7 +153,8 @@ func (e *edit) apply(changed string) (string, error) {
 	return strings.Replace(string(b), e.old, e.new, 1), nil
 }
 
-// build builds the tests of the check's package with some files replaced.
+// build builds the test binary of the check's package. overlay maps files to the files that replace
+// them.
 func (c check) build(ctx context.Context, tests string, overlay map[string]string) error {
 	replace, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {
@@ -168,22 +170,21 @@ func (c check) build(ctx context.Context, tests string, overlay map[string]strin
 	return nil
 }
 
-// overlayOf returns the file that names the replaced files of built tests.
+// overlayOf returns the path of the file that lists the replaced files of a test binary.
 func overlayOf(tests string) string { return tests + ".json" }
 
-// pass runs the tests of the check. It returns nil if they pass and errFailed
-// if they do not.
+// pass runs the tests of the check. It returns nil if all pass, and errFailed if one fails.
 func (c check) pass(ctx context.Context, tests string) error {
 	args := []string{"-test.run", c.run, "-test.timeout=2m", "-test.failfast"}
 	if c.rapid {
-		// Only the verdict matters: do not shrink or save the failure.
+		// Only the result matters: do not shrink the failure, and do not save it.
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=1ms")
 	}
 	cmd := exec.CommandContext(ctx, tests, args...) //nolint:gosec // as above
 	cmd.Dir = c.pkg
-	// For tests that build a program: without it they would test the sound one.
+	// Some tests build a program. Without the overlay they would build it without the mutant.
 	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlayOf(tests)),
-		"PGTEST_CACHE=off") // it has the schema of the files, not of the mutant
+		"PGTEST_CACHE=off") // a cached cluster has the schema without the mutant
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -6,7 +6,7 @@ const (
 	switchFile    = "internal/partition/copier/switch.go"
 )
 
-// The checks of messages to rooms during moves.
+// Checks of messages to rooms during moves.
 var (
 	spansSwitch   = check{"./internal/cluster", "^TestCallThatSpansASwitch$", false}
 	lastExpects   = check{"./internal/cluster", "^TestLastAppendExpectsWhatTheOthersDid$", false}
@@ -16,7 +16,7 @@ var (
 	moveBegins    = check{"./internal/partition/moving", "^TestReadersOfTheTargetWhenAMoveBegins$", false}
 )
 
-// The checks of when moves and splits switch.
+// Checks of the moment at which moves and splits switch.
 var (
 	caughtUp   = check{"./internal/partition/copier", "^TestCatchUp$", false}
 	slowCopies = check{"./internal/partition/moving", "^TestSlowCopiesLetPublishersGo$", false}
@@ -24,14 +24,14 @@ var (
 	archivedBy = check{"./tests", "^TestArchivesFollowMovesAndSplits$", false}
 )
 
-// The checks of shards that were restored to an earlier time.
+// Checks of shards that were restored to an earlier time.
 var (
 	putBackSource = check{"./internal/partition/moving", "^TestPutBackDuringAMove$/^a_from_released_to_catch_up$", false}
 	putBackTarget = check{"./internal/partition/moving", "^TestPutBackToAnEarlierAttempt$", false}
 	givenUp       = check{"./internal/cluster", "^TestAShardGivesUpNothingElse$", false}
 )
 
-// moveMutants let messages to rooms get lost, or wait, while a partition moves.
+// moveMutants make messages to rooms get lost or wait while a partition is moved.
 var moveMutants = []mutant{
 	{"a message that spans a switch is in neither shard", []edit{{routesFile, "case e != nil:", "case false:"}}, spansSwitch},
 	{"an append beside the others expects nothing", []edit{{appendingFile, "last(call.here.expecting(ctx), ", "last(ctx, "}}, lastExpects},

@@ -1,17 +1,18 @@
 package main
 
-// mutant is a way to break badged that must not go unnoticed.
+// mutant is a bug that the tests must detect.
 type mutant struct {
 	name  string
 	edits []edit
-	// caught are tests; at least one of them must fail.
+	// caught names tests. At least one of them must fail.
 	caught check
 }
 
-// edit replaces a text that a file, named from the root, has exactly once.
+// edit replaces the text old in a file, whose path is relative to the root of the repository. The
+// file must contain old exactly once.
 type edit struct{ file, old, new string }
 
-// check is some tests of a package, named as for go test.
+// check is a set of tests of one package; run is the regular expression for go test.
 type check struct {
 	pkg, run string
 	rapid    bool // whether the package has property tests
@@ -64,7 +65,7 @@ const (
 	outboundFile = "internal/notify/outbound/outbound.sql"
 )
 
-// The checks of reading, replaying and archiving rooms.
+// Checks of reading, replaying, rebuilding and archiving rooms.
 var (
 	membersRead   = check{"./projector/badges", "^TestReadMembers$", false}
 	roomsVerified = check{"./internal/partition/replay", "Rooms", true}
@@ -73,7 +74,7 @@ var (
 	roomsRestored = check{"./internal/partition/archiving", "^TestRestore$", false}
 )
 
-// The other checks.
+// All other checks.
 var (
 	pure        = check{"./internal/fold/store", "^(TestFoldAgreesWithTheModel|TestOrderDoesNotMatter|TestStories|TestDeliveredHourDoesNotDependOnOrder)$", true}
 	recents     = check{"./internal/fold/store", "^(TestMarksReachBackToWhatIsKnown|TestMarkedMessagesOfClosedChunks)$", false}
@@ -443,7 +444,7 @@ var mutants = []mutant{
 	{"a sweep that was overtaken keeps its progress", []edit{{"internal/user/expiry/expiry.sql", "swept_hour = $3\n", "$3::integer >= 0\n"}}, swept},
 	{"healing leaves the sweep where it was", []edit{{"internal/partition/replay/heal.go", "\tbatch.Queue(store.ResetExpirySQL, in.Partition)\n", ""}}, swept},
 
-	// Either column would do.
+	// Mutating either of the two columns would do.
 	{"a rebuild swaps tables unseen by the owner", []edit{{
 		"internal/partition/rebuild/rebuild.sql", "epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1", "epoch = epoch",
 	}}, rebuilt},

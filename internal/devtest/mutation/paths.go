@@ -6,7 +6,7 @@ const (
 	badgeLevels  = "internal/fold/badge/level.go"
 )
 
-// pathMutants break categories that nest.
+// pathMutants break categories that have several parts.
 var pathMutants = []mutant{
 	{"a path covers what begins with its text", []edit{{categoryFile, "(len(category) == len(path) || category[len(path)] == '/')", "true"}}, pure},
 	{"a path covers itself alone", []edit{{categoryFile, "(len(category) == len(path) || category[len(path)] == '/')", "len(category) == len(path)"}}, pure},

@@ -11,7 +11,7 @@ const (
 	splitSQLFile    = "migrations/00007_cluster.sql"
 )
 
-// The checks of splits.
+// Checks of splits.
 var (
 	layouts     = check{"./events", "^(TestLayouts|TestAPartitionWithADescendantHasEnded)$", false}
 	splitRooms  = check{"./internal/partition/splitting", "^(TestMessagesToRoomsDuringASplit|TestLogsFollowASplit)$", false}
@@ -27,7 +27,7 @@ var (
 	splitStates = check{"./internal/cluster", "^TestStatesAreReadWhileTheirPartitionIsSplit$", false}
 )
 
-// splitMutants let splitting a partition lose or double something.
+// splitMutants make the split of a partition lose data or store it twice.
 var splitMutants = []mutant{
 	{"users of a partition that was split stay in it", []edit{{layoutFile, "h.Partition(modulus); l.living.Has(p) {", "h.Partition(modulus); true {"}}, layouts},
 	{"the share of an event names the users of the other partition", []edit{{shareFile, "d.UserIDs, d.MentionedUserIDs = users, mentioned", "d.MentionedUserIDs = mentioned"}}, splitShares},

@@ -15,7 +15,7 @@ const (
 	partitionFile = "internal/user/erasure/partition.go"
 )
 
-// The checks of what operators trust: keys, revocations, erasure and the audit trail.
+// Checks of security: keys, revocations, erasure and the audit trail.
 var (
 	everyKey     = check{"./internal/server/httpapi", "^(TestEveryRouteWithEveryKey|TestEveryEventWithEveryKey|TestRoomsOfAKey|TestEventsBeyondTheScopeOfTheKey|TestPublishingMoreThanTheKeyMay)$", false}
 	everySecret  = check{"./tests", "^TestEveryRouteWithEverySecret$", false}
@@ -49,7 +49,7 @@ var (
 	roomy        = check{"./internal/server/inbound", "^(TestRoomForBodies|TestSharesOfConnections)$", false}
 )
 
-// trustMutants let somebody do, see or hide what they must not.
+// trustMutants allow a client or an operator to do, see or hide what is not allowed.
 var trustMutants = []mutant{
 	{"the database does not ask whether a token is revoked", []edit{{"internal/log/eventlog/rights.go", "	if len(rights) == 0 {\n		return nil", "	if true {\n		return nil"}}, committed},
 	{"a request goes on after its key was removed", []edit{{ringFile, "	case current == nil:", "	case false:"}, {ringFile, "	case current.hasExpired():", "	case false:"}, {ringFile, "current != k && !current.equals(k):", "false:"}}, endedRights},

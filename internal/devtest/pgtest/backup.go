@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// BaseBackup makes a base backup of a server. The function that it returns puts the server
-// back to it, as an operator does who restores a snapshot of its disk: on the same timeline.
-// All sessions end.
+// BaseBackup makes a base backup of a server. The returned function restores the server from the
+// backup, like an operator who restores a snapshot of the server's disk: the server stays on the
+// same timeline. All its sessions end.
 func (s *Server) BaseBackup(t testing.TB) (putBack func()) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), s.URL())
@@ -40,8 +40,8 @@ func (s *Server) BaseBackup(t testing.TB) (putBack func()) {
 	}
 }
 
-// OpenDir returns a directory that any user can enter, unlike t.TempDir, and that is
-// removed after the test: as root, Postgres runs as another user.
+// OpenDir returns a directory that every user can enter, unlike t.TempDir. If the tests run as
+// root, Postgres runs as another user. The directory is removed after the test.
 func OpenDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pgtest-dir-")

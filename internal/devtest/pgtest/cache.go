@@ -19,21 +19,22 @@ import (
 	"github.com/badged/badged/internal/pg/embedpg"
 )
 
-// The cache has clusters in which a template is built, for all packages and later runs:
-// copying one takes a tenth of the processor time of initdb and migrations. Each is a
-// directory that is named by a hash of what it is made from.
+// The cache contains database clusters (data directories) in which a template is already built. All
+// packages and later runs use them: copying a cluster takes a tenth of the processor time of initdb
+// and migrations. The name of a cluster's directory is a hash of everything from which the cluster
+// is made.
 const (
-	// cacheVariable names the directory of the cache, or turns it off if it is "off",
-	// for tests of code that differs from the files of the repository.
+	// cacheVariable is the environment variable with the directory of the cache. "off" turns the
+	// cache off, for tests of code that differs from the files of the repository.
 	cacheVariable = "PGTEST_CACHE"
-	// cachedClusters is how many clusters of some 50 MB are kept. A run of all tests
-	// uses eleven, two of them of the program that it builds.
+	// cachedClusters is the maximum number of clusters in the cache. Each has about 50 MB. A run of
+	// all tests uses eleven; two of them belong to the program that it builds.
 	cachedClusters = 20
 	lockPrefix     = "lock-"
 )
 
-// Hash returns a hash of files, and of those in folders, for the Version of a template;
-// empty if one cannot be read.
+// Hash returns a hash of the given files and of all files in the given folders, except Go tests. It
+// is used as the Version of a template. It is empty if a file cannot be read.
 func Hash(paths ...string) string {
 	sum := sha256.New()
 	for _, path := range paths {
@@ -53,15 +54,15 @@ func Hash(paths ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// openCache returns the directory of the cache, and a hash of the code that makes clusters.
-// The directory is empty if there is no cache.
+// openCache returns the directory of the cache, and a hash of the code that makes clusters. Both
+// are empty if there is no cache.
 func openCache() (dir, sources string) {
 	dir = os.Getenv(cacheVariable)
 	switch base, err := os.UserCacheDir(); {
 	case dir == "off", dir == "" && os.Geteuid() != 0 && err != nil:
 		return "", ""
 	case dir == "" && os.Geteuid() == 0:
-		dir = "/var/cache/badged-pgtest" // Postgres runs as another user, who may not enter that of root
+		dir = "/var/cache/badged-pgtest" // Postgres runs as another user, who may not enter root's own directory
 	case dir == "":
 		dir = filepath.Join(base, "badged-pgtest")
 	}
@@ -72,8 +73,9 @@ func openCache() (dir, sources string) {
 	return dir, sources
 }
 
-// cached returns a cluster in which a template is built, or makes it; empty without a
-// cache. It is not removed before unlock is called.
+// cached returns the cluster in the cache in which the template is built. If there is none, it
+// makes the cluster. Without a cache, it returns "". The cluster is not removed before unlock is
+// called.
 func cached(ctx context.Context, version string, template Template) (cluster string, unlock func(), err error) {
 	dir, sources := openCache()
 	if dir == "" {
@@ -85,7 +87,7 @@ func cached(ctx context.Context, version string, template Template) (cluster str
 	if err != nil {
 		return "", nil, fmt.Errorf("the cache of clusters: %w: remove it, or turn it off with %s=off", err, cacheVariable)
 	}
-	unlock = func() { _ = lock.Close() } // it is only read
+	unlock = func() { _ = lock.Close() } // the file was only read, so an error does not matter
 	if !exists(cluster) {
 		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
 		if err == nil && !exists(cluster) { // another process may have been faster
@@ -101,8 +103,8 @@ func cached(ctx context.Context, version string, template Template) (cluster str
 	return cluster, unlock, nil
 }
 
-// prune removes the clusters that were not used for the longest time, unless they are used
-// now. One that cannot be removed is left.
+// prune removes the clusters that were not used for the longest time. It does not remove a cluster
+// that is in use, and ignores errors.
 func prune(dir string) {
 	entries, _ := os.ReadDir(dir)
 	var used []fs.FileInfo
@@ -121,11 +123,11 @@ func prune(dir string) {
 	}
 }
 
-// makeCluster makes a cluster in which a template is built. Until it is complete it has
-// another name.
+// makeCluster makes a cluster in which the template is built. The cluster gets its final name when
+// it is complete.
 func makeCluster(ctx context.Context, cluster string, template Template) error {
 	settings := Settings()
-	settings["wal_recycle"] = "off" // segments for later use need not be copied
+	settings["wal_recycle"] = "off" // copies of the cluster need no recycled WAL segments
 	settings["fsync"] = "off"
 	making := filepath.Join(filepath.Dir(cluster), "new-"+rand.Text())
 	defer func() { _ = os.RemoveAll(making) }()
@@ -143,8 +145,9 @@ func makeCluster(ctx context.Context, cluster string, template Template) error {
 	return os.Rename(filepath.Join(making, "pgdata"), cluster)
 }
 
-// lockCluster locks a cluster that may be missing, with others whose names begin alike:
-// files of locks are few and stay. Closing the file unlocks it.
+// lockCluster locks a cluster, which need not exist. All clusters whose names begin with the same
+// character share a lock file, since lock files are never removed. Closing the returned file
+// unlocks the cluster.
 func lockCluster(cluster string, how int) (*os.File, error) {
 	dir, name := filepath.Split(cluster)
 	f, err := os.OpenFile(dir+lockPrefix+name[:1], os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // in the directory of the cache

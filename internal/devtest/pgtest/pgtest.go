@@ -1,6 +1,6 @@
-// Package pgtest gives tests real PostgreSQL databases. The tests of a package
-// share one private server, which starts when the first test needs it. Each test
-// gets its own database, cloned from a template in about ten milliseconds.
+// Package pgtest gives tests real PostgreSQL databases. The tests of a package share one private
+// server, which starts when a test first needs it. Each test gets a database of its own, which is
+// copied from a template in about ten milliseconds.
 //
 //	func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }
 //
@@ -13,10 +13,10 @@
 //
 // If the server cannot start, the tests fail; they are never skipped.
 //
-// All databases of a server share its transaction ids: a writing transaction that
-// a test keeps open becomes pending in the logs of other tests. A test that
-// counts such transactions needs a server for itself: [Borrow]. One that kills its
-// server, or creates roles, needs a new one: [NewServer].
+// All databases of a server share its transaction ids. So if a test keeps a transaction open that
+// has written, the transaction becomes pending in the logs of other tests. A test that counts
+// pending transactions needs a server for itself: [Borrow]. A test that kills its server or creates
+// roles needs a new server: [NewServer].
 package pgtest
 
 import (
@@ -38,45 +38,44 @@ import (
 	"github.com/badged/badged/internal/pg/embedpg"
 )
 
-// A Template defines the content of a new database, or of several that belong together,
-// such as those of a cluster.
+// A Template defines the content of a new database, or of several databases that belong together,
+// such as the databases of a cluster.
 type Template struct {
-	// Name identifies the template within the process. Only the first template
-	// of a name is built; others of that name must be equal. The zero Template
-	// is an empty database.
+	// Name identifies the template in the process. Only the first template with a name is built, so
+	// all templates with the same name must be equal. The zero Template is an empty database.
 	Name string
-	// Version, unless empty, identifies what Build makes, as [Hash] does: a cluster
-	// with it is kept, and copied by later processes in place of building it.
+	// Version, unless empty, identifies the code of Build, usually by [Hash]. Then the result of
+	// Build is cached, and later processes with the same Version copy it.
 	Version string
-	// Count is how many databases there are; 0 means 1.
+	// Count is the number of databases; 0 means 1.
 	Count int
-	// Build fills the databases, for example by migrating them, and must close its
-	// connections. It runs once per server.
+	// Build fills the databases, for example by migrating them. It must close its connections. It
+	// is called once per server.
 	Build func(ctx context.Context, urls []string) error
-	// Adopt, unless nil, changes what the database at url says of the server that built
-	// it, once another has begun with a copy of its cluster.
+	// Adopt, unless nil, is called when the databases come from the cache. It changes what a
+	// database stores about the server that built it.
 	Adopt func(ctx context.Context, url string) error
 }
 
 // Runner runs tests, as *testing.M does.
 type Runner interface{ Run() int }
 
-// shared is the server of this process's tests while Main runs them. It is
-// package state because TestMain has no way to pass a value to the tests.
+// shared has the servers for the tests of this process while Main runs them. It is a package
+// variable because TestMain cannot pass a value to tests.
 var shared struct {
 	mu     sync.Mutex
 	inMain bool
 	server *Server
 	err    error
-	// idle are the servers that tests have borrowed and returned.
+	// idle has the servers that tests have borrowed and returned.
 	idle []*Server
-	// usual is the first template with a version that a test wanted: servers begin
-	// with it.
+	// usual is the first template with a version that a test has used. New servers start with a
+	// copy of its cached cluster.
 	usual Template
 }
 
-// Main wraps the tests of a package so that they can use NewDB, and stops the
-// server after them. It composes with other wrappers:
+// Main wraps the tests of a package, so that they can use NewDB. It stops the servers after the
+// tests. It can be combined with other wrappers:
 //
 //	goleak.VerifyTestMain(pgtest.Main(m))
 func Main(m Runner) Runner { return served{m} }
@@ -107,21 +106,20 @@ func (s served) Run() (code int) {
 	return s.tests.Run()
 }
 
-// NewDB returns the connection string of a new database on the shared server,
-// a copy of the template's. When the test ends, the database is dropped and its
-// remaining connections are closed.
+// NewDB returns the connection string of a new database on the shared server. The database is a
+// copy of the template. When the test ends, its connections are closed and the database is dropped.
 func NewDB(t testing.TB, template Template) string {
 	t.Helper()
 	return NewDBs(t, template)[0]
 }
 
-// NewDBs is like NewDB, for several databases.
+// NewDBs is like NewDB, for a template of several databases.
 func NewDBs(t testing.TB, template Template) []string {
 	t.Helper()
 	return shares(t, template).NewDBs(t, template)
 }
 
-// shares returns the shared server, for a template.
+// shares returns the shared server. It starts the server when it is called for the first time.
 func shares(t testing.TB, template Template) *Server {
 	t.Helper()
 	shared.mu.Lock()
@@ -142,7 +140,7 @@ func shares(t testing.TB, template Template) *Server {
 	return server
 }
 
-// wants records what tests usually want. The caller holds shared.mu.
+// wants stores the first template that has a version. The caller must hold shared.mu.
 func wants(template Template) {
 	if shared.usual.Version == "" {
 		shared.usual = template
@@ -151,8 +149,9 @@ func wants(template Template) {
 
 var errNoMain = errors.New("TestMain does not run the tests through pgtest.Main")
 
-// UsePublic makes statements of tests find and create in the schema public what they name
-// without a schema. Sessions of badged look into no schema.
+// UsePublic sets the search path of a test's sessions to the schema public, so that statements can
+// use and create tables there without naming a schema. The search path of badged's own sessions is
+// empty.
 func UsePublic(cfg *pgx.ConnConfig) {
 	before := cfg.AfterConnect
 	cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -163,10 +162,10 @@ func UsePublic(cfg *pgx.ConnConfig) {
 	}
 }
 
-// Borrow returns a server that only this test uses, until it ends. Earlier tests
-// may have used it: it has their templates and has given out transaction ids, but
-// has no databases or sessions of theirs. The test must leave no roles and must not
-// kill the server.
+// Borrow returns a server for the exclusive use of this test, until the test ends. Earlier tests
+// may have used the server: it has their templates and has assigned transaction ids, but their
+// databases and sessions are gone. The test must not leave roles behind, and must not kill the
+// server.
 func Borrow(t testing.TB) *Server {
 	t.Helper()
 	server, err := borrow(context.WithoutCancel(t.Context()))
@@ -195,32 +194,32 @@ func borrow(ctx context.Context) (*Server, error) {
 	return start(ctx)
 }
 
-// Server is a private server that hands out databases. It is safe for
-// concurrent use. Kill and Restart are for tests of faults.
+// Server is a private server on which tests create databases. It is safe for concurrent use. Kill
+// and Restart are for tests of faults.
 type Server struct {
 	*embedpg.Server
 
-	// copying is how CREATE DATABASE copies a template.
+	// copying is the clause of CREATE DATABASE that says how to copy a template.
 	copying string
 
 	mu        sync.Mutex
 	templates map[string]*built
 
-	// keeps says that session is kept between statements. Only the server that tests
-	// share does so: a test that has another may kill it or count its sessions.
+	// keeps is set if session stays open between statements. It is set only for the shared server:
+	// a test with a server of its own may kill it or count its sessions.
 	keeps     bool
 	sessionMu sync.Mutex
 	session   *pgx.Conn
 }
 
-// built is the result of building a template's databases.
+// built records whether the databases of a template were built.
 type built struct {
 	once sync.Once
 	err  error
 }
 
-// NewServer starts a server for one test and stops it when the test ends. This
-// takes half a second; prefer NewDB or Borrow.
+// NewServer starts a server for one test and stops it when the test ends. This takes half a second,
+// so prefer NewDB or Borrow.
 func NewServer(t testing.TB) *Server {
 	t.Helper()
 	shared.mu.Lock()
@@ -238,26 +237,27 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
-// Settings returns the settings of the servers, for starting another server on
-// the same data.
+// Settings returns the settings of all servers of this package. A test can use them to start
+// another server on the same data.
 func Settings() map[string]string {
 	return map[string]string{
-		// Tests are small, and the servers of several packages run at once.
+		// Small buffers suffice for tests, and the servers of several packages run at the same
+		// time.
 		"shared_buffers":  "64MB",
 		"max_wal_size":    "256MB",
 		"max_connections": "500", // a stack may have several databases
-		// Autovacuum would start a worker for each of a hundred databases, again and again.
+		// Otherwise autovacuum would repeatedly start a worker for each of a hundred databases.
 		"autovacuum_naptime": "1h",
-		// Off by default; needed to test that a prepared transaction delays the log.
+		// This is off by default. It is needed to test that a prepared transaction delays the log.
 		"max_prepared_transactions": "4",
 	}
 }
 
-// start starts a server of the process. The caller holds shared.mu.
+// start starts a server with the usual template. The caller must hold shared.mu.
 func start(ctx context.Context) (*Server, error) { return startWith(ctx, shared.usual) }
 
-// startWith starts a server in which a template with a version is built, if there is a
-// cache.
+// startWith starts a server. If the template has a version and there is a cache, the template is
+// already built in the new server.
 func startWith(ctx context.Context, template Template) (*Server, error) {
 	if template.Version == "" {
 		template = Template{}
@@ -281,7 +281,7 @@ func startWith(ctx context.Context, template Template) (*Server, error) {
 	s := &Server{Server: pg, copying: copying(version, pg.URL()), templates: make(map[string]*built)}
 	if cluster != "" && template.Name != "" {
 		b := new(built)
-		b.once.Do(func() {}) // it is in the cluster
+		b.once.Do(func() {}) // so build does nothing
 		s.templates[template.Name] = b
 		if err := s.adopt(ctx, template); err != nil {
 			return nil, errors.Join(err, s.stop()) //nolint:contextcheck // it must stop also when ctx is done
@@ -290,9 +290,9 @@ func startWith(ctx context.Context, template Template) (*Server, error) {
 	return s, nil
 }
 
-// copying returns how CREATE DATABASE copies templates fastest. In memory that is by
-// file, which takes half the processor time of the default, through the WAL. On a
-// disk, each file would be synced.
+// copying returns the STRATEGY clause with which CREATE DATABASE copies templates fastest, "" for
+// the default. If the data is in memory, copying files takes half the processor time of the
+// default, which copies through the WAL. On a disk it would be slower, because each file is synced.
 func copying(version, url string) string {
 	major := 0
 	_, _ = fmt.Sscanf(version, "postgres (PostgreSQL) %d", &major)
@@ -302,25 +302,26 @@ func copying(version, url string) string {
 	return ""
 }
 
-// stopTimeout is ample for the last checkpoint of a test's data.
+// stopTimeout bounds the last checkpoint of a server. It takes far less time with the data of
+// tests.
 const stopTimeout = 30 * time.Second
 
 func (s *Server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	if s.session != nil {
-		_ = s.session.Close(ctx) // the server ends it otherwise
+		_ = s.session.Close(ctx) // otherwise the server ends the session
 	}
 	return s.Stop(ctx)
 }
 
-// NewDB is like the function NewDB, on s.
+// NewDB is like the function NewDB, on the server s.
 func (s *Server) NewDB(t testing.TB, template Template) string {
 	t.Helper()
 	return s.NewDBs(t, template)[0]
 }
 
-// NewDBs is like the function NewDBs, on s.
+// NewDBs is like the function NewDBs, on the server s.
 func (s *Server) NewDBs(t testing.TB, template Template) []string {
 	t.Helper()
 	sources := []string{"template0"}
@@ -329,7 +330,8 @@ func (s *Server) NewDBs(t testing.TB, template Template) []string {
 		wants(template)
 		shared.mu.Unlock()
 		var err error
-		// All tests share the result, so the first test's context must not end it.
+		// All tests share the built template, so the end of the first test must not cancel building
+		// it.
 		if sources, err = s.build(context.WithoutCancel(t.Context()), template); err != nil {
 			t.Fatalf("pgtest: template %s: %v", template.Name, err)
 		}
@@ -341,7 +343,7 @@ func (s *Server) NewDBs(t testing.TB, template Template) []string {
 	return urls
 }
 
-// copy returns a copy of a database.
+// copy creates a copy of a database for a test.
 func (s *Server) copy(t testing.TB, source string) string {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
@@ -349,7 +351,7 @@ func (s *Server) copy(t testing.TB, source string) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
+		// The test's own context is done when this function is called.
 		ctx := context.WithoutCancel(t.Context())
 		if err := s.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("pgtest: %v", err)
@@ -358,8 +360,8 @@ func (s *Server) copy(t testing.TB, source string) string {
 	return s.DatabaseURL(name)
 }
 
-// Run runs a client program of the server's version, such as pg_dump, and
-// returns what it prints. input may be nil.
+// Run runs a client program of the server's version, such as pg_dump, with input as its standard
+// input. It returns the program's standard output. input may be nil.
 func (s *Server) Run(t testing.TB, input []byte, program string, args ...string) []byte {
 	t.Helper()
 	var out, said bytes.Buffer
@@ -371,8 +373,8 @@ func (s *Server) Run(t testing.TB, input []byte, program string, args ...string)
 	return out.Bytes()
 }
 
-// build builds the databases of a template unless that has been done, and returns
-// their names.
+// build builds the databases of a template, unless they are already built on this server. It
+// returns their names.
 func (s *Server) build(ctx context.Context, template Template) ([]string, error) {
 	names := template.databases()
 	urls := make([]string, len(names))
@@ -395,7 +397,7 @@ func (s *Server) build(ctx context.Context, template Template) ([]string, error)
 		if b.err = template.Build(ctx, urls); b.err != nil {
 			return
 		}
-		// Postgres cannot copy a database that has connections.
+		// CREATE DATABASE cannot copy a database that has connections.
 		for _, name := range names {
 			if b.err = s.exec(ctx, "ALTER DATABASE "+quoted(name)+" ALLOW_CONNECTIONS false"); b.err != nil {
 				return
@@ -405,7 +407,7 @@ func (s *Server) build(ctx context.Context, template Template) ([]string, error)
 	return names, b.err
 }
 
-// adopt adapts the databases of a template, which another server has built, to this one.
+// adopt calls Adopt for the databases of a template that another server has built.
 func (s *Server) adopt(ctx context.Context, template Template) error {
 	if template.Adopt == nil {
 		return nil
@@ -424,7 +426,7 @@ func (s *Server) adopt(ctx context.Context, template Template) error {
 	return nil
 }
 
-// databases names those in which the template is built.
+// databases returns the names of the databases in which the template is built.
 func (t Template) databases() []string {
 	names := make([]string, max(t.Count, 1))
 	for i := range names {
@@ -435,8 +437,8 @@ func (t Template) databases() []string {
 
 func quoted(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// exec runs a statement that cannot be in a transaction. A session takes more processor
-// time than most statements.
+// exec runs a statement that cannot be in a transaction block. On the shared server it uses the
+// same session again, since opening a session takes more processor time than most statements.
 func (s *Server) exec(ctx context.Context, sql string) (err error) {
 	s.sessionMu.Lock()
 	defer s.sessionMu.Unlock()

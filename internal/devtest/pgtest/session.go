@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Connect opens a connection to a database that ends with the test.
+// Connect opens a connection to the database at url and closes it after the test.
 func Connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -19,7 +19,7 @@ func Connect(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// Executor is a connection, a pool or a transaction.
+// Executor is implemented by connections, pools and transactions.
 type Executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }

@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	// slots is the number of slots of a cluster.
+	// slots is the number of hash slots of a cluster.
 	slots = 16384
-	// busOffset is the distance from a node's client port up to its cluster bus
-	// port. Both ports must be free; see maxPort.
+	// busOffset is the difference between a node's cluster bus port and its client port. Both ports
+	// must be free: see maxPort.
 	busOffset = 10000
 )
 
-// Cluster is a running Redis Cluster, whose masters share the slots evenly. Its
-// nodes may be killed and frozen one by one.
+// Cluster is a running Redis Cluster. Its masters have equal shares of the slots. Tests can kill
+// and freeze each node.
 type Cluster struct {
 	Masters []*Server
-	// Replicas has the replica of each master, by the same index. It is empty if
-	// the cluster has no replicas.
+	// Replicas has the replica of each master, at the master's index. It is empty if the cluster
+	// has no replicas.
 	Replicas []*Server
 }
 
 // ClusterConfig configures a cluster.
 type ClusterConfig struct {
-	// Masters is the number of masters. Default 3, the fewest that can agree on
-	// a failover.
+	// Masters is the number of masters. Default 3, the minimum number that can agree on a failover.
 	Masters int
-	// Replicas gives each master a replica, which takes over within seconds.
+	// Replicas gives each master a replica, which takes over within seconds if the master fails.
 	Replicas bool
 	// Args are appended to the command line of each node; see [Config].
 	Args []string
 }
 
-// StartCluster runs a cluster and returns once every node serves. ctx bounds the
-// start only; the cluster runs until [Cluster.Stop].
+// StartCluster starts a cluster and returns once every node serves requests. ctx bounds only the
+// start; the cluster runs until [Cluster.Stop].
 func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Masters == 0 {
 		cfg.Masters = 3
@@ -84,7 +83,7 @@ func (c *Cluster) start(ctx context.Context, cfg ClusterConfig) error {
 		}
 	}
 	for i, s := range nodes {
-		// Nodes that all have epoch 0 take time to resolve the conflict.
+		// If all nodes had epoch 0, it would take them some time to resolve the conflict.
 		if err := s.do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1); err != nil {
 			return err
 		}
@@ -122,7 +121,7 @@ func (c *Cluster) start(ctx context.Context, cfg ClusterConfig) error {
 	})
 }
 
-// await waits until every node meets a condition.
+// await waits until every node meets a condition. what describes the condition.
 func (c *Cluster) await(ctx context.Context, what string, met func(*Server) (bool, error)) error {
 	look := time.NewTicker(20 * time.Millisecond)
 	defer look.Stop()
@@ -150,7 +149,7 @@ func (c *Cluster) nodes() []*Server {
 	return slices.Concat(c.Masters, c.Replicas)
 }
 
-// URL returns the address of all nodes in the form that Redis clients parse.
+// URL returns a URL with the addresses of all nodes, in the form that go-redis parses.
 func (c *Cluster) URL() string {
 	query := url.Values{}
 	nodes := c.nodes()
@@ -160,15 +159,14 @@ func (c *Cluster) URL() string {
 	return "redis://" + nodes[0].Addr() + "?" + query.Encode()
 }
 
-// MasterOf returns the index of the master that considers itself the owner of a
-// key's slot.
+// MasterOf returns the index of the master that considers itself the owner of the slot of a key.
 func (c *Cluster) MasterOf(ctx context.Context, key string) (int, error) {
 	for i, s := range c.Masters {
 		client, err := s.client()
 		if err != nil {
 			return 0, err
 		}
-		err = client.Exists(ctx, key).Err() // or an error that names another node
+		err = client.Exists(ctx, key).Err() // or a MOVED error, which names another node
 		_ = client.Close()
 		if err == nil {
 			return i, nil
@@ -180,8 +178,8 @@ func (c *Cluster) MasterOf(ctx context.Context, key string) (int, error) {
 	return 0, errors.New("privateredis: no master serves the slot of " + key)
 }
 
-// MoveSlot moves the slot of a key between two masters, given by index. The keys
-// in the slot are not moved.
+// MoveSlot assigns the slot of a key to another master. from and to are indexes of masters. The
+// keys in the slot are not moved.
 func (c *Cluster) MoveSlot(ctx context.Context, key string, from, to int) error {
 	source, target := c.Masters[from], c.Masters[to]
 	answer, err := source.ask(ctx, "CLUSTER", "KEYSLOT", key)
@@ -212,7 +210,7 @@ func (c *Cluster) MoveSlot(ctx context.Context, key string, from, to int) error 
 	return nil
 }
 
-// Stop ends all nodes permanently. It may be called more than once.
+// Stop stops all nodes permanently. It may be called more than once.
 func (c *Cluster) Stop() {
 	for _, s := range c.nodes() {
 		s.Stop()
@@ -231,7 +229,7 @@ func (s *Server) client() (*redis.Client, error) {
 	return redis.NewClient(opt), nil
 }
 
-// ask runs one command and returns the answer as text.
+// ask sends one command and returns the answer as text.
 func (s *Server) ask(ctx context.Context, command ...any) (string, error) {
 	client, err := s.client()
 	if err != nil {

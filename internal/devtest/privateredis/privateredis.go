@@ -1,7 +1,7 @@
-// Package privateredis runs a real redis-server for one test process or
-// benchmark, on a free loopback port and without persistence. It never uses a
-// server that is already running. Tests can kill, freeze and restart the server
-// at the same address to exercise its clients.
+// Package privateredis runs a real redis-server for one test process or benchmark. The server
+// listens on a free loopback port and has no persistence. The package never uses a server that is
+// already running. To test clients, a test can kill, freeze and restart the server at the same
+// address.
 package privateredis
 
 import (
@@ -19,9 +19,9 @@ import (
 
 const host = "127.0.0.1"
 
-// Ports are drawn from below the ephemeral range of Linux and macOS. While the
-// server is down, an outgoing connection could take an ephemeral port, and a
-// client could even connect to itself.
+// Ports are chosen below the ephemeral ports of Linux and macOS. If the server had an ephemeral
+// port, then while the server is down, an outgoing connection could get this port, and a client
+// could even connect to itself.
 const (
 	minPort = 20000
 	maxPort = 32000
@@ -31,8 +31,8 @@ const (
 
 // Config configures a server. The zero value is a plain server.
 type Config struct {
-	// Args are appended to the command line of redis-server and override the
-	// settings of this package, for example "--maxmemory", "64mb".
+	// Args are appended to the command line of redis-server. They override the settings of this
+	// package. An example is "--maxmemory", "64mb".
 	Args []string
 }
 
@@ -42,8 +42,8 @@ type Server struct {
 	args   []string
 	dir    string
 	port   int
-	// reserved keeps the port from other processes that use this package, also while
-	// the server is down.
+	// reserved reserves the port among the processes that use this package, even while the server
+	// is down.
 	reserved net.PacketConn
 
 	mu      sync.Mutex
@@ -51,12 +51,11 @@ type Server struct {
 	stopped bool
 }
 
-// Start runs a server and returns once it accepts connections. ctx bounds the
-// start only: the server runs until [Server.Stop] or until this process ends, in
-// whatever way.
+// Start starts a server and returns once it accepts connections. ctx bounds only the start. The
+// server runs until [Server.Stop], or until this process ends in any way.
 func Start(ctx context.Context, cfg Config) (*Server, error) { return startBelow(ctx, cfg, maxPort) }
 
-// startBelow is Start with an upper bound for the port.
+// startBelow is like Start, but chooses a port below maxPort.
 func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -74,8 +73,8 @@ func startBelow(ctx context.Context, cfg Config, maxPort int) (*Server, error) {
 	return s, nil
 }
 
-// startOnFreePort tries ports until the server has one: another process may take
-// a port between the check and the start.
+// startOnFreePort tries ports until the server has one, because another process may get the port
+// between the check and the start.
 func (s *Server) startOnFreePort(ctx context.Context, maxPort int) error {
 	for attempt := 1; ; attempt++ {
 		var err error
@@ -93,7 +92,7 @@ func (s *Server) startOnFreePort(ctx context.Context, maxPort int) error {
 	}
 }
 
-// freePort returns a loopback port below maxPort that has no listener now, and its
+// freePort returns a loopback port below maxPort on which no process listens now, and its
 // reservation: see [reserve].
 func freePort(ctx context.Context, maxPort int) (int, net.PacketConn, error) {
 	var lastErr error
@@ -108,10 +107,10 @@ func freePort(ctx context.Context, maxPort int) (int, net.PacketConn, error) {
 	return 0, nil, fmt.Errorf("privateredis: find a free port between %d and %d: %w", minPort, maxPort, lastErr)
 }
 
-// reserve takes the UDP port of a number, which Redis does not use, and fails if it is
-// taken or TCP has a listener there. No other server of this package, in whatever process,
-// then gets the number, also while this one is down between a kill and a restart. The
-// kernel ends a reservation with its process.
+// reserve binds the UDP port with a number, which Redis does not use. It returns an error if the
+// UDP port is in use, or if a process listens on the TCP port. While it is bound, no other server
+// of this package gets the same number, not even in another process and while this server is down.
+// The kernel releases the port when the process ends.
 func reserve(ctx context.Context, port int) (_ net.PacketConn, err error) {
 	var listen net.ListenConfig
 	address := net.JoinHostPort(host, strconv.Itoa(port))
@@ -129,15 +128,15 @@ func reserve(ctx context.Context, port int) (_ net.PacketConn, err error) {
 	return reserved, nil
 }
 
-// Addr returns host:port, the same for the life of the server.
+// Addr returns host:port. It does not change, even if the server is restarted.
 func (s *Server) Addr() string { return net.JoinHostPort(host, strconv.Itoa(s.port)) }
 
 // URL returns the address in the form that Redis clients parse:
 // "redis://127.0.0.1:21345/0".
 func (s *Server) URL() string { return "redis://" + s.Addr() + "/0" }
 
-// Kill ends the server as a crash does (SIGKILL) and returns when it is gone.
-// It does nothing if the server is down.
+// Kill kills the server like a crash (SIGKILL), and returns when its process has ended. It does
+// nothing if the server is down.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +150,8 @@ func (s *Server) kill() {
 	}
 }
 
-// Pause freezes the server (SIGSTOP): the kernel still accepts connections and
-// acknowledges bytes, but no answer comes. It returns when the server has stopped.
+// Pause freezes the server (SIGSTOP): the kernel still accepts connections and acknowledges bytes,
+// but the server does not answer. Pause returns when the server is frozen.
 func (s *Server) Pause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +166,8 @@ func (s *Server) Pause() error {
 	return err
 }
 
-// Resume ends a Pause (SIGCONT). The server then handles the commands it was
-// sent in the meantime.
+// Resume ends a Pause (SIGCONT). The server then handles the commands that it received during the
+// pause.
 func (s *Server) Resume() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +188,8 @@ func (s *Server) signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Restart kills the server if it runs, and starts an empty one at the same
-// address. ctx bounds the start.
+// Restart kills the server if it is running, and starts an empty server at the same address. ctx
+// bounds the start.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,8 +205,7 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server permanently and removes its files. It may be called more
-// than once.
+// Stop stops the server permanently and removes its files. It may be called more than once.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 // errPortTaken means that another process listens on the port.
 var errPortTaken = errors.New("the port is taken")
 
-// process is one run of redis-server.
+// process is one run of the program redis-server.
 type process struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when the process is gone and was waited for
+	exited chan struct{} // closed when the process has ended
 	paused bool
 }
 
@@ -41,7 +41,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("privateredis: %w", err)
 	}
 	defer log.Close()
-	// The process outlives ctx, which bounds only the starting.
+	// The process must outlive ctx, which bounds only the start.
 	cmd := exec.Command(s.binary, args...) //nolint:gosec,noctx // the binary found and the arguments of the test
 	cmd.Stdout, cmd.Stderr = log, log
 	wait, err := leash.Start(cmd, "KILL")
@@ -77,7 +77,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 	}
 }
 
-// kill ends the process, also a stopped one, and waits until it is gone.
+// kill kills the process, even if it is frozen, and waits until it has ended.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill() // An error means that it is already gone.
 	<-p.exited

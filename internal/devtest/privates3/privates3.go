@@ -1,5 +1,5 @@
-// Package privates3 runs a real server that speaks S3, the Versity S3 Gateway, for a
-// test: on a free loopback port, with its own folder.
+// Package privates3 runs a real server that implements S3, the Versity S3 Gateway, for a test. The
+// server has a folder of its own and listens on a free loopback port.
 package privates3
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/source"
 )
 
-// The credentials of every server.
+// The credentials of all servers of this package.
 const (
 	AccessKey = "badged-tests"
 	SecretKey = "not-a-secret-0123456789"
@@ -28,15 +28,15 @@ const (
 type Server struct {
 	// URL is its endpoint, such as http://127.0.0.1:21345.
 	URL string
-	// Dir has a folder for each bucket, and its objects as files.
+	// Dir has a folder for each bucket, with the bucket's objects as files.
 	Dir string
 }
 
-// Start builds and starts a server that ends with the test, with an empty bucket. The
-// first build on a machine takes minutes.
+// Start builds and starts a server with one empty bucket. The server ends with the test. The first
+// build on a machine takes minutes.
 func Start(t testing.TB, bucket string) *Server {
 	t.Helper()
-	// go tool builds the program into its cache and prints where it is.
+	// go tool builds the program, stores it in its cache, and prints the path.
 	build := exec.CommandContext(t.Context(), "go", "tool", "-n", "versitygw")
 	build.Dir = source.Path("internal/devtest/tools/s3")
 	var stderr bytes.Buffer
@@ -79,11 +79,11 @@ func (s *Server) start(t testing.TB, binary string) error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // it is killed
+		_ = cmd.Wait() // the test kills it
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		<-ended
 	})
 	s.URL = "http://" + addr
@@ -108,7 +108,7 @@ func (s *Server) start(t testing.TB, binary string) error {
 	}
 }
 
-// Env returns the environment variables with which badged uses the server.
+// Env returns the environment variables that make badged use the server.
 func (s *Server) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + s.URL, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=" + AccessKey, "AWS_SECRET_ACCESS_KEY=" + SecretKey,

@@ -8,21 +8,22 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// Corruption is a statement that corrupts rows of the user $1 in a database of
-// NewForCorruptions, and the differences that a comparison with the log finds.
+// Corruption corrupts rows of a user in a database made by NewForCorruptions. SQL is the statement;
+// its parameter $1 is the user. Want has the differences that a comparison with the log must then
+// report.
 type Corruption struct {
 	Name, SQL string
-	Want      []string // with USER for the quoted user
+	Want      []string // USER stands for the quoted user id
 }
 
-// Corruptions returns corruptions of every column and row.
+// Corruptions returns a corruption of each column, and missing and superfluous rows.
 func Corruptions() []Corruption {
 	const inC = `user USER, conversation "c": `
 	all := []Corruption{
 		{"a missing conversation", `DELETE FROM badged.conversations WHERE user_id = $1 AND conversation_id = 'c'`, []string{inC + `the row is absent in the table, present by the log`}},
 		{"a missing user", `DELETE FROM badged.users WHERE user_id = $1`, []string{`user USER: the row is absent in the table, present by the log`}},
 	}
-	for _, id := range []string{"zombie", "looked at"} { // an event named the second, and changed nothing
+	for _, id := range []string{"zombie", "looked at"} { // an event names the second conversation, but changes nothing
 		all = append(all, Corruption{
 			"conversation " + id, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "` + id + `"}')).*
 FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
@@ -76,8 +77,8 @@ FROM badged.conversations AS c WHERE user_id = $1 AND conversation_id = 'c'`,
 	return all
 }
 
-// NewForCorruptions returns a database with a folded history of ann, the
-// user to corrupt, and of others.
+// NewForCorruptions returns a database with a folded history. ann is the user whose rows can be
+// corrupted.
 func NewForCorruptions(t testing.TB) (d *Database, ann string) {
 	t.Helper()
 	d, ann = New(t), foldtest.User(0, 0)
@@ -95,9 +96,9 @@ func NewForCorruptions(t testing.TB) (d *Database, ann string) {
 	return d, ann
 }
 
-// NewForRooms returns a database with a folded history of the room lobby, which has
-// closed chunks, and two members of partition 0: the one who is returned has sent
-// one of its messages and is mentioned in another.
+// NewForRooms returns a database with the folded history of a room named lobby. The room has closed
+// chunks, and two members in partition 0. The returned member has sent one message of the room and
+// is mentioned in another.
 func NewForRooms(t testing.TB) (d *Database, member string) {
 	t.Helper()
 	d, member = New(t), foldtest.User(0, 0)
@@ -121,9 +122,8 @@ func NewForRooms(t testing.TB) (d *Database, member string) {
 	return d, member
 }
 
-// RoomCorruptions returns corruptions of rows of the room lobby in a database of
-// NewForRooms. Their statements have no parameters. USER stands for the quoted
-// member.
+// RoomCorruptions returns corruptions of the rows of the room lobby in a database made by
+// NewForRooms. The statements have no parameters: USER stands for the quoted id of the member.
 func RoomCorruptions() []Corruption {
 	const inLobby, ofMember = `room "lobby": `, `user USER, conversation "lobby": `
 	all := []Corruption{

@@ -1,5 +1,5 @@
-// Package projectortest runs a projector on a database of its own, for tests of
-// the packages that work beside one: replay, rebuild, archiving and the like.
+// Package projectortest runs a projector on a database, for tests of packages that work with the
+// same tables, such as replay, rebuild and archiving.
 package projectortest
 
 import (
@@ -31,27 +31,27 @@ func Migrated() pgtest.Template {
 	return schematest.Migrated(foldtest.Partitions)
 }
 
-// Database is a migrated database and what works on it.
+// Database is a migrated database, with a pool, a log, a reader and a bus.
 type Database struct {
 	URL    string
 	Pool   *pgxpool.Pool
 	Log    *events.Log
 	Reader *badges.Reader
 	Bus    *Bus
-	// Folded, if set before the first Fold, is told of its batches.
+	// Folded, if set before the first call of Fold, is called with each batch that Fold folds.
 	Folded func(projector.FoldedBatch)
 
-	// folding is the projector of Fold, nil before the first.
+	// folding is the projector that Fold uses, nil before the first call.
 	folding *Running
 }
 
-// New returns a database of its own on the server that the tests share.
+// New returns a new database on the shared server of the tests.
 func New(t testing.TB) *Database {
 	t.Helper()
 	return Open(t, pgtest.NewDB(t, Migrated()))
 }
 
-// Open returns the database at url, which is migrated.
+// Open returns a Database for the migrated database at url.
 func Open(t testing.TB, url string) *Database {
 	t.Helper()
 	pool := NewPool(t, url, nil)
@@ -62,7 +62,8 @@ func Open(t testing.TB, url string) *Database {
 	return &Database{URL: url, Pool: pool, Log: log, Reader: badges.NewReader(pool, log), Bus: newBus(t)}
 }
 
-// NewPool returns a pool as a projector has it; change may be nil.
+// NewPool returns a pool with the settings of a projector's pool. change may change the settings;
+// it may be nil.
 func NewPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -83,7 +84,7 @@ func NewPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Po
 	return pool
 }
 
-// Connect returns a connection beside the pool.
+// Connect returns a connection that is not from the pool.
 func (d *Database) Connect(t testing.TB) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.URL)
@@ -94,9 +95,9 @@ func (d *Database) Connect(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// AsRole creates a role that may log in, runs statements with ROLE replaced by
-// its name, and returns a pool of its sessions. Roles belong to all databases of
-// a server, so the test needs a server of its own.
+// AsRole creates a role that can log in, runs the statements with ROLE replaced by its name, and
+// returns a pool with sessions of this role. Roles belong to all databases of a server, so the test
+// needs a server of its own.
 func (d *Database) AsRole(t testing.TB, statements ...string) *pgxpool.Pool {
 	t.Helper()
 	d.Exec(t, `CREATE ROLE "limited role" LOGIN`)
@@ -124,15 +125,15 @@ func (d *Database) AppendEach(t testing.TB, evs ...events.Event) {
 	}
 }
 
-// AppendAgo appends events with a time before [foldtest.Noon], at the end of the
-// log all the same.
+// AppendAgo appends events whose time of appending is ago before [foldtest.Noon]. Nevertheless they
+// are at the end of the log.
 func (d *Database) AppendAgo(t testing.TB, ago time.Duration, evs ...events.Event) {
 	t.Helper()
 	d.AppendAt(t, foldtest.Noon.Add(-ago), evs...)
 }
 
-// AppendAt appends events with a time, which they get in a second statement. It
-// stops the projector of Fold, which may look between the two.
+// AppendAt appends events and then sets the time at which they were appended. It stops the
+// projector of Fold first, which could read the events before the time is set.
 func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
 	t.Helper()
 	d.StopFolding()
@@ -142,15 +143,15 @@ func (d *Database) AppendAt(t testing.TB, at time.Time, evs ...events.Event) {
 	}
 }
 
-// InsertPayload appends a payload to partition 0 with plain SQL, NULL if it is
-// empty.
+// InsertPayload inserts a payload into the log of partition 0 by plain SQL; an empty payload
+// becomes NULL.
 func (d *Database) InsertPayload(t testing.TB, payload string) {
 	t.Helper()
 	d.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload)
 VALUES (pg_current_xact_id(), gen_random_uuid(), convert_to(nullif($1::text, ''), 'UTF8'))`, payload)
 }
 
-// Records returns what is in the log of a partition.
+// Records returns all events in the log of a partition.
 func (d *Database) Records(t testing.TB, partition int) []events.Record {
 	t.Helper()
 	rows, _ := d.Pool.Query(t.Context(), `SELECT transaction_id::text::bigint, "offset", uuid, payload, own, created_at
@@ -170,15 +171,15 @@ FROM badged.`+events.Topic(partition)+` ORDER BY transaction_id, "offset"`)
 	return records
 }
 
-// Begin begins a transaction that ends with the test, if not before. It may be idle for
-// longer than those of the projector.
+// Begin begins a transaction, which is rolled back at the end of the test if it is still open. It
+// has no idle timeout, unlike the projector's transactions.
 func (d *Database) Begin(t testing.TB) pgx.Tx {
 	t.Helper()
 	tx, err := d.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }) // it may have ended
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }) // the transaction may have ended
 	if _, err := tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func (d *Database) Exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// Lines returns the rows of a query with one column of text.
+// Lines returns the rows of a query with one text column.
 func (d *Database) Lines(t testing.TB, sql string, args ...any) []string {
 	t.Helper()
 	rows, err := d.Pool.Query(t.Context(), sql, args...)
@@ -207,8 +208,8 @@ func (d *Database) Lines(t testing.TB, sql string, args ...any) []string {
 	return lines
 }
 
-// Dump returns every row that projectors write, without the columns that depend
-// on the partition or on the time of the test.
+// Dump returns all rows that projectors write, as text. It omits the columns that depend on the
+// partition or on the time of the test.
 func (d *Database) Dump(t testing.TB) string {
 	t.Helper()
 	return strings.Join(slices.Concat(
@@ -232,7 +233,8 @@ func (d *Database) Badge(t testing.TB, user string) pubsub.Badge {
 	return b
 }
 
-// Changes returns what changed for a user since a version of the present epoch.
+// Changes returns the changes for a client of a user that has the version since in the current
+// epoch.
 func (d *Database) Changes(t testing.TB, user string, since int64) pubsub.Snapshot {
 	t.Helper()
 	held := pubsub.Held{UserID: user, Epoch: d.Badge(t, user).Epoch, Version: since}
@@ -246,7 +248,7 @@ func (d *Database) Changes(t testing.TB, user string, since int64) pubsub.Snapsh
 	return states[0]
 }
 
-// Position returns how far a partition is folded.
+// Position returns the position up to which a partition is folded.
 func (d *Database) Position(t testing.TB, partition int) events.Position {
 	t.Helper()
 	p, err := events.PositionOf(t.Context(), d.Pool, partition, events.ProjectorGroup)
@@ -256,16 +258,16 @@ func (d *Database) Position(t testing.TB, partition int) events.Position {
 	return p
 }
 
-// SetPosition makes a partition look folded up to a position.
+// SetPosition sets the position up to which a partition counts as folded.
 func (d *Database) SetPosition(t testing.TB, partition int, p events.Position) {
 	t.Helper()
 	d.Exec(t, `UPDATE badged.`+events.Topic(partition)+`_offsets
 SET last_processed_transaction_id = $1::bigint::text::xid8, offset_acked = $2 WHERE consumer_group = $3`, p.TransactionID, p.Offset, events.ProjectorGroup)
 }
 
-// KillAt kills each session at the first statement that fires a trigger, such as
-// `AFTER INSERT ON badged.baselines`, or at its commit if the trigger is
-// deferrable; never if it is empty. The returned function ends that, and waits
+// KillAt creates a trigger that kills the session which fires it. trigger is its definition, such
+// as `AFTER INSERT ON badged.baselines`; if it is deferrable, the session is killed at its commit.
+// If trigger is empty, no session is killed. The returned function drops the trigger and waits
 // until the sessions of an application have ended.
 func (d *Database) KillAt(t testing.TB, trigger, application string) (end func()) {
 	t.Helper()
@@ -286,8 +288,8 @@ END $$`)
 	}
 }
 
-// awaitNoSession waits until an application has no session. A session that is
-// killed or closed ends an instant later.
+// awaitNoSession waits until an application has no session: a session that was killed or closed
+// still exists for an instant.
 func (d *Database) awaitNoSession(t testing.TB, application string) {
 	t.Helper()
 	Until(t, "the end of "+application, func() bool {
@@ -295,8 +297,8 @@ func (d *Database) awaitNoSession(t testing.TB, application string) {
 	})
 }
 
-// Keep returns a function that restores the users, conversations and rooms as they
-// are now.
+// Keep copies the rows of users, conversations and rooms. The returned function restores these
+// rows.
 func (d *Database) Keep(t testing.TB) (restore func()) {
 	t.Helper()
 	tables := []string{"users", "conversations", "paths", "rooms", "room_chunks", "room_marks"}
@@ -311,17 +313,17 @@ func (d *Database) Keep(t testing.TB) (restore func()) {
 	}
 }
 
-// EndRange ends the last range of a partition of the log behind what was
-// appended so far, so that it can be archived.
+// EndRange ends the last range of a partition's log after all events that were appended so far, so
+// that the range can be archived.
 func (d *Database) EndRange(t testing.TB, partition int) {
 	t.Helper()
 	d.addRange(t, partition, 4)
 	d.PassRange(t, partition)
 }
 
-// AddRange adds ranges to a partition of the log until the last begins in the
-// future, that many transaction ids ahead that nothing else uses them meanwhile, such as
-// autovacuum or another test.
+// AddRange adds ranges to a partition's log until the last range begins at a transaction id in the
+// future. This id is so far ahead that other activity, such as autovacuum or another test, does not
+// reach it during the test.
 func (d *Database) AddRange(t testing.TB, partition int) {
 	t.Helper()
 	d.addRange(t, partition, 500)
@@ -331,14 +333,14 @@ func (d *Database) addRange(t testing.TB, partition, ahead int) {
 	t.Helper()
 	for more := true; more; {
 		err := d.Pool.QueryRow(t.Context(), `SELECT badged.extend_log($1, interval '0', $2)`, partition, ahead).Scan(&more)
-		if err != nil && !pgsession.IsLocked(err) { // a reader may hold the log for longer than the function waits
+		if err != nil && !pgsession.IsLocked(err) { // a reader may hold its lock on the log for longer than the function waits
 			t.Fatal(err)
 		}
 	}
 }
 
-// IndexLog builds the indexes of the ranges of a partition that are complete and folded, of which
-// there must be one.
+// IndexLog builds the indexes of a partition's ranges that are complete and folded. It fails the
+// test if no such range lacks its index.
 func (d *Database) IndexLog(t testing.TB, partition int) {
 	t.Helper()
 	if d.Lines(t, `SELECT badged.index_log($1)::text`, partition)[0] != "true" {
@@ -348,8 +350,8 @@ func (d *Database) IndexLog(t testing.TB, partition int) {
 	}
 }
 
-// PassRange uses transaction ids until the last range of a partition has begun
-// and no session can write into the one before.
+// PassRange uses transaction ids until the last range of a partition has begun, and no session can
+// still write into the range before.
 func (d *Database) PassRange(t testing.TB, partition int) {
 	t.Helper()
 	for d.Lines(t, `SELECT (pg_current_xact_id() >= starts AND pg_snapshot_xmin(pg_current_snapshot()) >= starts)::text
@@ -357,7 +359,7 @@ FROM badged.log_ranges WHERE partition_id = $1 AND ends IS NULL`, partition)[0] 
 	}
 }
 
-// Same fails the test if two values differ.
+// Same fails the test if want and got differ, and shows the differences.
 func Same[T any](t testing.TB, what string, want, got T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

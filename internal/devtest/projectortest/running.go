@@ -15,20 +15,22 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// Running is a projector that runs.
+// Running is a projector that is running.
 type Running struct {
 	*projector.Projector
-	// Stop stops it and returns when it has given up its partitions.
+	// Stop stops the projector. It returns when the projector has released its partitions and its
+	// sessions have ended.
 	Stop func()
 }
 
-// Start runs a projector until the test ends or it is stopped. It folds what is
-// there, and then only what it is woken for. change may be nil.
+// Start runs a projector until the test ends or Stop is called. The projector folds all events in
+// the log, and later only the partitions for which it is woken. change may change its
+// configuration; it may be nil.
 func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running {
 	t.Helper()
 	cfg := projector.Config{
 		Pool: d.Pool, Log: d.Log, Bus: d.Bus,
-		// Nothing happens by itself, not even on a busy machine.
+		// Nothing is done on a schedule, not even on a slow machine.
 		PollInterval: time.Hour, OwnershipInterval: time.Hour, MaintenanceInterval: time.Hour,
 	}
 	if change != nil {
@@ -45,9 +47,9 @@ func (d *Database) Start(t testing.TB, change func(*projector.Config)) *Running 
 	}}
 }
 
-// Fold folds everything that was appended, with a projector that keeps running
-// and does nothing between two calls. In rare cases it also folds what is
-// appended just after; StopFolding prevents that.
+// Fold folds all events that were appended. Its projector continues to run after the call, but does
+// nothing until the next call. In rare cases it also folds events that are appended immediately
+// after the call; call StopFolding to prevent this.
 func (d *Database) Fold(t testing.TB) {
 	t.Helper()
 	if d.folding == nil {
@@ -64,8 +66,8 @@ func (d *Database) Fold(t testing.TB) {
 	d.AwaitFolded(t)
 }
 
-// StopFolding stops the projector of Fold, which then knows no rows or keys. The
-// next Fold starts another.
+// StopFolding stops the projector of Fold, so that its caches of rows and keys are lost. The next
+// call of Fold starts another projector.
 func (d *Database) StopFolding() {
 	if d.folding != nil {
 		d.folding.Stop()
@@ -90,7 +92,7 @@ func (d *Database) lags(t testing.TB) []lag.Lag {
 	return lags
 }
 
-// held returns the partitions, after splits too.
+// held returns the partitions that the database holds, including those that splits have created.
 func (d *Database) held(t testing.TB) []int {
 	t.Helper()
 	held, err := eventlog.Held(t.Context(), d.Pool)
@@ -100,9 +102,9 @@ func (d *Database) held(t testing.TB) []int {
 	return held
 }
 
-// BeginGeneration begins a generation of keys in a partition behind what is
-// folded, as a batch does when the present one has had its span. Batches move the
-// position too; here the revision tells the owner.
+// BeginGeneration begins a new generation of event keys in a partition, after the events that are
+// folded. A batch does this when the current generation has lasted for its span. Batches also move
+// the position; here, the increased revision informs the owner.
 func (d *Database) BeginGeneration(t testing.TB, partition int) {
 	t.Helper()
 	d.Exec(t, `INSERT INTO badged.dedup_generations (partition_id, generation, transaction_id, "offset")
@@ -112,8 +114,9 @@ WHERE g.partition_id = $1 AND o.consumer_group = 'projector'`, partition)
 	d.Exec(t, `UPDATE badged.partitions SET revision = revision + 1 WHERE partition_id = $1`, partition)
 }
 
-// GenerationsOf returns the generation of keys of each event of a history, 0 if
-// it is not in a partition. The history is what follows a position there.
+// GenerationsOf returns, for each event of a history, the generation of its key in a partition, 0
+// if the event is not in the partition. The history must be what the partition's log contains after
+// a position.
 func (d *Database) GenerationsOf(t testing.TB, history []events.Event, partition int, after events.Position) []int {
 	t.Helper()
 	generations := d.Lines(t, `SELECT transaction_id || '/' || "offset" FROM badged.dedup_generations WHERE partition_id = $1 ORDER BY generation`, partition)
@@ -136,8 +139,8 @@ func (d *Database) GenerationsOf(t testing.TB, history []events.Event, partition
 	return of
 }
 
-// AppendAndFold appends a history in transactions of any size. It folds now and
-// then, also as the first batch of a generation of keys, and in the end.
+// AppendAndFold appends a history in transactions of random sizes. It folds at random times and at
+// the end, and sometimes begins a generation of keys.
 func (d *Database) AppendAndFold(t testing.TB, rt *rapid.T, history []events.Event) {
 	t.Helper()
 	for rest := history; len(rest) > 0; {

@@ -15,10 +15,10 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// patience bounds every wait.
+// patience is the timeout of every wait.
 const patience = time.Minute
 
-// Await receives from c, and fails the test if nothing comes.
+// Await receives a value from c. It fails the test if no value comes in time; what names the value.
 func Await[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -30,8 +30,8 @@ func Await[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// Until polls until a condition holds. It pauses in between, a twentieth of the time so far:
-// polling at full speed takes the processor from what the test waits for.
+// Until polls until a condition holds. Between two polls it pauses for a twentieth of the time
+// waited so far, since fast polling would use the processor time that the condition needs.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); {
@@ -43,8 +43,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// Run runs a function until the test ends or stop is called, which returns after
-// the function has. The function must not fail.
+// Run runs a function until the test ends or stop is called. stop returns after the function has
+// returned. If the function returns an error, the test fails.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,14 +60,14 @@ func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// Count returns the value of a metric.
+// Count returns the value of a counter or gauge.
 func Count(c prometheus.Collector) int { return int(testutil.ToFloat64(c)) }
 
-// Bus is the in-process bus. It also keeps what is published, and every user has
-// a subscriber.
+// Bus is an in-process bus that stores what is published. It reports that every user has a
+// subscriber.
 type Bus struct {
 	*pubsub.Memory
-	// Published holds a token after a Publish.
+	// Published receives a value after a call of Publish.
 	Published chan struct{}
 
 	mu      sync.Mutex
@@ -80,7 +80,7 @@ func newBus(t testing.TB) *Bus {
 	return b
 }
 
-// Publish keeps updates of users.
+// Publish stores the updates of users, and ignores the updates of rooms.
 func (b *Bus) Publish(_ context.Context, updates []pubsub.Update, _ []pubsub.RoomUpdate) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,15 +95,15 @@ func (b *Bus) Publish(_ context.Context, updates []pubsub.Update, _ []pubsub.Roo
 // HasSubscribers returns true.
 func (*Bus) HasSubscribers(pubsub.Address) bool { return true }
 
-// Of returns the updates of a user in the order in which they were published.
+// Of returns the updates of a user, in the order of publishing.
 func (b *Bus) Of(user string) []pubsub.Update {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(b.updates), func(u pubsub.Update) bool { return u.UserID != user })
 }
 
-// AwaitTotal waits until the last update of a user has a total. A test may have
-// one such wait at a time.
+// AwaitTotal waits until the latest update of a user has the given total. Only one goroutine of a
+// test may call it at a time.
 func (b *Bus) AwaitTotal(t testing.TB, user string, total int64) {
 	t.Helper()
 	for {
@@ -118,7 +118,7 @@ func (b *Bus) AwaitTotal(t testing.TB, user string, total int64) {
 // LogRecorder is a log handler whose messages a test can wait for.
 type LogRecorder struct{ messages chan string }
 
-// NewLogRecorder returns a recorder of up to 1,000 messages.
+// NewLogRecorder returns a recorder that can store 1,000 messages.
 func NewLogRecorder() *LogRecorder { return &LogRecorder{messages: make(chan string, 1000)} }
 
 // Logger returns a logger that writes to the recorder.
@@ -127,19 +127,19 @@ func (r *LogRecorder) Logger() *slog.Logger { return slog.New(r) }
 // Enabled returns true.
 func (*LogRecorder) Enabled(context.Context, slog.Level) bool { return true }
 
-// WithAttrs ignores the attributes.
+// WithAttrs returns the recorder without the attributes.
 func (r *LogRecorder) WithAttrs([]slog.Attr) slog.Handler { return r }
 
-// WithGroup ignores the group.
+// WithGroup returns the recorder without the group.
 func (r *LogRecorder) WithGroup(string) slog.Handler { return r }
 
-// Handle records the message.
+// Handle stores the message of a record.
 func (r *LogRecorder) Handle(_ context.Context, record slog.Record) error {
 	r.messages <- record.Message
 	return nil
 }
 
-// Await waits until a message is logged.
+// Await waits until the given message is logged. It discards the messages before it.
 func (r *LogRecorder) Await(t testing.TB, message string) {
 	t.Helper()
 	for Await(t, r.messages, message) != message {

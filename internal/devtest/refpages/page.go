@@ -1,5 +1,5 @@
-// Package refpages renders the pages of docs/reference from the descriptions
-// that a server answers with as OpenAPI and AsyncAPI.
+// Package refpages renders the pages of docs/reference. It uses the descriptions from which a
+// server makes its OpenAPI and AsyncAPI documents.
 package refpages
 
 import (
@@ -14,17 +14,19 @@ import (
 	"github.com/badged/badged/internal/base/describe"
 )
 
-// Page is a page of a reference, in Markdown.
+// Page is a page of the reference, in Markdown.
 type Page struct {
 	b       strings.Builder
 	schemas *describe.Schemas
-	// elsewhere has links to named schemas on other pages.
+	// elsewhere has the links to schemas that are described in another place, by the name of the
+	// schema.
 	elsewhere map[string]string
 	// at is the anchor of the last heading.
 	at string
 }
 
-// pageSchemas is the prefix of schemas on a page: anchors of their names.
+// pageSchemas is the prefix of references to schemas on a page; the name that follows is the
+// anchor.
 const pageSchemas = "#"
 
 // NewPage returns a page with a title and an introduction.
@@ -37,7 +39,7 @@ func NewPage(title, introduction string) *Page {
 // Bytes returns the page.
 func (p *Page) Bytes() []byte { return []byte(p.b.String()) }
 
-// Heading begins a section; level 2 is the first below the title.
+// Heading begins a section. Level 2 is the level below the title.
 func (p *Page) Heading(level int, title string) {
 	p.printf("\n%s %s\n", strings.Repeat("#", level), title)
 	p.at = anchor(title)
@@ -58,7 +60,7 @@ func (p *Page) Table(head []string, rows ...[]string) {
 	}
 }
 
-// Routes adds the routes of an API by group, with requests and answers.
+// Routes adds the routes of an API, grouped, with their requests and answers.
 func (p *Page) Routes(api describe.API) {
 	p.Table([]string{"route", "does"}, routesTable(api)...)
 	for _, g := range api.Groups {
@@ -124,8 +126,8 @@ func (p *Page) route(r *describe.Route) {
 	}
 }
 
-// Example adds the first text that is valid JSON, formatted, or else the first
-// text.
+// Example adds one of the texts as an example: the first text that is valid JSON, formatted, or if
+// there is none, the first text.
 func (p *Page) Example(texts ...string) {
 	at := max(0, slices.IndexFunc(texts, func(s string) bool { return json.Valid([]byte(s)) }))
 	text := texts[at]
@@ -178,8 +180,8 @@ func (p *Page) contentText(c describe.Content) string {
 	return "`" + c.MediaType + "`"
 }
 
-// Fields adds a table of the fields of a value's schema; see describe.Schemas.
-// References to the schema link to the last heading.
+// Fields adds a table with the fields of the schema of a value: see describe.Schemas. References to
+// this schema link to the last heading.
 func (p *Page) Fields(of any) {
 	schema, name := p.schemas.Lookup(p.schemas.Of(of))
 	p.elsewhere[name] = "#" + p.at
@@ -201,8 +203,8 @@ func (p *Page) fields(schema *describe.Schema) {
 	}
 }
 
-// Elsewhere links references to a value's schema, and to every schema that it
-// mentions, to another page; see describe.Schemas.
+// Elsewhere makes references to the schema of a value link to another page. It does the same for
+// the schemas that this schema refers to. See describe.Schemas for values.
 func (p *Page) Elsewhere(of any, link string) {
 	before := len(p.schemas.Named())
 	p.schemas.Of(of)
@@ -211,10 +213,11 @@ func (p *Page) Elsewhere(of any, link string) {
 	}
 }
 
-// Types adds a section for each named schema that the page has mentioned.
+// Types adds a section for each named schema that the page refers to and does not describe
+// elsewhere.
 func (p *Page) Types() {
 	p.Heading(2, "Types")
-	for i := 0; i < len(p.schemas.Named()); i++ { // the list grows: these may mention others
+	for i := 0; i < len(p.schemas.Named()); i++ { // the list grows if a schema refers to further schemas
 		m := p.schemas.Named()[i]
 		schema := m.Value.(*describe.Schema)
 		if p.elsewhere[m.Name] != "" {
@@ -239,7 +242,7 @@ func (p *Page) alternatives(schemas []*describe.Schema) string {
 	return strings.Join(texts, ", ")
 }
 
-// typeText describes a value's type in a few words.
+// typeText describes the type of a value in a few words.
 func (p *Page) typeText(s *describe.Schema) string {
 	if s.Ref != "" {
 		_, name := p.schemas.Lookup(s)
@@ -283,7 +286,7 @@ func bounds(least, most *int64, unit string) string {
 	return ""
 }
 
-// anchor returns the anchor that common Markdown hosts give a heading.
+// anchor returns the anchor of a heading as common Markdown hosts derive it.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading) {

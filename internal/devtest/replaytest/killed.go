@@ -14,16 +14,17 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// ErrKilled is returned by a store after the death of its process.
+// ErrKilled is the error of a store whose process has been killed.
 var ErrKilled = errors.New("the process was killed")
 
-// Killed is the store of a process that is killed before its next change when Changes is 0:
-// then nothing reaches the folder any more, and files that were begun stay.
+// Killed is a store of an archive whose process is killed before the next change when Changes is 0.
+// From then on no change reaches the folder, and incomplete files remain.
 type Killed struct {
 	archive.Folder
 
 	Changes *int
-	// Behind is a file after which it is killed too.
+	// Behind is the name of a file, "" for none. When this file has been written, the process is
+	// killed as well.
 	Behind string
 }
 
@@ -83,9 +84,9 @@ func (w killedWriter) Abort() {
 	}
 }
 
-// RunKilled calls run with a store of an archive whose process is killed before its first
-// change, its second, and so on, until it succeeds. In between, the archive must match the
-// log; at the end it has no file that its manifest does not name.
+// RunKilled calls run repeatedly with a store whose process is killed: before its first change,
+// then before its second change, and so on, until run succeeds. After each kill the archive must
+// match the log. At the end, the folder must contain only files that the manifest names.
 func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Store) error) {
 	t.Helper()
 	kills := 0

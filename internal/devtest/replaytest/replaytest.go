@@ -11,16 +11,17 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// Verify fails the test if the tables differ from the log, folded from the
-// baseline: for all users at once, and for each of the given users, whose
-// explanations must agree too.
+// Verify folds the log from the baseline, and fails the test if the tables differ from the result.
+// It does so for all users together and for each of the given users. The explanations for the given
+// users must agree, too.
 func Verify(t testing.TB, pool *pgxpool.Pool, log *events.Log, users ...string) {
 	t.Helper()
 	verify(t, pool, log, nil, users)
 }
 
-// VerifyArchive does what Verify does, and the same with the log folded from the
-// start of the archive in dir. It also folds a share of the users at a time.
+// VerifyArchive is like Verify, and does the same again with the log from the start of the archive
+// in dir. In addition, it verifies with little memory, so that the users are folded in several
+// portions.
 func VerifyArchive(t testing.TB, pool *pgxpool.Pool, log *events.Log, dir string, users ...string) {
 	t.Helper()
 	a, err := archive.Open(dir)

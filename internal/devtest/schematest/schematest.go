@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// Migrated returns the template of databases with the schema and a number of
+// Migrated returns the template of databases that have badged's schema with the given number of
 // partitions.
 func Migrated(partitions int) pgtest.Template {
 	return pgtest.Template{Name: fmt.Sprint("migrated, partitions: ", partitions), Version: version(), Build: func(ctx context.Context, urls []string) error {
@@ -29,9 +29,9 @@ func Migrated(partitions int) pgtest.Template {
 	}, Adopt: Adopt}
 }
 
-// Publish makes publications of all tables, as companies have them that replicate whole
-// servers: Postgres then refuses to change rows of a table that does not say what
-// identifies them.
+// Publish creates publications of all tables, like an operator who replicates the whole server. If
+// a table is published and has no replica identity, Postgres refuses updates and deletes in it;
+// tests then detect this.
 func Publish(ctx context.Context, url string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -45,15 +45,16 @@ CREATE PUBLICATION everything_by_root FOR ALL TABLES WITH (publish_via_partition
 	return err
 }
 
-// Adopt makes the epochs of a database begin in the running server, as if it had been
-// migrated there: projectors would begin others in a server that was started since.
+// Adopt makes the stored epochs belong to the running server, as if the database had been migrated
+// there. Otherwise projectors would begin new epochs, because the server was started after the
+// migration.
 func Adopt(ctx context.Context, url string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	// The trigger that raises the revision would make everything due again.
+	// Disable the trigger that increases the revision: it would make all maintenance due again.
 	if _, err := conn.Exec(ctx, `SET session_replication_role = replica`); err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ SET incarnation = left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extra
 	return err
 }
 
-// Outbox returns the template of databases with an outbox.
+// Outbox returns the template of databases that have an outbox.
 func Outbox() pgtest.Template {
 	return pgtest.Template{Name: "outbox", Version: version(), Build: func(ctx context.Context, urls []string) error {
 		cfg, err := pgx.ParseConfig(urls[0])
@@ -76,7 +77,7 @@ func Outbox() pgtest.Template {
 	}}
 }
 
-// version identifies the code that makes the schema.
+// version returns a hash of the code that makes the schema.
 var version = sync.OnceValue(func() string {
 	return pgtest.Hash(source.Path("migrations"), source.Path("go.mod"), source.Path("internal/devtest/schematest"))
 })

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// Path returns the path of a file or folder that is named by its path in the repository, and
-// "" unless the working directory is in the repository, as it is in tests. Builds need not
-// know their paths.
+// Path returns the path of a file or folder whose path within the repository is name. It finds the
+// repository from the working directory, because a binary need not contain paths; tests run within
+// the repository. It returns "" if the working directory is elsewhere.
 func Path(name string) string {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {

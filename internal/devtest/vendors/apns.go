@@ -15,29 +15,31 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The account of a fake APNs.
+// The account at the fake APNs.
 const (
 	apnsTopic  = "com.example.chat"
 	apnsKeyID  = "ABC123DEFG"
 	apnsTeamID = "DEF123GHIJ"
 )
 
-// APNs is Apple's vendor.
+// APNs is a fake of Apple's vendor.
 type APNs struct {
 	Vendor
 	key     *ecdsa.PrivateKey
 	keyFile string
 
 	tokens sync.Mutex
-	// Now is the clock by which provider tokens are judged. Set it before the first push.
+	// Now is the clock that decides whether provider tokens have expired. It may be set before the
+	// first push.
 	Now func() time.Time
-	// issued is when the newest provider token was made; expire refuses it.
+	// newest is the newest provider token, issued the time when it was made. expire is set if the
+	// vendor must refuse it as expired.
 	newest string
 	issued time.Time
 	expire bool
 }
 
-// NewAPNs starts a vendor that ends with the test.
+// NewAPNs starts a fake that ends with the test.
 func NewAPNs(t testing.TB) *APNs {
 	a := &APNs{Now: time.Now}
 	a.start(t, a)
@@ -45,7 +47,7 @@ func NewAPNs(t testing.TB) *APNs {
 	return a
 }
 
-// Entry returns the configuration of an app of this vendor.
+// Entry returns the configuration of an app that uses this vendor.
 func (a *APNs) Entry() map[string]any {
 	return map[string]any{
 		"platform": "apns", "topic": apnsTopic, "key_file": a.keyFile, "key_id": apnsKeyID, "team_id": apnsTeamID,
@@ -53,7 +55,7 @@ func (a *APNs) Entry() map[string]any {
 	}
 }
 
-// Expire makes the vendor call the present provider token expired.
+// Expire makes the vendor answer that the current provider token has expired.
 func (a *APNs) Expire() {
 	a.tokens.Lock()
 	defer a.tokens.Unlock()
@@ -106,7 +108,7 @@ func (a *APNs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// checkToken checks the provider token.
+// checkToken checks the provider token of a request, and that tokens do not change too often.
 func (a *APNs) checkToken(header string) (status int, reason string) {
 	text, ok := strings.CutPrefix(header, "bearer ")
 	if !ok {
@@ -134,7 +136,7 @@ func (a *APNs) checkToken(header string) (status int, reason string) {
 	return 0, ""
 }
 
-// verify verifies the signature of a provider token, and returns when it was issued.
+// verify verifies the signature of a provider token. It returns the time when the token was issued.
 func (a *APNs) verify(text string) (issued time.Time, reason string) {
 	token, err := jwt.Parse(text, func(token *jwt.Token) (any, error) { return &a.key.PublicKey, nil },
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(apnsTeamID), jwt.WithTimeFunc(a.Now), jwt.WithIssuedAt())
@@ -150,8 +152,8 @@ func (a *APNs) verify(text string) (issued time.Time, reason string) {
 	return claimed.Time, ""
 }
 
-// read checks headers and payload as APNs and Apple's rules do. It returns the
-// reason to refuse them.
+// read checks the headers and the payload by the rules of APNs and of Apple's documentation. It
+// returns the reason to refuse them, "" if there is none.
 func (a *APNs) read(p *Push, body []byte) (reason string) {
 	h := p.Header
 	var payload struct {

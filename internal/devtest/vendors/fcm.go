@@ -15,28 +15,28 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// The account of a fake FCM.
+// The account at the fake FCM.
 const (
 	fcmProject = "example-chat"
 	fcmEmail   = "badged@example-chat.iam.gserviceaccount.com"
 	fcmKeyID   = "0123456789abcdef"
 )
 
-// FCM is Google's vendor.
+// FCM is a fake of Google's vendor.
 type FCM struct {
 	Vendor
 	key         *rsa.PrivateKey
 	accountFile string
-	// Lifetime is that of access tokens. Set it before the first push.
+	// Lifetime is the lifetime of access tokens. It may be set before the first push.
 	Lifetime time.Duration
 
 	tokens sync.Mutex
 	token  string
-	// TokenFault answers requests for access tokens; nil grants them.
+	// tokenFault decides how requests for access tokens are answered; nil grants a token.
 	tokenFault func() *Fault
 }
 
-// NewFCM starts a vendor that ends with the test.
+// NewFCM starts a fake that ends with the test.
 func NewFCM(t testing.TB) *FCM {
 	f := &FCM{Lifetime: time.Hour}
 	var err error
@@ -56,26 +56,26 @@ func NewFCM(t testing.TB) *FCM {
 	return f
 }
 
-// Entry returns the configuration of an app of this vendor.
+// Entry returns the configuration of an app that uses this vendor.
 func (f *FCM) Entry() map[string]any {
 	return map[string]any{"platform": "fcm", "service_account_file": f.accountFile, "url": f.URL, "ca_file": f.CAFile}
 }
 
-// ScriptTokens sets how requests for access tokens are answered.
+// ScriptTokens sets a function that decides how requests for access tokens are answered.
 func (f *FCM) ScriptTokens(answer func() *Fault) {
 	f.tokens.Lock()
 	defer f.tokens.Unlock()
 	f.tokenFault = answer
 }
 
-// Revoke makes the vendor refuse the present access token.
+// Revoke makes the vendor refuse the current access token.
 func (f *FCM) Revoke() {
 	f.tokens.Lock()
 	defer f.tokens.Unlock()
 	f.token = ""
 }
 
-// FCMError is the JSON of a failure.
+// fcmFail answers with an error in the JSON format of FCM.
 func fcmFail(w http.ResponseWriter, status int, canonical, code string) {
 	details := []any{}
 	if code != "" {
@@ -97,7 +97,7 @@ func (f *FCM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// grant checks the assertion of a service account and grants an access token.
+// grant checks the assertion of a service account, and answers with an access token.
 func (f *FCM) grant(w http.ResponseWriter, r *http.Request) {
 	f.tokens.Lock()
 	defer f.tokens.Unlock()
@@ -181,7 +181,8 @@ func (f *FCM) send(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// readFCM checks a message as FCM does. It returns what is wrong.
+// readFCM checks a message by the rules of FCM. It returns what is wrong with the message, "" if
+// nothing is.
 func readFCM(p *Push, m *fcmMessage) string {
 	p.Token, p.Collapse = m.Token, m.Android.CollapseKey
 	ttl, err := time.ParseDuration(m.Android.TTL)

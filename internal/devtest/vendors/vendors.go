@@ -1,6 +1,5 @@
-// Package vendors has servers that behave as APNs, FCM and Web Push do, for
-// tests: over TLS and HTTP/2, with the checks of the real ones, and with phones
-// behind them.
+// Package vendors has fakes of the push vendors APNs, FCM and Web Push for tests. They use TLS and
+// HTTP/2, check requests like the real vendors, and have phones that apply the pushes.
 package vendors
 
 import (
@@ -23,20 +22,21 @@ import (
 	"time"
 )
 
-// Push is what a vendor was given for a phone.
+// Push is a push that a vendor has delivered to a phone.
 type Push struct {
 	Token string
-	// Collapse names the push that this one replaces while it waits.
+	// Collapse is the collapse key: the push replaces an older push with the same key that was not
+	// delivered yet.
 	Collapse string
 	Alert    bool
-	// Title and Body are those of an alert.
+	// Title and Body are the texts of an alert.
 	Title, Body string
-	// Badged is the content for the app.
+	// Badged is the content that the app reads.
 	Badged Content
 	Header http.Header
 }
 
-// Content is what the app finds in a push.
+// Content is the part of a push that the app reads.
 type Content struct {
 	Epoch          string            `json:"epoch"`
 	Version        int64             `json:"version"`
@@ -51,30 +51,29 @@ type Content struct {
 	} `json:"retract"`
 }
 
-// Fault is how a vendor answers instead of accepting a push.
+// Fault says how a vendor answers a push instead of accepting it.
 type Fault struct {
-	// Status and Reason are the answer. Status 0 accepts the push.
+	// Status and Reason are in the answer. Status 0 accepts the push.
 	Status int
 	Reason string
 	Header http.Header
-	// Timestamp is that of APNs' answer 410.
+	// Timestamp is the timestamp in an answer 410 of APNs.
 	Timestamp time.Time
-	// Deliver hands the push to the phone all the same.
+	// Deliver delivers the push to the phone although the answer is an error.
 	Deliver bool
-	// Reset ends the stream without an answer.
+	// Reset resets the stream instead of answering.
 	Reset bool
-	// GoAway asks the client to use another connection.
+	// GoAway makes the vendor send GOAWAY, so that the client opens another connection.
 	GoAway bool
-	// Hold delays the answer until it is closed.
+	// Hold delays the answer until the channel is closed.
 	Hold <-chan struct{}
 }
 
-// Vendor is what all vendors have in common. Its methods are safe for concurrent
-// use.
+// Vendor is the part that all vendors have in common. Its methods are safe for concurrent use.
 type Vendor struct {
 	URL    string
 	Server *httptest.Server
-	// CAFile has the certificate of the server.
+	// CAFile is a file with the certificate of the server.
 	CAFile string
 	dir    string
 
@@ -84,11 +83,11 @@ type Vendor struct {
 	pushes     []Push
 	violations []string
 	came       chan struct{}
-	// credentials counts provider tokens of APNs and access tokens of FCM.
+	// credentials is the number of provider tokens (APNs) or access tokens (FCM) that were used.
 	credentials int
 }
 
-// start starts a server of a vendor.
+// start starts the vendor's server, which ends with the test.
 func (v *Vendor) start(t testing.TB, h http.Handler) {
 	t.Helper()
 	v.phones, v.came, v.dir = map[string]*Phone{}, make(chan struct{}), t.TempDir()
@@ -101,14 +100,14 @@ func (v *Vendor) start(t testing.TB, h http.Handler) {
 	v.CAFile = v.write(t, "ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.Server.Certificate().Raw}))
 }
 
-// Kill ends all connections, in the middle of what they do, and refuses new ones.
+// Kill closes all connections, even while requests are handled, and refuses new connections.
 func (v *Vendor) Kill() {
-	_ = v.Server.Listener.Close() // it may be closed
+	_ = v.Server.Listener.Close() // the listener may be closed already
 	v.Server.CloseClientConnections()
 	v.Server.Close()
 }
 
-// Restart starts the server again, after Kill.
+// Restart starts the server again at the same address, after Kill.
 func (v *Vendor) Restart(t testing.TB) {
 	t.Helper()
 	was := v.Server
@@ -117,12 +116,12 @@ func (v *Vendor) Restart(t testing.TB) {
 		t.Fatal(err)
 	}
 	v.Server = httptest.NewUnstartedServer(was.Config.Handler)
-	_ = v.Server.Listener.Close() // its own
+	_ = v.Server.Listener.Close() // its own listener is not used
 	v.Server.Listener, v.Server.EnableHTTP2, v.Server.Config.ErrorLog = l, true, was.Config.ErrorLog
 	v.Server.StartTLS()
 }
 
-// write writes a file and returns its path.
+// write writes a file into the vendor's directory and returns its path.
 func (v *Vendor) write(t testing.TB, name string, text []byte) string {
 	t.Helper()
 	file := filepath.Join(v.dir, name)
@@ -132,7 +131,7 @@ func (v *Vendor) write(t testing.TB, name string, text []byte) string {
 	return file
 }
 
-// newECKey makes a key and writes it to a file in PEM.
+// newECKey makes a key. It also writes the key to a file in PEM, and returns the path of the file.
 func (v *Vendor) newECKey(t testing.TB, name string) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -151,16 +150,16 @@ func pemKey(t testing.TB, key any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// Script sets how the vendor answers from now on; nil accepts everything. It is
-// called with the token of each push that passed the vendor's checks.
+// Script sets a function that decides how the vendor answers from now on; nil accepts every push.
+// It is called with the token of each push that has passed the vendor's checks.
 func (v *Vendor) Script(answer func(token string) *Fault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.script = answer
 }
 
-// Once returns a script that has these faults one after the other, and then
-// accepts everything.
+// Once returns a script that answers with the given faults, one after the other, and then accepts
+// every push.
 func Once(faults ...Fault) func(string) *Fault {
 	var mu sync.Mutex
 	return func(string) *Fault {
@@ -175,28 +174,28 @@ func Once(faults ...Fault) func(string) *Fault {
 	}
 }
 
-// Pushes returns what phones were given, oldest first.
+// Pushes returns the pushes that were delivered to phones, oldest first.
 func (v *Vendor) Pushes() []Push {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]Push(nil), v.pushes...)
 }
 
-// Came returns a channel that is closed when the next push comes.
+// Came returns a channel that is closed when the next push is delivered.
 func (v *Vendor) Came() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.came
 }
 
-// Violations returns what senders did that the vendor does not allow.
+// Violations returns descriptions of the requests that the real vendor would not allow.
 func (v *Vendor) Violations() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]string(nil), v.violations...)
 }
 
-// Credentials returns how many provider tokens or access tokens were used.
+// Credentials returns how many provider tokens or access tokens senders have used.
 func (v *Vendor) Credentials() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -209,7 +208,7 @@ func (v *Vendor) violate(format string, args ...any) {
 	v.violations = append(v.violations, fmt.Sprintf(format, args...))
 }
 
-// Phone returns the phone of a token.
+// Phone returns the phone with a token. It makes the phone if necessary.
 func (v *Vendor) Phone(token string) *Phone {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -221,8 +220,8 @@ func (v *Vendor) Phone(token string) *Phone {
 	return p
 }
 
-// accept answers a push that passed the checks. ok writes the answer of a
-// success, fail that of a failure.
+// accept answers a push that has passed the vendor's checks, as the script says. ok writes the
+// answer if the push is accepted, fail if it is not.
 func (v *Vendor) accept(w http.ResponseWriter, r *http.Request, p Push, ok func(), fail func(Fault)) {
 	v.mu.Lock()
 	script := v.script
@@ -249,7 +248,7 @@ func (v *Vendor) accept(w http.ResponseWriter, r *http.Request, p Push, ok func(
 	}
 	maps.Copy(w.Header(), f.Header)
 	if f.GoAway {
-		w.Header().Set("Connection", "close") // by which net/http sends GOAWAY
+		w.Header().Set("Connection", "close") // net/http then sends GOAWAY
 	}
 	if f.Status == 0 {
 		ok()
@@ -270,8 +269,8 @@ func (v *Vendor) deliver(p Push) {
 	v.came = make(chan struct{})
 }
 
-// Phone is a device that applies pushes by version, as the documentation asks.
-// Its methods are safe for concurrent use.
+// Phone is a device that applies pushes in the order of their versions, as the documentation of
+// badged demands. Its methods are safe for concurrent use.
 type Phone struct {
 	Token string
 
@@ -281,11 +280,11 @@ type Phone struct {
 	number  int64
 	applied int
 	repeats int
-	// alerts are those on the screen, by what replaces them.
+	// alerts has the alerts on the screen, by collapse key.
 	alerts map[string]Push
 }
 
-// apply applies a push. It returns what is wrong with it.
+// apply applies a push. It returns a description of what is wrong with the push, "" if nothing is.
 func (p *Phone) apply(push Push) (wrong string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +294,7 @@ func (p *Phone) apply(push Push) (wrong string) {
 	case b.Epoch == "":
 		return "a push without an epoch"
 	case same && b.Version < p.version:
-		// It came late.
+		// The push is older than the phone's state.
 	case same && b.Version == p.version && b.Number != p.number:
 		wrong = fmt.Sprintf("version %d of epoch %s is %d and %d", b.Version, b.Epoch, p.number, b.Number)
 	case same && b.Version == p.version && !push.Alert:
@@ -314,21 +313,21 @@ func (p *Phone) apply(push Push) (wrong string) {
 	return wrong
 }
 
-// Number returns what the icon shows; false if no push came yet.
+// Number returns the number on the app's icon. It returns false if no push was applied yet.
 func (p *Phone) Number() (int64, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.number, p.applied > 0
 }
 
-// Repeats returns how many silent pushes told what the phone knew.
+// Repeats returns the number of silent pushes with a version that the phone already had.
 func (p *Phone) Repeats() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.repeats
 }
 
-// Alerts returns the notifications on the screen.
+// Alerts returns the alerts on the screen.
 func (p *Phone) Alerts() []Push {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -339,7 +338,7 @@ func (p *Phone) Alerts() []Push {
 	return all
 }
 
-// WriteConfig writes the configuration of apps to a file.
+// WriteConfig writes a push configuration with the given apps to a file, and returns its path.
 func WriteConfig(t testing.TB, apps map[string]map[string]any) string {
 	t.Helper()
 	text, err := json.MarshalIndent(apps, "", "  ")
@@ -353,7 +352,7 @@ func WriteConfig(t testing.TB, apps map[string]map[string]any) string {
 	return file
 }
 
-// writeJSON writes an answer.
+// writeJSON writes an answer with a JSON body.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -24,7 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// WebPush is the push service of a browser, or a distributor of UnifiedPush.
+// WebPush is a fake of a browser's push service, or of a UnifiedPush distributor.
 type WebPush struct {
 	Vendor
 	key     *ecdsa.PrivateKey
@@ -34,13 +34,13 @@ type WebPush struct {
 	secrets  map[string]browser
 }
 
-// browser is the end of a subscription that the service does not know.
+// browser has the secrets of a subscription, which a push service does not know.
 type browser struct {
 	key  *ecdh.PrivateKey
 	auth []byte
 }
 
-// NewWebPush starts a service that ends with the test.
+// NewWebPush starts a fake that ends with the test.
 func NewWebPush(t testing.TB) *WebPush {
 	s := &WebPush{secrets: map[string]browser{}}
 	s.start(t, s)
@@ -48,13 +48,13 @@ func NewWebPush(t testing.TB) *WebPush {
 	return s
 }
 
-// Entry returns the configuration of an app of this service.
+// Entry returns the configuration of an app that uses this service.
 func (s *WebPush) Entry() map[string]any {
 	return map[string]any{"platform": "webpush", "vapid_key_file": s.keyFile, "subject": "mailto:ops@example.com", "allow_private": true}
 }
 
-// Subscribe makes a subscription, as a browser does, and returns its JSON. Its
-// phone has the token name.
+// Subscribe makes a subscription like a browser, and returns its JSON. name becomes the token of
+// its phone.
 func (s *WebPush) Subscribe(t testing.TB, name string) map[string]any {
 	t.Helper()
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
@@ -111,7 +111,8 @@ func (s *WebPush) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.accept(w, r, p, func() { w.WriteHeader(http.StatusCreated) }, func(f Fault) { w.WriteHeader(f.Status) })
 }
 
-// checkVAPID checks the header of RFC 8292. It returns what is wrong.
+// checkVAPID checks the Authorization header by RFC 8292. It returns what is wrong with it, "" if
+// nothing is.
 func (s *WebPush) checkVAPID(r *http.Request) string {
 	rest, ok := strings.CutPrefix(r.Header.Get("Authorization"), "vapid ")
 	if !ok {
@@ -139,8 +140,8 @@ func (s *WebPush) checkVAPID(r *http.Request) string {
 	return ""
 }
 
-// readWebPush checks the headers of RFC 8030 and decrypts the body. It returns
-// what is wrong.
+// readWebPush checks the headers by RFC 8030 and decrypts the body. It returns what is wrong with
+// them, "" if nothing is.
 func readWebPush(p *Push, to browser, body []byte) string {
 	h := p.Header
 	ttl, err := strconv.Atoi(h.Get("TTL"))
@@ -179,7 +180,7 @@ func readWebPush(p *Push, to browser, body []byte) string {
 	return ""
 }
 
-// decrypt decrypts a body of RFC 8188 with the keys of RFC 8291.
+// decrypt decrypts a body that is encoded as in RFC 8188, with the keys of RFC 8291.
 func decrypt(to browser, body []byte) ([]byte, error) {
 	const header = 16 + 4 + 1 + 65
 	if len(body) < header+17 || body[20] != 65 {

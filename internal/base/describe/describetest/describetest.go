@@ -1,5 +1,4 @@
-// Package describetest checks requests, answers and frames against their
-// description.
+// Package describetest checks requests, answers and frames against the description of an interface.
 //
 // It does not know the code that made the descriptions.
 package describetest
@@ -18,10 +17,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is an OpenAPI or AsyncAPI document that values are checked against. Its schemas are
-// stricter than the document: they refuse fields that are not described, so that tests detect
-// missing descriptions. It is safe for concurrent use, so the tests of a package can share one
-// Document: parsing takes longer than most tests.
+// Document is an OpenAPI or AsyncAPI document. Values can be checked against its schemas, which are
+// stricter here: they refuse fields that are not described, so that tests detect missing
+// descriptions. Document is safe for concurrent use, so that the tests of a package can share one:
+// parsing takes longer than most tests.
 type Document struct {
 	root map[string]any
 
@@ -29,7 +28,7 @@ type Document struct {
 	compiler *jsonschema.Compiler
 }
 
-// address is the document's URL for the compiler.
+// address is the URL by which the compiler refers to the document.
 const address = "file:///document.json"
 
 // Parse parses a document.
@@ -51,8 +50,7 @@ func Parse(document []byte) (*Document, error) {
 	return &Document{root: root, compiler: compiler}, nil
 }
 
-// closeObjects makes all schemas below a value refuse fields that they do not
-// name.
+// closeObjects makes all object schemas within a value refuse fields that they do not describe.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -69,7 +67,7 @@ func closeObjects(v any) {
 	}
 }
 
-// Lookup returns the value at a JSON pointer, given by its tokens, or nil.
+// Lookup returns the value at the JSON pointer with the given tokens, nil if there is none.
 func (d *Document) Lookup(tokens ...string) any {
 	var v any = d.root
 	for _, token := range tokens {
@@ -79,8 +77,7 @@ func (d *Document) Lookup(tokens ...string) any {
 	return v
 }
 
-// Validate checks a JSON value against the schema at a JSON pointer, given by
-// its tokens.
+// Validate checks a JSON value against the schema at the JSON pointer with the given tokens.
 func (d *Document) Validate(value []byte, tokens ...string) error {
 	var pointer strings.Builder
 	for _, token := range tokens {
@@ -100,8 +97,8 @@ func (d *Document) Validate(value []byte, tokens ...string) error {
 	return schema.Validate(v)
 }
 
-// CheckAnswer checks the answer to a request against the description of its
-// route, given by method and path.
+// CheckAnswer checks the answer to a request against the description of its route. method and path
+// identify the route.
 func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, header http.Header, body []byte) {
 	t.Helper()
 	route := fmt.Sprintf("%s %s: %d", method, path, status)
@@ -139,8 +136,8 @@ func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, he
 	}
 }
 
-// CheckExamples checks every example of the document against the schema beside
-// it, and returns how many there are.
+// CheckExamples checks each example in the document against the schema beside it. It returns the
+// number of examples.
 func (d *Document) CheckExamples(t testing.TB) int {
 	t.Helper()
 	return d.checkExamples(t, nil, d.root)

@@ -1,9 +1,9 @@
-// Command compose loads a Compose file as `docker compose` does, with the
-// environment's variables. It fails if docker compose would, if an image is
-// not pinned to a version, or if a permanent service has no health check.
+// Command compose loads a Compose file like `docker compose`, with the variables of the
+// environment. It fails if docker compose would fail, if an image has no fixed version, or if a
+// permanent service has no health check.
 //
-// With a further argument FOLDER it writes the environment of each server of badged to a
-// file there.
+// If a second argument FOLDER is given, it also writes the environment of each badged server to a
+// file in FOLDER.
 package main
 
 import (
@@ -45,7 +45,7 @@ func check(ctx context.Context, file string) (services int, err error) {
 		if _, tag, ok := strings.Cut(s.Image, ":"); !ok || tag == "latest" {
 			errs = append(errs, fmt.Errorf("%s: the image %s is not pinned", s.Name, s.Image))
 		}
-		// The health check of badged is in its image.
+		// The image of badged contains its health check.
 		if s.Build == nil && s.Restart != "no" && (s.HealthCheck == nil || len(s.HealthCheck.Test) == 0) {
 			errs = append(errs, fmt.Errorf("%s has no health check", s.Name))
 		}

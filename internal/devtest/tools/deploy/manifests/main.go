@@ -1,10 +1,11 @@
-// Command manifests reads Kubernetes objects, as `helm template` prints them.
-// It fails if an object has a field that its kind lacks, if a selector selects
-// no pod, if a pod has less time to stop than it needs, if it lacks a file that
-// it is told to read, or if it calls without TLS what speaks TLS.
+// Command manifests checks the Kubernetes objects that `helm template` prints. It fails if an
+// object has a field that its kind does not have, if a selector selects no pod, if a pod has less
+// time to stop than it needs, if a pod does not mount a file that its settings name, or if a pod
+// calls a TLS server without TLS.
 //
-// With the arguments SECRETS FOLDER it writes the environment of each server to a file of
-// FOLDER, with the values of secrets that the lines KEY=VALUE of the file SECRETS say.
+// With the arguments SECRETS FOLDER, it also writes the environment of each server to a file in
+// FOLDER. It takes the values of secrets from the file SECRETS, which has lines of the form
+// KEY=VALUE.
 package main
 
 import (
@@ -45,18 +46,18 @@ func main() {
 	fmt.Println(n, "objects are valid for Kubernetes")
 }
 
-// found collects the objects.
+// found collects information about the objects.
 type found struct {
 	objects int
-	// pods are the labels of pods, by the object that creates them.
+	// pods has the labels of pods, by the object that creates the pods.
 	pods map[string]labels.Set
-	// selectors are the selectors of pods, by the object that has them.
+	// selectors has the selectors of pods, by the object that contains the selector.
 	selectors map[string]labels.Selector
-	// tls is whether the servers speak TLS, and calls are the URLs of servers, by the
-	// object whose pods call them.
+	// tls is set if the servers use TLS. calls has the URLs of servers, by the object whose pods
+	// call them.
 	tls   bool
 	calls map[string]string
-	// servers are the containers of servers, by the object that creates them.
+	// servers has the containers of servers, by the object that creates them.
 	servers map[string]corev1.Container
 }
 
@@ -103,12 +104,12 @@ func (f *found) check(r io.Reader) (objects int, err error) {
 			return 0, err
 		}
 		if len(bytes.TrimSpace(document)) == 0 || bytes.Contains(document, []byte("apiVersion: monitoring.coreos.com/")) {
-			continue // the operator's objects are not checked
+			continue // objects of the Prometheus operator are not checked
 		}
 		object, kind, err := decoder.Decode(document, nil, nil)
 		if err != nil {
 			if !bytes.Contains(document, []byte("\nkind:")) {
-				continue // comments
+				continue // the document has only comments
 			}
 			errs = append(errs, fmt.Errorf("%w in\n%s", err, document))
 			continue
@@ -175,8 +176,8 @@ func (f *found) add(name string, object any) (errs []error) {
 	return errs
 }
 
-// stops checks that a pod has enough time to stop: the pause, then the drain
-// of the gateway, then that of HTTP.
+// stops checks that a pod gets enough time to stop: for the pause before it, for draining the
+// gateway, and then for draining HTTP.
 func stops(name string, pod *corev1.PodSpec) error {
 	for _, c := range pod.Containers {
 		needed := time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
@@ -196,11 +197,11 @@ func stops(name string, pod *corev1.PodSpec) error {
 	return nil
 }
 
-// folder has the files that the chart mounts.
+// folder is the folder in which the chart mounts files.
 const folder = "/etc/badged/"
 
-// reads checks that the files which a pod is told to read are mounted from its volumes,
-// and notes which servers speak TLS and are called.
+// reads checks that all files which a pod's settings name are mounted from its volumes, and that
+// each volume is mounted. It also records whether servers use TLS, and which URL the pod calls.
 func (f *found) reads(name string, pod *corev1.PodSpec) error {
 	volumes := map[string]bool{}
 	for _, v := range pod.Volumes {
@@ -247,7 +248,7 @@ func (f *found) reads(name string, pod *corev1.PodSpec) error {
 	return errors.Join(errs...)
 }
 
-// locked checks that a pod has no more rights than it needs.
+// locked checks that a pod has no unnecessary rights, and a memory limit.
 func locked(name string, pod *corev1.PodSpec) error {
 	var lacks []string
 	if pod.SecurityContext == nil || pod.SecurityContext.RunAsNonRoot == nil || !*pod.SecurityContext.RunAsNonRoot {
