@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -320,7 +321,7 @@ func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 		p.keys.Forget()
 	}
 	var err error
-	if p.letters, err = store.LoadLetters(ctx, conn, p.id, p.cursor.Position); err != nil {
+	if p.letters, err = store.LoadLetters(ctx, conn, p.id, p.cursor.Position, events.Position{TransactionID: math.MaxInt64}); err != nil {
 		return err
 	}
 	if !p.keys.Loaded() {

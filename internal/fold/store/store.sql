@@ -161,12 +161,20 @@ VALUES ($1, $2::bigint::text::xid8, $3, $4, $5, $6, $7, $8)
 -- back.
 ON CONFLICT (partition_id, transaction_id, "offset", index) DO NOTHING
 
--- name: read the places of dead letters
-SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.dead_letters
-WHERE partition_id = $1 AND (transaction_id, "offset") > ($2::bigint::text::xid8, $3::bigint)
+-- name: letters
+-- The dead letters, and the places of dead letters that were retried or discarded.
+(SELECT partition_id, transaction_id, "offset", index, user_ids FROM badged.dead_letters
 UNION ALL
-SELECT transaction_id::text::bigint, "offset", index, user_ids FROM badged.settled_letters
-WHERE partition_id = $1 AND (transaction_id, "offset") > ($2::bigint::text::xid8, $3::bigint)
+SELECT partition_id, transaction_id, "offset", index, user_ids FROM badged.settled_letters) AS letters
+
+-- name: read the dead letters of a part of the log
+SELECT transaction_id::text::bigint, "offset", index, user_ids FROM {letters}
+WHERE partition_id = $1 AND (transaction_id, "offset") >= ($2::bigint::text::xid8, $3::bigint) AND (transaction_id, "offset") <= ($4::bigint::text::xid8, $5::bigint)
+
+-- name: read the dead letters of some rows
+SELECT transaction_id::text::bigint, "offset", index, user_ids
+FROM unnest($2::bigint[], $3::bigint[]) AS wanted (id, place) JOIN {letters} ON transaction_id = wanted.id::text::xid8 AND "offset" = wanted.place
+WHERE partition_id = $1
 
 -- name: reset the expiry sweep
 -- Makes the next expiry sweep check all conversations of the partition again. Required in each

@@ -361,12 +361,16 @@ func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept st
 // generation of event keys before the range. write also returns the number of the generation at
 // the end of the range.
 func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
+	letters, err := store.LoadLetters(ctx, a.cfg.Pool, in.Partition, events.Position{TransactionID: r.starts}, events.Position{TransactionID: r.ends})
+	if err != nil {
+		return archive.File{}, present, err
+	}
 	var last events.Place
 	var dead []string
 	f, err := a.archive.Write(ctx, in.Partition, number, func(visit func(*archive.Record) error) error {
 		return a.records(ctx, in, r, func(record *archive.Record) error {
 			last = record.Place
-			if in.Letters.Buried(last) {
+			if letters.Buried(last) {
 				dead = append(dead, last.String())
 			}
 			return visit(record)

@@ -241,9 +241,13 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	if len(records) == 0 {
 		return 0, fmt.Errorf("the log has no events between %s and %s", s.at, in.Position)
 	}
+	letters, err := in.LettersOf(ctx, records)
+	if err != nil {
+		return 0, err
+	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i]) // the item omits users whose part of the event is a dead letter
+		it, dead := in.Item(&records[i], &letters) // the item omits users whose part of the event is a dead letter
 		if dead == nil && s.Keys.First(&it, records[i].Position) {
 			items = append(items, it)
 		}

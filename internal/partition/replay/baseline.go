@@ -196,7 +196,7 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 			if err != nil {
 				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
 			}
-			in.Letters.Bury(place)
+			in.archived.Bury(place)
 		}
 	}
 	in.archive, in.files = a, files
@@ -235,7 +235,11 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 			for i := range archived {
 				records[i] = archived[i].Record
 			}
-			return send(page{records: records})
+			letters, err := in.LettersOf(ctx, records)
+			if err != nil {
+				return err
+			}
+			return send(page{records: records, letters: letters})
 		}); err != nil {
 			return err
 		}

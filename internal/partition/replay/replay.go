@@ -64,7 +64,7 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 			records := make([]decodedRecord, len(p.records))
 			for i := range p.records {
 				records[i].record = &p.records[i]
-				records[i].item, records[i].dead = in.Item(&p.records[i])
+				records[i].item, records[i].dead = in.Item(&p.records[i], &p.letters)
 			}
 			select {
 			case decoded <- decodedPage{records, p.generations, p.begins}:
@@ -97,7 +97,9 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 // page has the records of one read, and generations of event keys that begin in this page or in a
 // later page.
 type page struct {
-	records     []events.Record
+	records []events.Record
+	// letters has the dead letters of the records.
+	letters     store.Letters
 	generations []store.Generation
 	// begins is set for the page that starts an archived file, and for the page that starts the
 	// log after the files. At this point all generations of earlier pages have begun. The
@@ -133,8 +135,12 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 			return nil
 		}
 		at = records[len(records)-1].Position
+		letters, err := in.LettersOf(ctx, records)
+		if err != nil {
+			return err
+		}
 		select {
-		case to <- page{records: records}:
+		case to <- page{records: records, letters: letters}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -197,12 +203,16 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 
 // visitFound visits the records of the found rows, in order.
 func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
+	letters, err := store.LoadLettersOf(ctx, in.Tx, in.Partition, found.ids, found.offsets)
+	if err != nil {
+		return err
+	}
 	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
 	rows, err := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
 	if err == nil {
 		err = logread.Scan(rows, func(records []events.Record) error {
 			for i := range records {
-				it, dead := in.Item(&records[i])
+				it, dead := in.Item(&records[i], &letters)
 				if err := v(&records[i], it, dead); err != nil {
 					return err
 				}
@@ -252,7 +262,7 @@ func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, 
 }
 
 // search returns the rows with sought events, after the position after and up to the position of
-// in.
+// in. It does not know which events are dead letters, so it may return rows that were not folded.
 func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
 	sql, args := in.searchSQL(after, what)
 	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
@@ -269,7 +279,7 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
 					continue
 				}
-				it, dead := in.Item(r)
+				it, dead := store.NewItem(r, in.Partition, in.Partitions)
 				if dead == nil && (what.has(&it) || what.shares(it.Key)) {
 					f.keys[it.Key] = struct{}{}
 					f.add(r.Position)

@@ -27,8 +27,6 @@ type Snapshot struct {
 	Partition, Partitions int
 	// Cursor is the position up to which the tables are folded, with the pending transactions.
 	logread.Cursor
-	// Letters are the dead letters of the partition: events that are not folded.
-	Letters store.Letters
 	// Generations says where the generations of event keys begin.
 	Generations []store.Generation
 	Baseline    Baseline
@@ -36,6 +34,8 @@ type Snapshot struct {
 	// partition. If archive is nil, a replay starts at the baseline.
 	archive *archive.Archive
 	files   []archive.File
+	// archived has the places of the events of these files that became dead letters.
+	archived store.Letters
 }
 
 // WithSnapshot calls f with the current snapshot of a partition, in a
@@ -62,7 +62,7 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 	})
 }
 
-// Open reads the position, the dead letters, the generations of event keys and the baseline. lock
+// Open reads the position, the generations of event keys and the baseline. lock
 // is the locking clause for the row of the position, such as FOR UPDATE; "" means no lock.
 func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
@@ -73,9 +73,6 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	}
 	var err error
 	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
-		return err
-	}
-	if in.Letters, err = store.LoadLetters(ctx, in.Tx, in.Partition, events.Position{}); err != nil {
 		return err
 	}
 	if in.Generations, err = store.LoadGenerations(ctx, in.Tx, in.Partition); err != nil {
@@ -103,10 +100,22 @@ func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	return nil
 }
 
-// Item decodes a record as a batch of the projector does. If the record is not folded, the error
-// is the reason.
-func (in *Snapshot) Item(r *events.Record) (store.Item, error) {
-	return in.Letters.Item(r, in.Partition, in.Partitions)
+// LettersOf reads the dead letters of consecutive records: events that are not folded.
+func (in *Snapshot) LettersOf(ctx context.Context, records []events.Record) (store.Letters, error) {
+	if len(records) == 0 {
+		return store.Letters{}, nil
+	}
+	return store.LoadLetters(ctx, in.Tx, in.Partition, records[0].Position, records[len(records)-1].Position)
+}
+
+// Item decodes a record as a batch of the projector does. letters must have the dead letters of the
+// record. If the record is not folded, the error is the reason.
+func (in *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, error) {
+	it, err := letters.Item(r, in.Partition, in.Partitions)
+	if err == nil && in.archived.Buried(r.Place) {
+		return store.Item{}, store.ErrBuried
+	}
+	return it, err
 }
 
 // Length returns the number of records that a replay reads: all records of the archive, if a replay

@@ -239,6 +239,36 @@ SELECT 0, transaction_id, "offset", uuid, 'was unknown' FROM badged.events_p00 W
 	}
 }
 
+// A replay of one user reads only the dead letters of the rows that name the user.
+func TestReplayOfAUserReadsFewLetters(t *testing.T) {
+	d := projectortest.New(t)
+	ann := foldtest.User(0, 0)
+	d.Append(t, foldtest.Deliver("c", 1, ann))
+	d.InsertPayload(t, fmt.Sprintf(`{"bad":%q}`, ann))
+	d.Fold(t)
+	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, reason)
+SELECT partition_id, '5', n, index, uuid, reason FROM badged.dead_letters, generate_series(1, 2000) AS n`)
+	d.Exec(t, `ANALYZE badged.dead_letters`)
+	err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) error {
+		log, err := in.replayOf(t.Context(), []string{ann})
+		if err != nil {
+			return err
+		}
+		if n := len(log.Users[ann].Conversations); n != 1 {
+			t.Errorf("the user has %d conversations", n)
+		}
+		var read int
+		err = in.Tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE schemaname = 'badged' AND relname = 'dead_letters'`).Scan(&read)
+		if read > 10 {
+			t.Errorf("the replay has read %d dead letters", read)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Of two events under one name for different users each counts for its users.
 func TestVerifyWithKeysUsedTwice(t *testing.T) {
 	d := projectortest.New(t)
