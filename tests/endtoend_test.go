@@ -42,12 +42,18 @@ func publish(t *testing.T, p *process, body string) string {
 // total returns a user's total once it includes a position.
 func total(t *testing.T, p *process, user, position string) int64 {
 	t.Helper()
-	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
-	var badge struct{ Total int64 }
-	if err := json.Unmarshal([]byte(answer), &badge); err != nil || status != http.StatusOK {
-		t.Fatalf("badge of %s: %d %s", user, status, answer)
+	for range polls(t, "the badge of "+user) {
+		status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
+		var badge struct{ Total int64 }
+		switch err := json.Unmarshal([]byte(answer), &badge); {
+		case status == http.StatusServiceUnavailable:
+		case err != nil || status != http.StatusOK:
+			t.Fatalf("badge of %s: %d %s", user, status, answer)
+		default:
+			return badge.Total
+		}
 	}
-	return badge.Total
+	return 0
 }
 
 // A published message becomes visible over a connection, in the API and in the CLI, and is not

@@ -44,6 +44,7 @@ func newLink(t *testing.T, to string) (l *link, over string) {
 		network, address = "unix", filepath.Join(q.Get("host"), ".s.PGSQL."+q.Get("port"))
 		q.Del("host")
 		q.Del("port")
+		q.Del("connect_timeout") // a test waits until programs notice the fault
 		q.Set("sslmode", "disable")
 		u.RawQuery = q.Encode()
 	}

@@ -343,6 +343,10 @@ func (s *Server) NewDBs(t testing.TB, template Template) []string {
 	return urls
 }
 
+// connectPatience is a parameter of the URLs of databases. A busy machine may let a new session
+// wait for longer than the 5 seconds after which programs give up without it.
+const connectPatience = "&connect_timeout=60"
+
 // copy creates a copy of a database for a test.
 func (s *Server) copy(t testing.TB, source string) string {
 	t.Helper()
@@ -357,7 +361,7 @@ func (s *Server) copy(t testing.TB, source string) string {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
-	return s.DatabaseURL(name)
+	return s.DatabaseURL(name) + connectPatience
 }
 
 // Run runs a client program of the server's version, such as pg_dump, with input as its standard
