@@ -109,7 +109,7 @@ func (r *Reader) Categories(ctx context.Context, userID string, within []string,
 type Category struct {
 	Category string `json:"category" doc:"The category, a path with slashes."`
 	pubsub.Numbers
-	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for it; absent if none was."`
+	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for the category; absent if it has none."`
 }
 
 func formatCursor(version int64, conversationID string) string {

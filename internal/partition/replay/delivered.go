@@ -21,7 +21,7 @@ type Delivered struct {
 // recalled.
 type DeliveredMessage struct {
 	ConversationID string `json:"conversation_id" doc:"Its conversation."`
-	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
 	// By is the event that decided Fate. It is nil if the message is unread, if the user sent

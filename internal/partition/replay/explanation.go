@@ -92,7 +92,7 @@ type ExplainedConversation struct {
 
 // CountedMessage is an unread message and the event that first delivered it.
 type CountedMessage struct {
-	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
+	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
 	Mentioned bool  `json:"mentioned" doc:"Whether it mentions the user."`
 	LoggedEvent
 }

@@ -17,8 +17,8 @@ import (
 
 // problem is an RFC 9457 answer: an error that is safe to show.
 type problem struct {
-	Type   string         `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
-	Title  string         `json:"title" doc:"The status in words."`
+	Type   string         `json:"type" doc:"Always urn:badged:problem: it shows that the answer comes from badged, not from a proxy. The status says what kind of problem it is."`
+	Title  string         `json:"title" doc:"The status in words, such as Not Found."`
 	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
 	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
