@@ -26,7 +26,7 @@ import (
 type rebuildCmd struct {
 	config.Database `embed:""`
 	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
-	User            string   `help:"Only this user, whose rows are healed in place." placeholder:"USER" env:"-"`
+	User            string   `help:"Only this user: the user's rows are corrected in the current tables." placeholder:"USER" env:"-"`
 	Anew            bool     `help:"Start with the first partition, even if an earlier rebuild was interrupted." env:"-"`
 	MaxLoad         float64  `help:"Share of the time, from 0.01 to 1, spent working rather than pausing." default:"1" env:"-"`
 	RedisURL        string   `name:"redis-url" help:"Redis of the servers, to update the clients of corrected users at once." placeholder:"URL"`
