@@ -23,7 +23,7 @@ func newMetrics(r prometheus.Registerer) metrics {
 	return metrics{
 		lag: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "lag_seconds",
-			Help: "Age in seconds of the oldest unfolded event of all partitions, whichever process folds them; past --max-lag publishing over HTTP is refused.",
+			Help: "Age in seconds of the oldest unfolded event of all partitions, also of partitions that other processes fold. While it is above --max-lag, publishing over HTTP is refused.",
 		}),
 		refused: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
