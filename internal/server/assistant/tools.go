@@ -14,9 +14,9 @@ import (
 
 // explainInput has the parameters of the tool explain_badge.
 type explainInput struct {
-	User         string     `json:"user" jsonschema:"Id of the user."`
+	User         string     `json:"user" jsonschema:"The id of the user."`
 	At           *time.Time `json:"at,omitempty" jsonschema:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z; now if absent."`
-	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if nothing in it is unread."`
+	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if it has no unread messages."`
 	History      bool       `json:"history,omitempty" jsonschema:"Include each event that changed the total."`
 	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of this number of the last delivered messages."`
 }
@@ -46,7 +46,7 @@ func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error)
 
 // userInput names a user.
 type userInput struct {
-	User string `json:"user" jsonschema:"Id of the user."`
+	User string `json:"user" jsonschema:"The id of the user."`
 }
 
 // verifiedUser is the answer of verify_user.
