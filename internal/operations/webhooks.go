@@ -48,7 +48,7 @@ type Webhook struct {
 	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether badged calls the endpoint. badged pauses a webhook after the last retry has failed, and disables it after an answer 410."`
 	Declared      bool       `json:"declared,omitempty" doc:"True if the file of --webhooks-config declares the webhook: then the API can set only its state."`
 	DueEvents     int64      `json:"due_events" minimum:"0" doc:"The number of events that were not sent yet, also while the webhook is paused: folded events of the log, and due events of its queue, of which at most 10000 are counted."`
-	Step          int        `json:"step" minimum:"0" doc:"The number of consecutive failed calls, which decides the wait until the next call; 0 while calls succeed."`
+	Step          int        `json:"step" minimum:"0" doc:"The number of the current wait on the ladder, that is, the growing waits after failed calls; 0 while calls succeed."`
 	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"The time of the next call; absent while calls succeed."`
 	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The time of the first failure since the last success; absent while calls succeed."`
 	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The time of the last call that succeeded, to within some seconds; absent if no call has succeeded."`

@@ -45,7 +45,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"webhook", "state"}),
 		step: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "failing_step",
-			Help: "Number of consecutive failed calls of a webhook, which decides the wait until the next call; 0 while its calls succeed.",
+			Help: "Number of the current wait of a webhook on the ladder, that is, the growing waits after failed calls; 0 while its calls succeed.",
 		}, []string{"webhook"}),
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "store_errors_total",

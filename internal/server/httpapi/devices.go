@@ -60,11 +60,11 @@ type Device struct {
 	Token        string     `json:"token" doc:"The last characters of the token, or the host of the subscription, by which people can distinguish devices."`
 	RegisteredAt time.Time  `json:"registered_at" doc:"When the device was last registered."`
 	Number       *int64     `json:"number,omitempty" doc:"The number in the last push that was sent to the device; absent if none was sent yet."`
-	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When that was."`
+	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When this push was sent; absent if none was sent yet."`
 	DueAt        *time.Time `json:"due_at,omitempty" doc:"When the next push is due; absent if none is due."`
 	Failures     int        `json:"failures" minimum:"0" doc:"The number of pushes that failed since the last push that was sent."`
 	LastError    *string    `json:"last_error,omitempty" doc:"The vendor's reason for not accepting the last push that failed; Unreachable if the vendor did not answer."`
-	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When that was."`
+	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When this push failed."`
 }
 
 // devicesAnswer lists the devices of a user.

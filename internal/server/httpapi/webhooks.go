@@ -52,7 +52,7 @@ func (a *API) webhookRoutes() []describe.Route {
 		a.forOperators(a.putWebhook, describe.Route{
 			Method: http.MethodPut, Path: "/admin/v1/webhooks/{name}",
 			Name: "putWebhook", Group: GroupAdmin, Summary: "Create a webhook, replace its settings, pause or resume it",
-			Doc:    "The request replaces all settings, except for secrets if none are given. If the state becomes active, or if it is active and the URL is new, badged asks the endpoint for permission with `OPTIONS`. If the request sets the state to active, the count of failures becomes 0, and all events that the endpoint has not received are due at once.",
+			Doc:    "The request replaces all settings, except for secrets if none are given. If the state becomes active, or if it is active and the URL is new, badged asks the endpoint for permission with `OPTIONS`. If the request sets the state to active, the waits after failures start again from the first, and all events that the endpoint has not received are due at once.",
 			Params: name,
 			Body:   []describe.Content{{MediaType: "application/json", Of: operations.WebhookSettings{}, Example: settings}},
 			Answers: failures(
@@ -74,7 +74,7 @@ func (a *API) webhookRoutes() []describe.Route {
 		a.forOperators(a.testWebhook, describe.Route{
 			Method: http.MethodPost, Path: "/admin/v1/webhooks/{name}/test",
 			Name: "testWebhook", Group: GroupAdmin, Summary: "Call an endpoint with an event of the type webhook.test",
-			Doc:     "The call is made at once, whatever the state of the webhook. It does not change the count of failures or the time of the next call.",
+			Doc:     "The call is made at once, whatever the state of the webhook. It changes neither `step` nor `next_call_at`.",
 			Params:  name,
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The result of the call.", Content: describe.JSON(operations.WebhookTest{}, `{"status":204,"duration_seconds":0.083}`)}, unread, missing),
 		}),
