@@ -99,7 +99,7 @@ type Refusal struct {
 	Title   string `json:"title" doc:"The status in words, such as Not Found."`
 	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail  string `json:"detail" doc:"What is wrong, for developers."`
-	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code of the matching error frame; only in answers to commands."`
+	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code that an error frame for the same error has; only in answers to commands."`
 	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if another attempt would fail too."`
 }
 

@@ -55,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
 	m.rooms = auto.NewGauge(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members, counted once per partition.",
+		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members. A room counts once for each partition that has connected members of it.",
 	})
 	m.roomUpdates = auto.NewCounter(opts("room_updates_total", "Updates of rooms that the gateway received from the bus."))
 	m.roomMissed = auto.NewCounter(opts("room_updates_missed_total", "Connected members whose state was read from the tables because they had missed an update of a room, or were far behind in it."))

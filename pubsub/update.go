@@ -73,13 +73,13 @@ type Conversation struct {
 	Seen           int64     `json:"seen,omitempty" minimum:"0" doc:"The number of unread messages that are seen, that is, are at or below the seen position or were marked unread; absent if none is."`
 	SeenMentions   int64     `json:"seen_mentions,omitempty" minimum:"0" doc:"The number of messages in mentions that are seen; absent if none is."`
 	FirstUnreadSeq int64     `json:"first_unread_seq" minimum:"0" doc:"The seq of the first unread message, to which an app can jump; 0 if no message is unread."`
-	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
-	SeenSeq        int64     `json:"seen_seq,omitempty" minimum:"0" doc:"The seen position, which never moves back; absent if it is not above read_seq."`
-	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
+	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position. Only a reset of the conversation can move it back."`
+	SeenSeq        int64     `json:"seen_seq,omitempty" minimum:"0" doc:"The seen position. Only a reset of the conversation can move it back. Absent if it is not above read_seq."`
+	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq of the messages that were delivered to the user."`
 	Level          string    `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total. all: its unread messages; mentions: unread messages that mention the user; direct_mentions: unread messages that mention the user by name; none: nothing; default: the level of the longest category applies that covers the conversation and has a level, or else all."`
 	LevelUntil     time.Time `json:"level_until,omitzero" doc:"When the level ends; absent if it does not end."`
-	Category       string    `json:"category" doc:"The category of the conversation, a path with slashes."`
-	MarkedUnread   bool      `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
+	Category       string    `json:"category" doc:"The category of the conversation: a path whose parts are separated by slashes."`
+	MarkedUnread   bool      `json:"marked_unread" doc:"True if the user marked the conversation unread: it counts at least 1 until it is read."`
 	Left           bool      `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
 	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's current version."`
 }

@@ -63,7 +63,7 @@ func ClientFrames() []FrameInfo {
 			Example: `{"t":"auth","id":4,"token":"eyJhbGciOiJIUzI1NiIsImtpZCI6ImsxIn0.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"}`,
 		},
 		{
-			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
+			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but scripts in browsers cannot see them.",
 			Example: `{"t":"ping"}`,
 		},
 		{
@@ -99,7 +99,7 @@ func ServerFrames() []FrameInfo {
 			Example: `{"t":"error","id":2,"code":"unavailable","message":"not saved; try again","retry_ms":1400}`,
 		},
 		{
-			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but browsers hide those from scripts.",
+			T: FramePing, Of: BareFrame{}, Means: "Checks that the connection works; answer with a pong. The server also sends WebSocket pings, but scripts in browsers cannot see them.",
 			Example: `{"t":"ping"}`,
 		},
 		{

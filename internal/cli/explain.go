@@ -28,7 +28,7 @@ type userExplainCmd struct {
 	Conversation    string    `help:"Explain only this conversation, even if it has no unread messages." placeholder:"ID" env:"-"`
 	History         bool      `help:"Show each event that changed the total, and the total after it." env:"-"`
 	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
-	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
+	Before          string    `help:"Show only messages that were delivered before this position in the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
 	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }

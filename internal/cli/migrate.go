@@ -27,7 +27,7 @@ import (
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Apply the pending migrations."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`
-	Grant  migrateGrantCmd  `cmd:"" help:"Grant a database role the privileges of a kind, and revoke all others."`
+	Grant  migrateGrantCmd  `cmd:"" help:"Grant a database role the privileges of a kind of role, and revoke all its other privileges in the schema badged."`
 }
 
 type migrateGrantCmd struct {

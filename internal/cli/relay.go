@@ -22,7 +22,7 @@ type relayCmd struct {
 	Run     relayRunCmd     `cmd:"" default:"withargs" help:"Copy the events of the outbox to badged."`
 	Install relayInstallCmd `cmd:"" help:"Create the outbox in the database of a chat backend, or update it to this release."`
 	Status  relayStatusCmd  `cmd:"" help:"Show the events in the outbox, and the events that badged has refused."`
-	Retry   relayRetryCmd   `cmd:"" help:"Put the refused events back into the outbox."`
+	Retry   relayRetryCmd   `cmd:"" help:"Move the refused events back into the outbox, so that the relay sends them again."`
 }
 
 type relayRunCmd struct {

@@ -51,7 +51,7 @@ type Job struct {
 	Progress        JobProgress     `json:"progress" doc:"The progress of the job."`
 	CancelRequested bool            `json:"cancel_requested" doc:"Whether an operator has canceled it."`
 	EndedAt         *time.Time      `json:"ended_at,omitempty" doc:"When the job ended; absent while the job runs. For an interrupted job, when another process noticed the interruption."`
-	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json, and up to 100 differences in first."`
+	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json. The field first has up to 100 differences."`
 	Error           *string         `json:"error,omitempty" doc:"The error; absent if there was none."`
 }
 
@@ -60,7 +60,7 @@ type JobProgress struct {
 	Done        float64  `json:"done" doc:"The part of the job that is done, from 0 to 1."`
 	Events      int64    `json:"events" doc:"Events replayed so far."`
 	SecondsLeft *float64 `json:"seconds_left,omitempty" doc:"The estimated seconds until the end of the job, from its speed so far; absent if unknown."`
-	Note        string   `json:"note,omitempty" doc:"The latest message, such as which session a rebuild waits for."`
+	Note        string   `json:"note,omitempty" doc:"The last message of the job, such as the name of the session for which a rebuild waits."`
 }
 
 // jobClass is the first key of the advisory lock of a running job; the second is its id.

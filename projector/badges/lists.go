@@ -107,7 +107,7 @@ func (r *Reader) Categories(ctx context.Context, userID string, within []string,
 
 // Category is a category of a user.
 type Category struct {
-	Category string `json:"category" doc:"The category, a path with slashes."`
+	Category string `json:"category" doc:"The category: a path whose parts are separated by slashes."`
 	pubsub.Numbers
 	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for the category; absent if it has none."`
 }

@@ -27,11 +27,11 @@ func newMetrics(r prometheus.Registerer) metrics {
 		}),
 		refused: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
-			Help: "Publish requests answered with 429 because folding was further behind than --max-lag.",
+			Help: "Requests to publish that were answered with 429 because folding was further behind than --max-lag.",
 		}),
 		heldSeconds: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "held_seconds_total",
-			Help: "Seconds that publish requests waited for folding to catch up.",
+			Help: "Seconds that requests to publish waited for folding to catch up, in total.",
 		}),
 	}
 }

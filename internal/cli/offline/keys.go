@@ -87,7 +87,7 @@ type Token struct {
 	config.Tokens `embed:""`
 	User          string        `arg:"" help:"The id of the user."`
 	TTL           time.Duration `name:"ttl" help:"How long the token is valid." default:"1h"`
-	Categories    []string      `name:"categories" placeholder:"NAME,..." help:"Restrict the token to conversations of these categories, comma-separated. Default: all." env:"-"`
+	Categories    []string      `name:"categories" placeholder:"NAME,..." help:"Restrict the token to conversations that these categories cover; comma-separated. Default: all conversations." env:"-"`
 }
 
 // Validate implements kong's validation.

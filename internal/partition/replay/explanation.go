@@ -83,7 +83,7 @@ type ExplainedConversation struct {
 	// the unread messages that are not listed.
 	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
 	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"The number of further unread messages, which are not listed."`
-	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
+	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The last event that moved the read position; absent if there was none."`
 	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked the conversation unread; absent if it is not marked."`
 	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set the conversation's own level; absent if it has none."`
 	Applies      string           `json:"applies" enum:"all,mentions,direct_mentions,none" doc:"The level that applies to the conversation."`

@@ -35,7 +35,7 @@ func api() describe.API {
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
 			{Name: httpapi.GroupBadges, Doc: "For senders of push notifications, and for apps."},
 			{Name: httpapi.GroupDevices, Doc: "For apps, and for operators."},
-			{Name: httpapi.GroupTokens, Doc: "For chat backends, to sign users out."},
+			{Name: httpapi.GroupTokens, Doc: "For chat backends, to disconnect users and revoke their tokens."},
 			{Name: groupClients, Doc: "For apps. Only processes with the role gateway serve these routes."},
 			{Name: httpapi.GroupAdmin, Doc: "For operators."},
 			{Name: groupOperate, Doc: "For monitoring. Every process serves these routes."},

@@ -74,11 +74,11 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
 			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in the header `Authorization`, as a second subprotocol `bearer.TOKEN`, or in the first frame. If the token is refused, the server accepts the WebSocket and closes it with a code that says why.",
 			Access: []string{httpapi.UserAccess, describe.Optional},
-			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: protocol.Subprotocol}},
+			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`; in addition `bearer.TOKEN` if a browser sends its token in this header.", Required: true, Example: protocol.Subprotocol}},
 			Answers: []describe.Answer{
 				{Status: http.StatusSwitchingProtocols, Doc: "The connection is a WebSocket now."},
 				describe.Problem(http.StatusForbidden, gateway.Refusal{}, "The page's origin is not allowed.", ""),
-				{Status: http.StatusUpgradeRequired, Doc: "The request is not a WebSocket upgrade, or not for version 13.", Content: &describe.Content{MediaType: "text/plain"}},
+				{Status: http.StatusUpgradeRequired, Doc: "The request is not an upgrade to a WebSocket, or not to version 13 of the protocol.", Content: &describe.Content{MediaType: "text/plain"}},
 			},
 		},
 		{

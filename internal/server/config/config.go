@@ -18,8 +18,8 @@ import (
 // Tokens configures how access tokens of users are verified.
 type Tokens struct {
 	JWTKeys     []string `name:"jwt-keys" help:"Keys that verify tokens of users: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, or the same with ES256 or EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
-	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
-	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
+	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; if it is empty, any audience is accepted." placeholder:"AUD"`
+	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; if it is empty, any issuer is accepted." placeholder:"ISS"`
 }
 
 // Limits are the limits of clients. 0 means no limit, unless the help of a limit says otherwise.
@@ -32,7 +32,7 @@ type Limits struct {
 	ReadsPerSecond     float64        `help:"Maximum number of HTTP requests per second with tokens of one user to this process; for all users with one address (IPv6: one /64), ten times as many. Only a few of these requests run at the same time. 0 for no limit. Behind a proxy, set --trusted-proxies: otherwise all clients have the address of the proxy." default:"20"`
 	LockTimeout        time.Duration  `help:"How long requests to read and publish wait for locks in Postgres, such as the locks of a migration of another program. After that the answer is 503 with Retry-After. 0 for no limit." default:"4s"`
 	BodyMemoryMiB      int            `name:"body-memory-mib" help:"Memory, in MiB, for bodies of requests in this process, at least 64. A body counts with four times its size, which includes the decoded events. One key may use half of the memory, and all users together a quarter. 0 for a quarter of the memory limit of the process (GOMEMLIMIT, or the limit of the container), at least 64 and at most 1024, or 256 if there is no limit." default:"0"`
-	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
+	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose header X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
 }
 
 // Validate implements kong's validation.
@@ -97,7 +97,7 @@ type Server struct {
 	KeysFile          string   `help:"YAML or JSON file with keys of publishers, readers and admins, and what each key may do. The file is loaded again when it changes, and on SIGHUP. Without the role api the file may be missing, and is read only for --internal-listen." placeholder:"FILE"`
 	AllowedOrigins    []string `help:"Origins of web pages that may connect, such as https://chat.example, or capacitor://localhost, file:// and null for hybrid apps; * allows any origin. Default: the origin of the server." placeholder:"ORIGIN"`
 	Limits            `embed:""`
-	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`
+	MaxLag            time.Duration `help:"How far folding may fall behind. Above this, publishing over HTTP is refused with 429 and Retry-After. 0 for no limit." default:"30s"`
 	ReconcileInterval time.Duration `help:"How often the states of clients are compared with Postgres. After this time at most, a client that missed an update is corrected." default:"30s"`
 	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for the caches of a projector: rows of users and filters of event keys." default:"256"`
 	VerifyInterval    time.Duration `help:"How often a few users of a partition are verified by replaying the log. If the log is long, they are verified less often. 0 for never." default:"1m"`

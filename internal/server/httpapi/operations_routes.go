@@ -73,7 +73,7 @@ func (a *API) operationRoutes() []describe.Route {
 		}),
 		a.forOperators(a.retryDeadLetter, describe.Route{
 			Method: http.MethodPost, Path: "/admin/v1/deadletters/{id}/retry",
-			Name: "retryDeadLetter", Group: GroupAdmin, Summary: "Publish a dead letter again, as of now",
+			Name: "retryDeadLetter", Group: GroupAdmin, Summary: "Publish a dead letter again, at the end of the log",
 			Params: []describe.Param{idParam()},
 			Answers: failures(
 				describe.Answer{Status: http.StatusNoContent, Doc: "The event is in the log again."}, unread, missing,
@@ -144,7 +144,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			Name: "cancel" + name, Group: GroupAdmin, Summary: "Cancel a " + string(j.kind),
 			Params: []describe.Param{idParam()},
 			Answers: failures(
-				describe.Answer{Status: http.StatusAccepted, Doc: "The job ends within about a second.", Content: describe.JSON(operations.Job{}, aJob)}, unread, missing,
+				describe.Answer{Status: http.StatusAccepted, Doc: "The job will end within about a second.", Content: describe.JSON(operations.Job{}, aJob)}, unread, missing,
 				describe.Problem(http.StatusConflict, problem{}, "The job has ended already.", ""),
 			),
 		}),
