@@ -29,7 +29,7 @@ func api() describe.API {
 		Title: "badged", Version: apiVersion,
 		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
 			"If a path is not a route, the answer is 404. If the route does not have the method, the answer is 405 with the header `Allow`. " +
-			"Unknown parameters and fields of requests are errors. The exception are frames, since clients may be newer than the server. " +
+			"Unknown parameters and fields of requests are errors. Frames are an exception, since clients may be newer than the server. " +
 			"Later versions may add fields to answers: clients must ignore fields that they do not know.",
 		Groups: []describe.Group{
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
