@@ -23,7 +23,7 @@ func Types() []TypeInfo {
 	ada := []string{"ada"}
 	types := []TypeInfo{
 		{
-			Type: MessageDelivered, Does: "The message joins the unread messages, unless it is at or below the read position or was recalled.",
+			Type: MessageDelivered, Does: "The message becomes unread, unless it is at or below the read position or was recalled.",
 			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "category", "message_id", "sender_id", "notification"},
 			Example: Event{ID: "design-crew/42", Data: Data{
 				ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: ada,
@@ -31,117 +31,117 @@ func Types() []TypeInfo {
 			}},
 		},
 		{
-			Type: ConversationRead, Does: "The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute.",
+			Type: ConversationRead, Does: "The read position moves up to up_to_seq; it never moves back. A mark ends, unless up_to_seq is below the read position. With by_app, the read covers only messages delivered before it or within the next minute.",
 			Required: []string{"conversation_id", "user_ids", "up_to_seq"}, Optional: []string{"by_app"},
 			Example: Event{ID: "design-crew/read/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: MessageRecalled, Does: "The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery, except by message.changed.",
+			Type: MessageRecalled, Does: "The message is not unread any more. Only message.changed can make it unread again: a delivery cannot, even if it comes after the recall.",
 			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"revision"},
 			Example: Event{ID: "design-crew/42/recalled", Data: Data{ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
-			Type: MessageChanged, Does: "The message is delivered as this event says: it counts again if it was recalled, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall with the same or a greater revision came before.",
+			Type: MessageChanged, Does: "The message is delivered as this event says, even if it was recalled: it is unread, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall of the message with the same or a greater revision came before.",
 			Required: []string{"conversation_id", "user_ids", "seq"}, Optional: []string{"mentioned_user_ids", "revision", "category", "message_id", "sender_id"},
 			Example: Event{ID: "design-crew/42/edited/2", Data: Data{
 				ConversationID: "design-crew", Seq: 42, UserIDs: []string{"ada", "chloe"}, SenderID: "ben", MentionedUserIDs: []string{"chloe"}, Revision: 2,
 			}},
 		},
 		{
-			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. With from_seq, the messages of a room from there on do, without the user's own and those from before the user joined: rooms need from_seq, other conversations seqs. With both, from_seq applies to the members of the room and seqs to the others.",
+			Type: ConversationMarkedUnread, Does: "The conversation counts at least 1 until a read up to the read position or further. With seqs, these messages count again instead, until that read; recalled messages do not. With from_seq, this message and all later messages of a room count again, except the user's own messages and messages from before the user joined. To mark messages, give from_seq for a room, and seqs for another conversation. With both, from_seq applies to the members of the room, and seqs to the other users of the event.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"seqs", "from_seq"},
 			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
-			Type: ConversationReset, Does: "The conversation is read up to up_to_seq, which may be below the read position, and seqs are unread, whatever was delivered, read or recalled before: seqs may be used again. Those at or below up_to_seq count again until the next read. Membership, level and a mark of the conversation stay. For a member of a room all messages above up_to_seq are unread, without the user's own, and seqs are ignored.",
+			Type: ConversationReset, Does: "Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "seqs"},
-			Means:   map[string]string{"up_to_seq": "The last message that is read, by default none.", "seqs": "The messages that are unread, by default none."},
+			Means:   map[string]string{"up_to_seq": "The seq of the last message that is read, by default none.", "seqs": "The seqs of the messages that are unread, by default none."},
 			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
 		},
 		{
-			Type: ConversationSeen, Does: "The seen position moves up to up_to_seq, and never back: unread messages up to there are not unseen any more. A read moves it as well. With by_app, it covers only messages delivered by then.",
+			Type: ConversationSeen, Does: "The seen position moves up to up_to_seq; it never moves back. Unread messages up to the seen position are not unseen any more. A read moves the seen position too. With by_app, the event covers only messages delivered before it.",
 			Required: []string{"conversation_id", "user_ids", "up_to_seq"}, Optional: []string{"by_app"},
-			Means:   map[string]string{"up_to_seq": "The last message that the user has seen."},
+			Means:   map[string]string{"up_to_seq": "The seq of the last message that the user has seen."},
 			Example: Event{ID: "design-crew/seen/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: ConversationLevelSet, Does: "Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until. The level default unsets it: then that of the longest category applies which covers the conversation, or else all.",
+			Type: ConversationLevelSet, Does: "Sets the level of the conversation: what it adds to the total. The level applies until the next level_set. With until, it also ends at that time; then the last level that was set without until applies again. The level default removes the level: then the level of the longest category applies that covers the conversation and has a level; if there is none, all.",
 			Required: []string{"conversation_id", "user_ids", "level"}, Optional: []string{"until"},
 			Example: Event{ID: "design-crew/level/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, Level: LevelMentions}},
 		},
 		{
-			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered.",
+			Type: ConversationLeft, Does: "The conversation is read up to its last delivered message, or up to up_to_seq if that is greater. It is removed from every list until a message with a greater seq is delivered.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq"},
-			Means:   map[string]string{"up_to_seq": "The last message that does not bring the conversation back, by default the last delivered one."},
+			Means:   map[string]string{"up_to_seq": "The seq of the last message whose delivery does not restore the conversation, by default the last delivered message."},
 			Example: Event{ID: "design-crew/left/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: CategoryLevelSet, Does: "Sets the level of a category for all conversations that it covers and that have no level of their own, also for those to come. Of several categories that cover a conversation, the longest that has a level decides. The level default unsets it. With by_app, nothing changes if the user has 500 levels of categories already.",
+			Type: CategoryLevelSet, Does: "Sets the level of a category. The level applies to all conversations, present and future, that the category covers and that have no level of their own. If several categories that cover a conversation have levels, the level of the longest category applies. The level default removes the level. With by_app, a level of a further category changes nothing if 500 categories of the user have levels already.",
 			Required: []string{"user_ids", "category", "level"}, Optional: []string{"by_app"},
-			Means:   map[string]string{"category": "The category, which covers itself and all that begin with it and a slash.", "level": "What the conversations add to the total."},
+			Means:   map[string]string{"category": "The category. It covers its own conversations, and the conversations of all categories whose name begins with it and a slash.", "level": "What the conversations that the category covers add to the total."},
 			Example: Event{ID: "level/ada/acme/1", Data: Data{UserIDs: ada, Category: "acme", Level: LevelNone}},
 		},
 		{
-			Type: UserReadAll, Does: "Every conversation, or every conversation that a category covers, is read up to its last delivered message.",
+			Type: UserReadAll, Does: "All conversations, or all conversations that a category covers, are read up to their last delivered message.",
 			Required: []string{"user_ids"}, Optional: []string{"category"},
-			Means:   map[string]string{"category": "Only the conversations of this category and of those below it, by default all."},
+			Means:   map[string]string{"category": "The category: only conversations that it covers are concerned. By default all conversations."},
 			Example: Event{ID: "read-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
-			Type: UserSeenAll, Does: "Every conversation, or every conversation that a category covers, is seen up to its last delivered message.",
+			Type: UserSeenAll, Does: "All conversations, or all conversations that a category covers, are seen up to their last delivered message.",
 			Required: []string{"user_ids"}, Optional: []string{"category"},
-			Means:   map[string]string{"category": "Only the conversations of this category and of those below it, by default all."},
+			Means:   map[string]string{"category": "The category: only conversations that it covers are concerned. By default all conversations."},
 			Example: Event{ID: "seen-all/ada/1", Data: Data{UserIDs: ada, Category: "likes"}},
 		},
 		{
-			Type: UserLeftAll, Does: "The users leave every conversation that a category covers, as with conversation.left, and every room there, as with room.left.",
+			Type: UserLeftAll, Does: "The users leave every conversation that a category covers, as by conversation.left, and every room that it covers, as by room.left.",
 			Required: []string{"user_ids", "category"},
-			Means:    map[string]string{"category": "The category that is left with all below it."},
+			Means:    map[string]string{"category": "The category: the users leave all conversations that it covers."},
 			Example:  Event{ID: "left-all/ada/acme/1", Data: Data{UserIDs: ada, Category: "acme"}},
 		},
 		{
-			Type: RoomJoined, Does: "The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already.",
+			Type: RoomJoined, Does: "The users become members of the room. Their read position is up_to_seq, by default the last message of the room. Nothing changes for users who are members already.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "level"},
-			Means:   map[string]string{"up_to_seq": "The last message that is read, by default the last one of the room."},
+			Means:   map[string]string{"up_to_seq": "The seq of the last message that is read, by default the last message of the room."},
 			Example: Event{ID: "town-hall/joined/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: []string{"ada", "chloe"}}},
 		},
 		{
-			Type: RoomLeft, Does: "The users stop being members of the room, and what they had unread there is gone. Nothing changes for those who are not members.",
+			Type: RoomLeft, Does: "The users stop being members of the room, and the room has no unread messages for them any more. Nothing changes for users who are not members.",
 			Required: []string{"conversation_id", "user_ids"},
 			Example:  Event{ID: "town-hall/left/ada/1", Data: Data{ConversationID: "town-hall", UserIDs: ada}},
 		},
 		{
-			Type: RoomPosted, Does: "The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only.",
+			Type: RoomPosted, Does: "The message becomes unread for every member of the room except its sender, unless it is at or below the member's read position or was recalled. It does not count for users who are not members.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "category", "message_id", "sender_id", "notification"},
-			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Those who are not members are ignored."},
+			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Users who are not members of the room are ignored."},
 			Example: Event{ID: "town-hall/7", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", MentionedUserIDs: ada}},
 		},
 		{
-			Type: RoomRecalled, Does: "The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message, except by room.changed.",
+			Type: RoomRecalled, Does: "The message is not unread any more for any member of the room. Only room.changed can make it unread again: room.posted cannot, even if it comes after the recall.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"revision"},
 			Example: Event{ID: "town-hall/7/recalled", Data: Data{ConversationID: "town-hall", Seq: 7}},
 		},
 		{
-			Type: RoomChanged, Does: "The message is posted as this event says: it counts again if it was recalled, for the members who have not read so far, except its sender, and it mentions exactly mentioned_user_ids, or everyone. Nothing changes if a change or recall with the same or a greater revision came before.",
+			Type: RoomChanged, Does: "The message is posted as this event says, even if it was recalled: it is unread for the members whose read position is below it, except its sender, and it mentions exactly mentioned_user_ids, or all members. Nothing changes if a change or recall of the message with the same or a greater revision came before.",
 			Required: []string{"conversation_id", "seq"}, Optional: []string{"mentioned_user_ids", "mentions_all", "revision", "category", "message_id", "sender_id"},
-			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Those who are not members are ignored."},
+			Means:   map[string]string{"mentioned_user_ids": "The users that the message mentions. Users who are not members of the room are ignored."},
 			Example: Event{ID: "town-hall/7/edited/2", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", Revision: 2}},
 		},
 		{
-			Type: RoomReset, Does: "The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing.",
+			Type: RoomReset, Does: "The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes.",
 			Required: []string{"conversation_id"}, Optional: []string{"seq", "up_to_seq"},
-			Means:   map[string]string{"seq": "The last message of the room, by default none.", "up_to_seq": "The message up to which every member has read at least."},
+			Means:   map[string]string{"seq": "The seq of the last message of the room, by default none.", "up_to_seq": "The least read position of every member."},
 			Example: Event{ID: "town-hall/truncated/1", Data: Data{ConversationID: "town-hall"}},
 		},
 		{
-			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, after it went without new messages for too long.", Reserved: true,
+			Type: ConversationExpired, Does: "Reads a conversation up to its last delivered message, since it had no new messages for longer than --expire permits.", Reserved: true,
 			Required: []string{"conversation_id", "user_ids", "up_to_seq"},
 			Example:  Event{ID: "design-crew/expired/ada/42", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 42}},
 		},
 		{
-			Type: ConversationLevelEnded, Does: "Ends a level that was set until this time or earlier, once the time has come.", Reserved: true,
+			Type: ConversationLevelEnded, Does: "Ends the level of a conversation that was set with until, after that time has passed.", Reserved: true,
 			Required: []string{"conversation_id", "user_ids", "until"},
-			Means:    map[string]string{"until": "Levels that were set until then or earlier end."},
+			Means:    map[string]string{"until": "The time that has passed: the level ends if its until is this time or earlier."},
 			Example: Event{ID: "design-crew/level/ada/ended/1", Data: Data{
 				ConversationID: "design-crew", UserIDs: ada, Until: time.Date(2026, time.March, 1, 8, 0, 0, 0, time.UTC),
 			}},
@@ -183,14 +183,14 @@ func ruleOf(t Type) (rule typeRule, ok bool) {
 // Envelope describes the JSON form of an [Event], for generated documentation.
 type Envelope struct {
 	SpecVersion     string `json:"specversion" doc:"The version of CloudEvents."`
-	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within the source. The two identify the event: a repeated event changes nothing."`
+	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within the source. Source and id identify the event: an event with the same source and id changes nothing."`
 	Source          string `json:"source" minLength:"1" maxLength:"256" doc:"The publisher, by convention as a URI reference."`
-	Type            Type   `json:"type" doc:"The type, one of those below."`
-	Time            string `json:"time,omitempty" format:"date-time" doc:"When it happened, for information: no count depends on it. By default the time at which the event was accepted."`
+	Type            Type   `json:"type" doc:"The type of the event."`
+	Time            string `json:"time,omitempty" format:"date-time" doc:"When the event happened. It is only for information: no count depends on it. By default the time when the server accepted the event."`
 	TraceParent     string `json:"traceparent,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, stored with the event."`
 	TraceState      string `json:"tracestate,omitempty" minLength:"1" maxLength:"512" doc:"W3C trace context, stored with the event."`
 	DataContentType string `json:"datacontenttype,omitempty" doc:"Must be application/json, or end in +json."`
 	DataSchema      string `json:"dataschema,omitempty" doc:"Accepted and ignored."`
 	Subject         string `json:"subject,omitempty" doc:"Accepted and ignored."`
-	Data            Data   `json:"data" doc:"What happened."`
+	Data            Data   `json:"data" doc:"What happened: the fields depend on the type."`
 }

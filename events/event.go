@@ -145,32 +145,32 @@ type Event struct {
 type Data struct {
 	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
-	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The last message that is read."`
+	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
+	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The seq of the last message that is read."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
-	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
+	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"The seqs of messages that the user has read and that count as unread again."`
 	// Revision orders the changes of a message. Changes without a Revision apply in the order of
 	// the log.
-	Revision int64 `json:"revision" minimum:"1" doc:"The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log."`
+	Revision int64 `json:"revision" minimum:"1" doc:"A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log."`
 	// FromSeq is only for members of rooms.
-	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
-	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions, of user_ids."`
+	FromSeq          int64    `json:"from_seq" minimum:"1" doc:"The seq of a message in a room: this message and all later messages count as unread again."`
+	MentionedUserIDs []string `json:"mentioned_user_ids" maxItems:"10000" minLength:"1" maxLength:"128" among:"user_ids" doc:"The users that the message mentions. They must be in user_ids too."`
 	MentionsAll      bool     `json:"mentions_all" doc:"The message mentions every member of the room."`
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
 	// UserReadAll or UserSeenAll needs either Category or AllCategories.
-	Category string `json:"category" minLength:"1" maxLength:"255" path:"true" doc:"The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters."`
+	Category string `json:"category" minLength:"1" maxLength:"255" path:"true" doc:"The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters."`
 	// AllCategories makes a UserReadAll or UserSeenAll apply to every category; the JSON of such
 	// an event has no category. In Go an empty Category is not enough: a variable that was left
 	// empty by mistake must not read everything.
 	AllCategories bool   `json:"-"`
-	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The chat backend's own id of the message, for information."`
+	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The id that the chat backend gave the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
-	Level         Level  `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: what its category says, its unread messages, those that mention the user, those that mention the user by name, or nothing."`
+	Level         Level  `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total. default: the level of its category applies; all: its unread messages; mentions: unread messages that mention the user; direct_mentions: unread messages that mention the user by name; none: nothing."`
 	// Until has microseconds; smaller fractions are cut off.
-	Until time.Time `json:"until" format:"date-time" doc:"When the level ends, in RFC 3339: within a minute of that time the conversation has the level before again. By default it does not end."`
+	Until time.Time `json:"until" format:"date-time" doc:"When the level ends, in RFC 3339. Within about ten seconds after that time, the last level that was set without until applies again. By default the level does not end."`
 	// Notification is pushed to the devices of users who have not read the message.
-	Notification Notification `json:"notification" doc:"What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes."`
-	ByApp        bool         `json:"by_app" doc:"The event comes from an app, which is not trusted: a read covers only messages delivered by then or within the next minute."`
+	Notification Notification `json:"notification" doc:"What a push shows on the devices of users who have not read the message, beside their new number. It has title and body, together at most 2048 bytes and not both empty, and optionally data, an object of strings of at most 1024 bytes together."`
+	ByApp        bool         `json:"by_app" doc:"The event comes from an app, which is not trusted: a read covers only messages delivered before it or within the next minute."`
 }
 
 // Notifies reports whether the message has a notification to push.
@@ -178,10 +178,10 @@ func (d *Data) Notifies() bool { return d.Notification.Title+d.Notification.Body
 
 // Notification is the text that a push shows for a message, and data for the app.
 type Notification struct {
-	Title string `json:"title,omitempty" doc:"The first line."`
-	Body  string `json:"body,omitempty" doc:"The text."`
+	Title string `json:"title,omitempty" doc:"The first line of the alert."`
+	Body  string `json:"body,omitempty" doc:"The text of the alert."`
 	// Data is for the app.
-	Data map[string]string `json:"data,omitempty" doc:"For the app."`
+	Data map[string]string `json:"data,omitempty" doc:"Data for the app, which the push carries."`
 }
 
 // Limits of events. Names and ids are UTF-8 without control characters.

@@ -95,12 +95,12 @@ func answerRefused(w http.ResponseWriter, f *protocol.ErrorFrame) {
 
 // Refusal is the answer to a stream or command that is refused: a problem (RFC 9457).
 type Refusal struct {
-	Type    string `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
-	Title   string `json:"title" doc:"The status in words."`
+	Type    string `json:"type" doc:"Always urn:badged:problem: it shows that the answer comes from badged, not from a proxy. The status says what kind of problem it is."`
+	Title   string `json:"title" doc:"The status in words, such as Not Found."`
 	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail  string `json:"detail" doc:"What is wrong, for developers."`
-	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code of the matching error frame; only in answers to commands."`
-	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if repeating is useless."`
+	Code    string `json:"code,omitempty" enum:"invalid,not_found,unavailable,rate_limited" doc:"The code that an error frame for the same error has; only in answers to commands."`
+	RetryMS int64  `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if another attempt would fail too."`
 }
 
 // refuse answers a client that is not allowed to connect.

@@ -43,28 +43,28 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		streams: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections over server-sent events.",
 		}),
-		refused:         auto.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded, for example from a foreign origin.")),
+		refused:         auto.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded to a WebSocket, for example since their origin is not allowed.")),
 		frames:          auto.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
 		bytes:           auto.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
 		commands:        auto.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
 		limited:         auto.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
-		closes:          auto.NewCounterVec(opts("closes_total", "Connections closed or refused by the server, by close code; for server-sent events the code that matches the status."), []string{"code"}),
+		closes:          auto.NewCounterVec(opts("closes_total", "Connections that the server closed or refused, by close code. For server-sent events it is the close code with the same meaning as the status."), []string{"code"}),
 		repairs:         auto.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
-		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables, each at least once per --reconcile-interval, and once more after a failure of Redis.")),
+		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables. Each user is compared at least once per --reconcile-interval, and once more after a failure of Redis.")),
 		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus. After each, every client was compared with the tables.")),
 		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
 	}
 	m.rooms = auto.NewGauge(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members, counted once per partition.",
+		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members. A room counts once for each partition that has connected members of it.",
 	})
-	m.roomUpdates = auto.NewCounter(opts("room_updates_total", "Updates of rooms from the bus."))
-	m.roomMissed = auto.NewCounter(opts("room_updates_missed_total", "Members that read the tables because they had missed an update of a room, or were far behind in it."))
+	m.roomUpdates = auto.NewCounter(opts("room_updates_total", "Updates of rooms that the gateway received from the bus."))
+	m.roomMissed = auto.NewCounter(opts("room_updates_missed_total", "Connected members whose state was read from the tables because they had missed an update of a room, or were far behind in it."))
 	m.stale = auto.NewHistogram(prometheus.HistogramOpts{
 		Namespace: "badged", Subsystem: "gateway", Name: "staleness_seconds",
-		Help:    "Seconds from the append of a change to the frame that showed it, by the clock of the database.",
+		Help:    "Seconds from the append of a change to the frame that contains it, by the clock of the database.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 	})
-	ahead := auto.NewCounterVec(opts("clients_ahead_total", "Clients with a state that the tables do not have, which got a snapshot, by how it was found."), []string{"found"})
+	ahead := auto.NewCounterVec(opts("clients_ahead_total", "Clients that got a snapshot because their state was newer than the tables, by how the gateway found this."), []string{"found"})
 	m.aheadHello, m.aheadUpdate, m.aheadCompared = ahead.WithLabelValues("hello"), ahead.WithLabelValues("update"), ahead.WithLabelValues("reconciliation")
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
 	for _, t := range []string{protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread} {

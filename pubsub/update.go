@@ -18,18 +18,18 @@ type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
 	// Epoch names the sequence in which Version counts. Versions of different epochs cannot be
 	// compared: a client with another epoch needs the whole state.
-	Epoch   string `json:"epoch" doc:"The sequence in which the version counts. Versions of different epochs do not compare: a client with another epoch takes the whole state again."`
-	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something a client of the user can see; 0 for a user without events."`
+	Epoch   string `json:"epoch" doc:"The epoch of the version. Versions of different epochs cannot be compared: a client with another epoch must read the whole state again."`
+	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something that a client of the user can see; 0 for a user without events."`
 	Numbers
 	// Categories has the numbers of each path (a category, or the start of one) that has a
 	// number other than zero. In an [Update] it has only the paths whose numbers changed, and
 	// the new numbers of a path may all be zero. badged never sets it to nil.
-	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it. Of more than 500, the first by name."`
+	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category that has a number above 0, and of the categories above it; only the first 500 by name."`
 	// MoreCategories is set if Categories has only some of the categories: see [Badge.Shown].
-	MoreCategories bool `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise."`
+	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the user has more categories than are listed; absent otherwise."`
 	// Levels are the levels that the user has set for paths. In an Update they are nil if they
 	// did not change.
-	Levels map[string]string `json:"levels,omitzero" doc:"The level of each category that has one; absent if none has. It applies to the conversations that the category covers and that have no level of their own, unless a longer one has a level."`
+	Levels map[string]string `json:"levels,omitzero" doc:"The level of each category that has one; absent if no category has a level. It applies to the conversations that the category covers and that have no level of their own, unless a longer category that covers them has a level."`
 }
 
 // Numbers are the numbers of a badge or of a category.
@@ -68,20 +68,20 @@ func (b *Badge) LevelOf(c *Conversation) string {
 // Conversation is the state of one conversation for one user, as clients see it.
 type Conversation struct {
 	ConversationID string    `json:"conversation_id" doc:"The conversation."`
-	Unread         int64     `json:"unread" minimum:"0" doc:"Unread messages: delivered, not recalled, and above read_seq, or marked unread."`
-	Mentions       int64     `json:"mentions" minimum:"0" doc:"Unread messages that mention the user; at the level direct_mentions, by name."`
-	Seen           int64     `json:"seen,omitempty" minimum:"0" doc:"How many of the unread messages are seen: they are at or below the seen position, or marked unread; absent if none is."`
-	SeenMentions   int64     `json:"seen_mentions,omitempty" minimum:"0" doc:"How many of the mentions are seen; absent if none is."`
-	FirstUnreadSeq int64     `json:"first_unread_seq" minimum:"0" doc:"The lowest unread seq, where an app jumps to; 0 if nothing is unread."`
-	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position, which never moves back."`
-	SeenSeq        int64     `json:"seen_seq,omitempty" minimum:"0" doc:"The seen position, which never moves back; absent if it is not above read_seq."`
-	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq that was delivered to the user."`
-	Level          string    `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total: its unread messages, those that mention the user, those that mention the user by name, or nothing. By default the level of the longest category applies that has one and covers the conversation, or else all."`
-	LevelUntil     time.Time `json:"level_until,omitzero" doc:"When the level ends; absent if it does not."`
-	Category       string    `json:"category" doc:"The category of the conversation, a path with slashes."`
-	MarkedUnread   bool      `json:"marked_unread" doc:"The conversation counts at least 1 until it is read."`
+	Unread         int64     `json:"unread" minimum:"0" doc:"The number of unread messages. A message is unread if it was delivered, was not recalled, and is above read_seq, or if it was marked unread."`
+	Mentions       int64     `json:"mentions" minimum:"0" doc:"The number of unread messages that mention the user; at the level direct_mentions, only by name."`
+	Seen           int64     `json:"seen,omitempty" minimum:"0" doc:"The number of unread messages that are seen, that is, are at or below the seen position or were marked unread; absent if none is."`
+	SeenMentions   int64     `json:"seen_mentions,omitempty" minimum:"0" doc:"The number of messages in mentions that are seen; absent if none is."`
+	FirstUnreadSeq int64     `json:"first_unread_seq" minimum:"0" doc:"The seq of the first unread message, to which an app can jump; 0 if no message is unread."`
+	ReadSeq        int64     `json:"read_seq" minimum:"0" doc:"The read position. Only a reset of the conversation can move it back."`
+	SeenSeq        int64     `json:"seen_seq,omitempty" minimum:"0" doc:"The seen position. Only a reset of the conversation can move it back. Absent if it is not above read_seq."`
+	LastSeq        int64     `json:"last_seq" minimum:"0" doc:"The highest seq of the messages that were delivered to the user."`
+	Level          string    `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversation adds to the total. all: its unread messages; mentions: unread messages that mention the user; direct_mentions: unread messages that mention the user by name; none: nothing; default: the level of the longest category applies that covers the conversation and has a level, or else all."`
+	LevelUntil     time.Time `json:"level_until,omitzero" doc:"When the level ends; absent if it does not end."`
+	Category       string    `json:"category" doc:"The category of the conversation: a path whose parts are separated by slashes."`
+	MarkedUnread   bool      `json:"marked_unread" doc:"True if the user marked the conversation unread: it counts at least 1 until it is read."`
 	Left           bool      `json:"left,omitempty" doc:"True if the user has left the conversation: remove it from every list. Absent otherwise."`
-	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's present version."`
+	Version        int64     `json:"version" minimum:"0" doc:"The user's version at the last change of the conversation; in a room, the user's current version."`
 }
 
 // Update is what one commit of the projector changed for one user: the user's whole badge, and

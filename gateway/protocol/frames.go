@@ -53,17 +53,17 @@ const (
 // ClientFrame is any frame of a client: it has the fields of all types.
 type ClientFrame struct {
 	T              string          `json:"t" doc:"The type of the frame."`
-	ID             json.RawMessage `json:"id" type:"number,string" doc:"Echoed in the answer; at most 128 bytes. With a UUID the command takes effect once, also across connections."`
-	Token          string          `json:"token" minLength:"1" doc:"A token of the user, a JWT."`
-	Epoch          string          `json:"epoch" doc:"The epoch of the state that the client holds."`
-	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client holds."`
-	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The device under which the app is registered for pushes, while the app is in the foreground: it gets none then, and what waits is pushed once the connection ends."`
+	ID             json.RawMessage `json:"id" type:"number,string" doc:"An id that the answer repeats; at most 128 bytes. If the id is a UUID, a command that is sent again with it, also over another connection, takes effect once."`
+	Token          string          `json:"token" minLength:"1" doc:"An access token of the user, a JWT."`
+	Epoch          string          `json:"epoch" doc:"The epoch of the state that the client has."`
+	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client has."`
+	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The id of the device that the app has registered for pushes. Give it only while the app is in the foreground: badged then sends the device no pushes until the connection ends, and delivers the delayed pushes afterwards."`
 	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
-	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The last message that the user has read, or seen."`
-	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"Messages that the user has read and that count again."`
-	FromSeq        *int64          `json:"from_seq" minimum:"1" doc:"The first message of a room that counts again."`
-	Category       *string         `json:"category" minLength:"1" maxLength:"255" doc:"Only the conversations that this category covers: its own, and those of categories that begin with it and a slash."`
-	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What these conversations add to the total; default unsets the level of the category."`
+	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The seq of the last message that the user has read, or seen."`
+	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"The seqs of messages that the user has read and that count as unread again."`
+	FromSeq        *int64          `json:"from_seq" minimum:"1" doc:"The seq of a message in a room: this message and all later messages count as unread again."`
+	Category       *string         `json:"category" minLength:"1" maxLength:"255" doc:"The category. It covers its own conversations, and the conversations of all categories whose name begins with it and a slash."`
+	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversations that the category covers add to the total; default removes the level of the category."`
 }
 
 // maxIDBytes is the most bytes of a frame's id, since answers repeat the id.
@@ -215,15 +215,15 @@ func (f *ClientFrame) Key() string {
 // StateFrame is the common part of snapshots and changes.
 type StateFrame struct {
 	T       string `json:"t" doc:"The type of the frame."`
-	Epoch   string `json:"epoch" doc:"The sequence in which the version counts."`
-	Version int64  `json:"version" minimum:"0" doc:"The version of this state: apply changes only if it is greater than yours."`
+	Epoch   string `json:"epoch" doc:"The epoch of the version. Versions of different epochs cannot be compared."`
+	Version int64  `json:"version" minimum:"0" doc:"The version of this state. Apply a changes frame only if this version is greater than the version of your state."`
 	pubsub.Numbers
-	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category with anything to show, and of each above it; of more than 500, the first by name. In changes without all_categories: of those that changed; one of which all numbers are 0 is gone."`
+	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category that has a number above 0, and of the categories above it; only the first 500 by name. In changes without all_categories: the new numbers of the categories that changed. Remove a category if all its numbers are 0."`
 	// MoreCategories is [pubsub.Badge].MoreCategories.
-	MoreCategories bool                  `json:"more_categories,omitempty" doc:"True if there are more categories than these; absent otherwise, and in changes without all_categories."`
-	AllCategories  bool                  `json:"all_categories,omitempty" doc:"Only in changes: categories and levels are complete, as in a snapshot. Replace those that you hold."`
-	Levels         map[string]string     `json:"levels,omitzero" doc:"The level of each category that has one. In a snapshot, and in changes with all_categories, absent if none has; in other changes absent if they are as before."`
-	Conversations  []pubsub.Conversation `json:"conversations" doc:"In a snapshot: those with unread messages, a mark, or a level of their own, at most 500. In changes: every changed one, even if nothing in it is unread. Most recently changed first; rooms by the user's own last change, such as a read, in a snapshot."`
+	MoreCategories bool                  `json:"more_categories,omitempty" doc:"True if the user has more categories than the frame lists; absent otherwise. Also absent in changes without all_categories."`
+	AllCategories  bool                  `json:"all_categories,omitempty" doc:"Only in changes: true if categories and levels are complete, as in a snapshot. Then replace all your categories and levels with them."`
+	Levels         map[string]string     `json:"levels,omitzero" doc:"The level of each category that has one. In a snapshot and in changes with all_categories, absent if no category has a level. In other changes, absent if no level changed."`
+	Conversations  []pubsub.Conversation `json:"conversations" doc:"In a snapshot: the conversations with unread messages, a mark, or a level of their own, at most 500. In changes: every conversation that changed, even if it has no unread messages. The most recently changed conversation comes first. In a snapshot only the user's own changes in a room, such as a read, decide its place."`
 }
 
 // Position returns the state that a client has after the frame, as EPOCH:VERSION.
@@ -232,7 +232,7 @@ func (f StateFrame) Position() string { return f.Epoch + ":" + strconv.FormatInt
 // SnapshotFrame is the whole state of the user.
 type SnapshotFrame struct {
 	StateFrame
-	More bool `json:"more" doc:"Whether there are more such conversations than the frame lists."`
+	More bool `json:"more" doc:"Whether the user has more conversations of this kind than the frame lists."`
 	Terms
 }
 
@@ -246,7 +246,7 @@ type ResumedFrame struct {
 // Terms are the terms of a connection, in the answer to a hello.
 type Terms struct {
 	PingMS      int64 `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
-	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends: no clock of the client matters."`
+	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends. The client's clock need not be right."`
 }
 
 // NewStateFrame returns a frame of type t with a badge. whole is true if the badge has all
@@ -268,17 +268,17 @@ func NewStateFrame(t string, b *pubsub.Badge, conversations []pubsub.Conversatio
 // OKFrame confirms that a command is durable.
 type OKFrame struct {
 	T           string          `json:"t" doc:"The type of the frame."`
-	ID          json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
-	ExpiresInMS int64           `json:"expires_in_ms,omitempty" minimum:"1" doc:"Milliseconds until the fresh token expires; only in the answer to auth."`
+	ID          json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the frame that this frame answers."`
+	ExpiresInMS int64           `json:"expires_in_ms,omitempty" minimum:"1" doc:"Milliseconds until the new token expires; only in the answer to auth."`
 }
 
 // ErrorFrame rejects a command, which was not stored.
 type ErrorFrame struct {
 	T       string          `json:"t" doc:"The type of the frame."`
-	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the command that it answers."`
+	ID      json.RawMessage `json:"id,omitempty" type:"number,string" doc:"The id of the frame that this frame answers."`
 	Code    string          `json:"code" enum:"invalid,not_found,unavailable,rate_limited" doc:"The kind of error."`
 	Message string          `json:"message" doc:"The reason, for developers."`
-	RetryMS int64           `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if repeating is useless."`
+	RetryMS int64           `json:"retry_ms,omitempty" minimum:"1" doc:"Milliseconds to wait before trying again; absent if another attempt would fail too."`
 }
 
 // The codes of error frames.

@@ -24,15 +24,15 @@ import (
 // archiveCmd is `badged archive`.
 type archiveCmd struct {
 	config.Database `embed:""`
-	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z; ranges of the log that also hold later events stay." placeholder:"TIME" env:"-"`
-	OlderThan       time.Duration `help:"Archive events appended so long ago, such as 2160h, instead of --before." placeholder:"DURATION" env:"-"`
-	TakeOver        bool          `help:"Archive nothing. Make the archive that of this database, which was restored, or takes the place of the one that wrote to it, and erase again the users who were erased since, according to the archive." env:"-"`
-	GiveUp          []string      `help:"Archive nothing. Give up these files of the archive, which are missing or damaged, such as events_p03.00002, or events_p03.00002-00007 for several: archiving and erasing go on without them." placeholder:"FILE" env:"-"`
-	Reencrypt       bool          `help:"Archive nothing. Encrypt with the first of --archive-keys what the archive has under another key, or in the clear; after an interruption it goes on with the rest." env:"-"`
-	To              string        `help:"Archive, a directory or s3://bucket/prefix; an existing one is continued." required:"" placeholder:"DIR" env:"-"`
+	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z. A range of the log that also has later events is not archived." placeholder:"TIME" env:"-"`
+	OlderThan       time.Duration `help:"Archive events that were appended at least this long ago, such as 2160h, instead of --before." placeholder:"DURATION" env:"-"`
+	TakeOver        bool          `help:"Archive nothing. Make this database the owner of the archive, after it was restored or has replaced the database that wrote to the archive. Then erase again all users who, according to the archive, were erased since." env:"-"`
+	GiveUp          []string      `help:"Archive nothing. Give up files of the archive that are missing or damaged, such as events_p03.00002, or events_p03.00002-00007 for several. Archiving and erasing then work without these files." placeholder:"FILE" env:"-"`
+	Reencrypt       bool          `help:"Archive nothing. Encrypt all files of the archive that are in plain text or encrypted with another key, with the first key of --archive-keys. Repeat the command after an interruption: it encrypts the remaining files." env:"-"`
+	To              string        `help:"The archive, a directory or s3://bucket/prefix. If it exists, files are added to it." required:"" placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
 	connect.Wait    `embed:""`
-	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
+	JSON            bool `name:"json" help:"Print JSON: one line for each partition, and a last line with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 

@@ -26,15 +26,15 @@ import (
 // auditCmd is `badged audit`.
 type auditCmd struct {
 	List   auditListCmd   `cmd:"" help:"Show the newest actions of operators."`
-	Verify auditVerifyCmd `cmd:"" help:"Check that no record of the audit trail was changed, removed or inserted."`
-	Prune  auditPruneCmd  `cmd:"" help:"Delete old records of the audit trail, so that the others can still be verified."`
+	Verify auditVerifyCmd `cmd:"" help:"Verify that no record of the audit trail was changed, removed or inserted."`
+	Prune  auditPruneCmd  `cmd:"" help:"Delete old records of the audit trail, so that the remaining records can still be verified."`
 }
 
 type auditListCmd struct {
 	config.Database `embed:""`
 	Limit           int   `help:"Show at most N actions." default:"50" placeholder:"N" env:"-"`
 	Before          int64 `help:"Show only actions with an id below this one." placeholder:"ID" env:"-"`
-	JSON            bool  `name:"json" help:"Print JSON, a line for each action." env:"-"`
+	JSON            bool  `name:"json" help:"Print JSON: one line for each action." env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -112,8 +112,8 @@ func brief(text string) string {
 
 type auditVerifyCmd struct {
 	config.Database `embed:""`
-	Count           int64  `help:"With --head: the count that an earlier verification printed." placeholder:"N" env:"-"`
-	Head            string `help:"With --count: the head that it printed. Fails unless the trail still has that record." placeholder:"HASH" env:"-"`
+	Count           int64  `help:"With --head: the number of records that an earlier verification printed." placeholder:"N" env:"-"`
+	Head            string `help:"With --count: the head that the same verification printed. The command fails unless the trail still has this record." placeholder:"HASH" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -233,8 +233,8 @@ func numbered(records []int64) string {
 
 type auditPruneCmd struct {
 	config.Database `embed:""`
-	Before          time.Time     `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z; at least a day ago." placeholder:"TIME" env:"-"`
-	AuditAge        time.Duration `help:"Delete records that are so old, such as 9600h, instead of --before: how long the audit trail is kept." placeholder:"DURATION"`
+	Before          time.Time     `help:"Delete records from before this time, such as 2026-01-31T00:00:00Z. It must be at least a day ago." placeholder:"TIME" env:"-"`
+	AuditAge        time.Duration `help:"Delete records that are older than this, such as 9600h, instead of --before." placeholder:"DURATION"`
 }
 
 // Validate implements kong's validation.

@@ -20,10 +20,10 @@ type ingestCmd struct {
 	config.Database    `embed:""`
 	config.Brokers     `embed:""`
 	config.ProfileKeys `embed:""`
-	Listen             string        `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8081"`
-	RedisURL           string        `name:"redis-url" help:"Redis that carries updates between servers: it wakes projectors at once. Without it they find events within 0.1 s." placeholder:"URL"`
-	BusKey             []string      `help:"Secrets of at least 32 bytes that sign messages on that Redis; comma-separated. All processes need the same." placeholder:"SECRET"`
-	MaxLag             time.Duration `help:"How far folding may fall behind before messages wait in the broker; 0 for no limit." default:"30s"`
+	Listen             string        `help:"Address of the listener for /metrics, /readyz, /livez and /debug/pprof/; port 0 selects a free port." default:"127.0.0.1:8081"`
+	RedisURL           string        `name:"redis-url" help:"URL of the Redis that carries updates between servers, to wake projectors at once. Without it, projectors find new events within 0.1 s." placeholder:"URL"`
+	BusKey             []string      `help:"Secrets of at least 32 bytes for signatures of messages on that Redis; comma-separated. Set the same secrets in all processes." placeholder:"SECRET"`
+	MaxLag             time.Duration `help:"How far folding may fall behind. Above this, the process reads no further messages from brokers until folding has caught up. 0 for no limit." default:"30s"`
 	config.Log         `embed:""`
 }
 
@@ -77,7 +77,7 @@ const stopTimeout = 5 * time.Second
 // tailCmd is `badged tail`.
 type tailCmd struct {
 	config.Tail `embed:""`
-	Listen      string `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8083"`
+	Listen      string `help:"Address of the listener for /metrics, /readyz, /livez and /debug/pprof/; port 0 selects a free port." default:"127.0.0.1:8083"`
 	config.Log  `embed:""`
 }
 

@@ -45,38 +45,38 @@ type Streams = terminal.Streams
 
 // commands has all commands and their flags, from which kong makes the grammar.
 type commands struct {
-	Config  config.FileFlag  `help:"YAML file of settings, named like the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
+	Config  config.FileFlag  `help:"YAML file with settings, which have the names of the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
 
 	Demo        demoCmd             `cmd:"" help:"Run a demo without installing or configuring anything: a private Postgres, and a page with a simulated chat and live badges."`
-	Dev         devCmd              `cmd:"" help:"Run an empty server for tests of your own program: a private Postgres, keys that never change, and nothing that stays."`
-	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some."`
+	Dev         devCmd              `cmd:"" help:"Run an empty server for tests of your own program, with a private Postgres and keys that never change. All data is deleted at the end."`
+	Serve       serveCmd            `cmd:"" help:"Run the server, with all roles or some roles."`
 	Ingest      ingestCmd           `cmd:"" help:"Read events from Kafka, NATS JetStream or Redis Streams, and publish them."`
-	Relay       relayCmd            `cmd:"" help:"Carry events from an outbox in the database of the chat backend to badged."`
-	Tail        tailCmd             `cmd:"" help:"Publish events and badges that change to Kafka, NATS JetStream or Redis Streams."`
+	Relay       relayCmd            `cmd:"" help:"Copy events from an outbox in the database of the chat backend to badged."`
+	Tail        tailCmd             `cmd:"" help:"Publish all events, and all changes of badges, to Kafka, NATS JetStream or Redis Streams."`
 	Settings    configCmd           `cmd:"" name:"config" help:"Check settings."`
 	Migrate     migrateCmd          `cmd:"" help:"Create or update the schema of the database."`
 	Load        loadCmd             `cmd:"" help:"Publish a file of traffic, or traffic of rooms, and print the totals."`
-	Import      importCmd           `cmd:"" help:"Publish the states of users of another system, and compare the badges with them."`
-	User        userCmd             `cmd:"" help:"Show or explain the badge of a user."`
+	Import      importCmd           `cmd:"" help:"Publish the states of users from another system, and compare the badges with these states."`
+	User        userCmd             `cmd:"" help:"Show or explain the badge of a user; export, erase or merge the data of a user."`
 	Lag         lagCmd              `cmd:"" help:"Show how far each partition is behind, and which process folds it."`
-	Log         logCmd              `cmd:"" help:"Print the events of the log, a line of JSON for each."`
+	Log         logCmd              `cmd:"" help:"Print the events of the log, one line of JSON for each event."`
 	Verify      verifyCmd           `cmd:"" help:"Replay the log and compare the badges with it."`
 	Rebuild     rebuildCmd          `cmd:"" help:"Replay the log and correct the badges, while the service runs."`
 	Partition   partition.Cmd       `cmd:"" help:"List partitions, move them to other shards, and split them."`
 	Archive     archiveCmd          `cmd:"" help:"Move old events from the log to files, while the service runs."`
 	Restore     restoreCmd          `cmd:"" help:"Fill the log of a new database from an archive."`
-	DeadLetters deadLettersCmd      `cmd:"" name:"deadletters" help:"List, retry or discard events that could not be folded or were none."`
+	DeadLetters deadLettersCmd      `cmd:"" name:"deadletters" help:"List, retry or discard dead letters: events that could not be folded, and messages that are not events."`
 	Audit       auditCmd            `cmd:"" help:"List, verify or prune the audit trail."`
 	MCP         mcpCmd              `cmd:"" name:"mcp" help:"Answer an assistant over the Model Context Protocol, on standard input and output."`
 	RepairLog   repairLogCmd        `cmd:"" name:"repair-log" help:"Renumber the log after moving it to another Postgres cluster by a dump or replication."`
-	Keys        offline.Keys        `cmd:"" help:"Make keys of publishers, readers and admins."`
-	Size        offline.Size        `cmd:"" help:"Estimate what a chat of some size takes: cores, disk, WAL, Redis, gateways."`
+	Keys        offline.Keys        `cmd:"" help:"Create keys of publishers, readers and admins."`
+	Size        offline.Size        `cmd:"" help:"Estimate the resources that a chat of a given size needs: cores, disk, WAL, Redis, gateways."`
 	Token       offline.Token       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
 	Conformance offline.Conformance `cmd:"" help:"Check a client of the protocol badge.v1, in any language, against a scripted server."`
-	Ready       readyCmd            `cmd:"" help:"Check that a running server can serve: the health check of containers."`
+	Ready       readyCmd            `cmd:"" help:"Check that a running server can serve, as a health check of containers."`
 	Completion  completionCmd       `cmd:"" help:"Print a script that completes commands and flags in a shell."`
-	Complete    completeCmd         `cmd:"" hidden:"" help:"Print what words can become."`
+	Complete    completeCmd         `cmd:"" hidden:"" help:"Print completions of the words."`
 	Version     versionCmd          `cmd:"" help:"Print the version."`
 }
 

@@ -29,13 +29,13 @@ import (
 
 // configCmd is `badged config`.
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Report all mistakes in a server's settings at once, and where each setting comes from."`
+	Check configCheckCmd `cmd:"" help:"Report all mistakes in the settings of a server together, and the source of each setting."`
 }
 
 // configCheckCmd is `badged config check`. It parses its flags itself, since kong stops at the
 // first mistake and the command must report all mistakes.
 type configCheckCmd struct {
-	Connect       bool `help:"Also connect to Postgres and Redis and check that they suit badged." env:"-"`
+	Connect       bool `help:"Also connect to Postgres and Redis, and check that badged can work with them." env:"-"`
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
 	config.Server `embed:""`
 	config.Log    `embed:""`

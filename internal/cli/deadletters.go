@@ -18,9 +18,9 @@ import (
 
 // deadLettersCmd is `badged deadletters`.
 type deadLettersCmd struct {
-	List    deadLettersListCmd    `cmd:"" help:"Show the events in the log that could not be folded, and the messages of brokers that are no events."`
-	Retry   deadLettersRetryCmd   `cmd:"" help:"Publish dead letters again, through the log."`
-	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters; each is printed."`
+	List    deadLettersListCmd    `cmd:"" help:"Show dead letters: events in the log that could not be folded, and messages of brokers that are not events."`
+	Retry   deadLettersRetryCmd   `cmd:"" help:"Append dead letters to the log again, to fold them."`
+	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters, and print each of them."`
 }
 
 // deadLetterPage is the greatest number of dead letters that are read at once.
@@ -28,7 +28,7 @@ const deadLetterPage = 500
 
 type deadLettersListCmd struct {
 	config.Database `embed:""`
-	JSON            bool `name:"json" help:"Print JSON, a line for each, with its payload." env:"-"`
+	JSON            bool `name:"json" help:"Print JSON: one line for each dead letter, with its payload." env:"-"`
 }
 
 // Run prints every dead letter.
@@ -88,8 +88,8 @@ func whereOf(l operations.DeadLetter) string {
 }
 
 type selection struct {
-	ID  []int64 `arg:"" optional:"" help:"Ids, as list shows them."`
-	All bool    `help:"All of them." env:"-"`
+	ID  []int64 `arg:"" optional:"" help:"The ids, as list shows them."`
+	All bool    `help:"Process all dead letters." env:"-"`
 }
 
 // Validate implements kong's validation.

@@ -23,8 +23,8 @@ import (
 // demoCmd is `badged demo`.
 type demoCmd struct {
 	config.Log `embed:""`
-	Listen     string `help:"Address of the page; port 0 picks a free one." default:"127.0.0.1:8080"`
-	DataDir    string `help:"Where the demo's Postgres and keys live. Default: badged/demo under /var/lib for root, under the user's data directory for others." placeholder:"DIR"`
+	Listen     string `help:"Address of the page; port 0 selects a free port." default:"127.0.0.1:8080"`
+	DataDir    string `help:"Directory for the Postgres and the keys of the demo. Default: badged/demo in /var/lib for root, in the user's data directory for other users." placeholder:"DIR"`
 }
 
 // databaseStop limits the time to stop a private Postgres.

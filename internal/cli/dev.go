@@ -25,8 +25,8 @@ import (
 // devCmd is `badged dev`.
 type devCmd struct {
 	config.Log `embed:""`
-	Listen     string `help:"Address to listen on; port 0 picks a free one." default:"127.0.0.1:8080"`
-	Seed       string `help:"Events to begin with: a file of CloudEvents, one a line." placeholder:"FILE" env:"-"`
+	Listen     string `help:"Address of the listener; port 0 selects a free port." default:"127.0.0.1:8080"`
+	Seed       string `help:"File with CloudEvents, one on each line, that the server publishes at its start." placeholder:"FILE" env:"-"`
 }
 
 // The keys of every `badged dev`. They are public, since they are the same everywhere.

@@ -23,12 +23,12 @@ import (
 // userExplainCmd is `badged user explain`.
 type userExplainCmd struct {
 	config.Database `embed:""`
-	User            string    `arg:"" help:"Id of the user."`
+	User            string    `arg:"" help:"The id of the user."`
 	At              time.Time `help:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z." placeholder:"TIME" env:"-"`
-	Conversation    string    `help:"Explain only this conversation, even if nothing in it is unread." placeholder:"ID" env:"-"`
-	History         bool      `help:"Show the total over time: each event that changed it." env:"-"`
+	Conversation    string    `help:"Explain only this conversation, even if it has no unread messages." placeholder:"ID" env:"-"`
+	History         bool      `help:"Show each event that changed the total, and the total after it." env:"-"`
 	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
-	Before          string    `help:"Show only messages delivered before this position of the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
+	Before          string    `help:"Show only messages that were delivered before this position in the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
 	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }

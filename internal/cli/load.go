@@ -27,17 +27,17 @@ import (
 
 // loadCmd is `badged load`.
 type loadCmd struct {
-	File         string   `arg:"" optional:"" help:"Traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON; .gz and .zst are decompressed; - is standard input."`
+	File         string   `arg:"" optional:"" help:"File with traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON. .gz and .zst are decompressed; - is standard input."`
 	Rooms        int      `help:"Generate traffic of N rooms instead of reading a file." placeholder:"N" env:"-"`
-	Members      int      `help:"Members of the largest room, with --rooms; the n-th has an n-th of that." default:"1000" env:"-"`
-	Messages     int      `help:"Messages to all rooms, with --rooms." default:"10000" env:"-"`
-	Seed         uint64   `help:"Which traffic is generated, with --rooms: equal settings give equal events." default:"1" env:"-"`
-	URL          string   `name:"url" help:"A running server to publish to." placeholder:"URL"`
-	PublisherKey string   `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
-	DatabaseURL  string   `help:"Postgres to append to directly, instead of --url; a projector must be running." placeholder:"URL"`
-	Shards       []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases to append to directly, as of migrate up; repeat it for each." placeholder:"NAME=URL"`
-	BatchSize    int      `help:"Events published at once, 1 to 5000." default:"1000"`
-	InFlight     int      `help:"Batches published at a time, 1 to 64." default:"4"`
+	Members      int      `help:"With --rooms: the number of members of the largest room. The n-th room has an n-th of this number." default:"1000" env:"-"`
+	Messages     int      `help:"With --rooms: the number of messages to all rooms together." default:"10000" env:"-"`
+	Seed         uint64   `help:"With --rooms: the seed of the random traffic. The same settings with the same seed give the same events." default:"1" env:"-"`
+	URL          string   `name:"url" help:"URL of a running server to which the events are published." placeholder:"URL"`
+	PublisherKey string   `help:"Secret of a publisher's key, for --url." placeholder:"SECRET"`
+	DatabaseURL  string   `help:"The database of badged, to append events directly, instead of --url. A projector must be running." placeholder:"URL"`
+	Shards       []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged, to append events directly, with the same name and URL as for migrate up. Repeat the flag for each database." placeholder:"NAME=URL"`
+	BatchSize    int      `help:"Number of events in a batch, 1 to 5000." default:"1000"`
+	InFlight     int      `help:"Number of batches that are published at the same time, 1 to 64." default:"4"`
 	JSON         bool     `name:"json" help:"Print the summary as JSON." env:"-"`
 	Quiet        bool     `short:"q" help:"Show no progress." env:"-"`
 }
@@ -107,13 +107,13 @@ func (c *loadCmd) target(ctx context.Context, warnings io.Writer) (traffic.Targe
 // importCmd is `badged import`.
 type importCmd struct {
 	config.Database `embed:""`
-	Files           []string `arg:"" name:"file" help:"States of users, in the format that --format names; .gz and .zst are decompressed; - is standard input."`
-	Format          string   `help:"What the files are: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
-	DryRun          bool     `help:"Publish nothing: print what would be published, and what differs from the badges now." env:"-"`
-	Undo            bool     `help:"Take back what an import of the same files published, before users act: rows that anything else has changed are refused and printed." env:"-"`
-	EmptyUnread     string   `help:"What an empty unread_seqs means where there are messages after read_seq: none, all, or ask, which makes the line a bad one." enum:"ask,none,all" default:"ask" env:"-"`
-	SkipBad         bool     `help:"Leave out bad lines. Otherwise one bad line stops the import before anything is published." env:"-"`
-	Report          string   `help:"Write every difference to this file, a line of JSON for each." placeholder:"FILE" env:"-"`
+	Files           []string `arg:"" name:"file" help:"Files with the states of users, in the format of --format. .gz and .zst are decompressed; - is standard input."`
+	Format          string   `help:"Format of the files: states (CSV or NDJSON), mattermost (a bulk export), rocketchat (the collection of subscriptions)." enum:"states,mattermost,rocketchat" default:"states" env:"-"`
+	DryRun          bool     `help:"Publish nothing. Print what would be published, and what differs from the current badges." env:"-"`
+	Undo            bool     `help:"Undo an import of the same files, before users read or get messages. Rows that other events have changed since the import are refused and printed." env:"-"`
+	EmptyUnread     string   `help:"What an empty unread_seqs means if there are messages after read_seq: none of them is unread, all of them are unread, or ask, which makes the line a bad line." enum:"ask,none,all" default:"ask" env:"-"`
+	SkipBad         bool     `help:"Skip bad lines. Without this flag, one bad line stops the import before anything is published." env:"-"`
+	Report          string   `help:"Write every difference to this file, one line of JSON for each difference." placeholder:"FILE" env:"-"`
 	JSON            bool     `name:"json" help:"Print the summary as JSON." env:"-"`
 	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
 }

@@ -28,7 +28,7 @@ type logCmd struct {
 	PublishedBy     string    `help:"Print only events that were published over HTTP with the key of this name." placeholder:"NAME" env:"-"`
 	Since           time.Time `help:"Print only events appended at this time, such as 2026-01-31T23:59:59Z, or later." placeholder:"TIME" env:"-"`
 	Until           time.Time `help:"Print only events appended at this time or earlier." placeholder:"TIME" env:"-"`
-	Follow          bool      `short:"f" help:"Go on with events as they are folded." env:"-"`
+	Follow          bool      `short:"f" help:"After the last event, print further events as they are folded." env:"-"`
 }
 
 // logLine is an event as `badged log` prints it.

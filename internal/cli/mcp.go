@@ -14,9 +14,9 @@ import (
 // mcpCmd is `badged mcp`.
 type mcpCmd struct {
 	config.Database `embed:""`
-	AllowWrites     bool   `help:"Also offer tools that retry and discard dead letters. Requires --url and --admin-key." env:"-"`
-	URL             string `name:"url" help:"A running server whose admin API makes the changes, with --allow-writes." placeholder:"URL"`
-	AdminKey        string `help:"Secret of an admin, with --allow-writes; the audit trail has its name." placeholder:"SECRET"`
+	AllowWrites     bool   `help:"Also offer tools that retry and discard dead letters. This requires --url and --admin-key." env:"-"`
+	URL             string `name:"url" help:"With --allow-writes: URL of a running server, whose admin API makes the changes." placeholder:"URL"`
+	AdminKey        string `help:"With --allow-writes: secret of an admin's key. The audit trail records the name of the key." placeholder:"SECRET"`
 }
 
 // Validate implements kong's validation.

@@ -27,7 +27,7 @@ import (
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Apply the pending migrations."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`
-	Grant  migrateGrantCmd  `cmd:"" help:"Grant a database role the privileges of a kind, and revoke all others."`
+	Grant  migrateGrantCmd  `cmd:"" help:"Grant a database role the privileges of a kind of role, and revoke all its other privileges in the schema badged."`
 }
 
 type migrateGrantCmd struct {
@@ -60,7 +60,7 @@ func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
 
 type migrateUpCmd struct {
 	config.Database `embed:""`
-	Partitions      *int `help:"Partitions of an empty database, or of all shards together, 1 to 1024; cannot be changed later. Default: 4, or 4 for each shard." placeholder:"N"`
+	Partitions      *int `help:"Number of partitions, of one database or of all shards together, 1 to 1024. It only applies to an empty database; later, partition split makes more partitions. Default: 4, or 4 for each shard." placeholder:"N"`
 }
 
 // Validate implements kong's validation.

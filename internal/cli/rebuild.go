@@ -25,14 +25,14 @@ import (
 // rebuildCmd is `badged rebuild`.
 type rebuildCmd struct {
 	config.Database `embed:""`
-	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
-	User            string   `help:"Only this user, whose rows are healed in place." placeholder:"USER" env:"-"`
+	Partition       *int     `help:"Process only this partition." placeholder:"N" env:"-"`
+	User            string   `help:"Only this user: the user's rows are corrected in the current tables." placeholder:"USER" env:"-"`
 	Anew            bool     `help:"Start with the first partition, even if an earlier rebuild was interrupted." env:"-"`
-	MaxLoad         float64  `help:"Share of the time, from 0.01 to 1, spent working rather than pausing." default:"1" env:"-"`
-	RedisURL        string   `name:"redis-url" help:"Redis of the servers, to update the clients of corrected users at once." placeholder:"URL"`
-	BusKey          []string `help:"Secrets of the servers; the first signs the updates." placeholder:"SECRET"`
+	MaxLoad         float64  `help:"The part of the time, from 0.01 to 1, in which the rebuild works; otherwise it pauses." default:"1" env:"-"`
+	RedisURL        string   `name:"redis-url" help:"URL of the servers' Redis, to update the clients of corrected users at once." placeholder:"URL"`
+	BusKey          []string `help:"The same secrets as of the servers. The first secret signs the updates." placeholder:"SECRET"`
 	archives.Given  `embed:""`
-	JSON            bool `name:"json" help:"Print JSON: a line for each partition, and one with the summary." env:"-"`
+	JSON            bool `name:"json" help:"Print JSON: one line for each partition, and a last line with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 
@@ -212,11 +212,11 @@ func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn 
 // verifyCmd is `badged verify`.
 type verifyCmd struct {
 	config.Database `embed:""`
-	Partition       *int     `help:"Only this partition." placeholder:"N" env:"-"`
-	User            []string `help:"Only this user; may be given more than once." sep:"none" placeholder:"USER" env:"-"`
-	Sample          int      `help:"Only N users, drawn at random from the tables." placeholder:"N" env:"-"`
+	Partition       *int     `help:"Process only this partition." placeholder:"N" env:"-"`
+	User            []string `help:"Process only this user. Repeat the flag for several users." sep:"none" placeholder:"USER" env:"-"`
+	Sample          int      `help:"Process only N users, drawn at random from the tables." placeholder:"N" env:"-"`
 	archives.Given  `embed:""`
-	JSON            bool `name:"json" help:"Print JSON: a line for each difference, and one with the summary." env:"-"`
+	JSON            bool `name:"json" help:"Print JSON: one line for each difference, and a last line with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
 }
 

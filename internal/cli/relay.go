@@ -19,16 +19,16 @@ import (
 
 // relayCmd is `badged relay`.
 type relayCmd struct {
-	Run     relayRunCmd     `cmd:"" default:"withargs" help:"Carry the events of the outbox to badged."`
-	Install relayInstallCmd `cmd:"" help:"Make the outbox in the database of a chat backend, or bring it up to date."`
-	Status  relayStatusCmd  `cmd:"" help:"Show what waits in the outbox, and what badged has refused."`
-	Retry   relayRetryCmd   `cmd:"" help:"Put the refused events back into the outbox."`
+	Run     relayRunCmd     `cmd:"" default:"withargs" help:"Copy the events of the outbox to badged."`
+	Install relayInstallCmd `cmd:"" help:"Create the outbox in the database of a chat backend, or update it to this release."`
+	Status  relayStatusCmd  `cmd:"" help:"Show the events in the outbox, and the events that badged has refused."`
+	Retry   relayRetryCmd   `cmd:"" help:"Move the refused events back into the outbox, so that the relay sends them again."`
 }
 
 type relayRunCmd struct {
 	config.Relay `embed:""`
-	MaxLag       time.Duration `help:"With --database-url or --shard: how far folding may fall behind before events wait in the outbox; 0 for no limit." default:"30s"`
-	Listen       string        `help:"Address of /metrics, /readyz, /livez and /debug/pprof/; port 0 picks a free one." default:"127.0.0.1:8082"`
+	MaxLag       time.Duration `help:"With --database-url or --shard: how far folding may fall behind. Above this, the relay copies no further events until folding has caught up. 0 for no limit." default:"30s"`
+	Listen       string        `help:"Address of the listener for /metrics, /readyz, /livez and /debug/pprof/; port 0 selects a free port." default:"127.0.0.1:8082"`
 	config.Log   `embed:""`
 }
 
@@ -49,8 +49,8 @@ func (c *relayRunCmd) Run(ctx context.Context, streams Streams) error {
 
 type relayInstallCmd struct {
 	config.Outbox `embed:""`
-	PublisherRole []string `help:"Database roles that may publish, and do nothing else; comma-separated." placeholder:"ROLE" env:"-"`
-	RelayRole     []string `help:"Database roles that may carry events; comma-separated." placeholder:"ROLE" env:"-"`
+	PublisherRole []string `help:"Database roles that may publish to the outbox, and do nothing else with it; comma-separated." placeholder:"ROLE" env:"-"`
+	RelayRole     []string `help:"Database roles that may run the relay; comma-separated." placeholder:"ROLE" env:"-"`
 }
 
 // Run creates or updates the outbox.

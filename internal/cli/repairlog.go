@@ -17,7 +17,7 @@ import (
 // repairLogCmd is `badged repair-log`.
 type repairLogCmd struct {
 	config.Database `embed:""`
-	DryRun          bool `help:"Print what would change, and change nothing." env:"-"`
+	DryRun          bool `help:"Print what the command would change, and change nothing." env:"-"`
 }
 
 // Run renumbers the log and prints a line for each partition.

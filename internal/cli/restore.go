@@ -21,7 +21,7 @@ import (
 // restoreCmd is `badged restore`.
 type restoreCmd struct {
 	config.Database `embed:""`
-	From            []string `help:"Archive, a directory or s3://bucket/prefix; may be given more than once." required:"" sep:"none" placeholder:"DIR" env:"-"`
+	From            []string `help:"The archive, a directory or s3://bucket/prefix. Repeat the flag for several archives." required:"" sep:"none" placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print the summary as JSON." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`

@@ -34,15 +34,15 @@ import (
 // userCmd is `badged user`.
 type userCmd struct {
 	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and its unread conversations."`
-	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: each counted message, and what was not counted."`
-	Export  userExportCmd  `cmd:"" help:"Print everything that badged holds of a user, a line of JSON for each."`
-	Erase   userEraseCmd   `cmd:"" help:"Remove everything that badged holds of a user, while the service runs."`
-	Merge   userMergeCmd   `cmd:"" help:"Move what is unread for a guest to an account."`
+	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: list each message that counts, and the events that changed no count."`
+	Export  userExportCmd  `cmd:"" help:"Print all data of a user, one line of JSON for each record."`
+	Erase   userEraseCmd   `cmd:"" help:"Delete all data of a user, while the service runs."`
+	Merge   userMergeCmd   `cmd:"" help:"Move the unread messages of a guest to an account."`
 }
 
 type userShowCmd struct {
 	config.Database `embed:""`
-	User            string `arg:"" help:"Id of the user."`
+	User            string `arg:"" help:"The id of the user."`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -173,8 +173,8 @@ func levelOf(c *pubsub.Conversation) string {
 
 type userEraseCmd struct {
 	config.Database `embed:""`
-	User            string `arg:"" help:"Id of the user."`
-	Archive         string `help:"Archive, a directory or s3://bucket/prefix: required if a part of the log is archived." placeholder:"DIR" env:"-"`
+	User            string `arg:"" help:"The id of the user."`
+	Archive         string `help:"The archive, a directory or s3://bucket/prefix. It is required if a part of the log is archived." placeholder:"DIR" env:"-"`
 	archives.Keys   `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 
@@ -246,9 +246,9 @@ func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 
 type userExportCmd struct {
 	config.Database `embed:""`
-	User            string `arg:"" help:"Id of the user."`
+	User            string `arg:"" help:"The id of the user."`
 	archives.Keys   `embed:""`
-	Archive         string `help:"Archive, a directory or s3://bucket/prefix: export archived events too." placeholder:"DIR" env:"-"`
+	Archive         string `help:"The archive, a directory or s3://bucket/prefix, to export archived events too." placeholder:"DIR" env:"-"`
 }
 
 // exportArguments has the arguments that the audit trail records for an export.
@@ -296,8 +296,8 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 
 type userMergeCmd struct {
 	config.Database `embed:""`
-	Guest           string `arg:"" help:"Id of the guest."`
-	Account         string `arg:"" help:"Id of the account with which the guest has signed in."`
+	Guest           string `arg:"" help:"The id of the guest."`
+	Account         string `arg:"" help:"The id of the account with which the guest has signed in."`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 
 	terminal.Confirmation `embed:""`

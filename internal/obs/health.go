@@ -42,7 +42,7 @@ func IsImpaired(err error) bool {
 // Readiness is the answer of /readyz.
 type Readiness struct {
 	Status string            `json:"status" enum:"ready,not ready,draining" doc:"Whether the process can serve."`
-	Checks map[string]string `json:"checks" doc:"The checks, each with ok or what is wrong. Some failed checks leave the process ready."`
+	Checks map[string]string `json:"checks" doc:"The result of each check: ok, or what is wrong. The process may be ready although some checks have failed."`
 }
 
 // Health answers /livez and /readyz. It is safe for concurrent use.

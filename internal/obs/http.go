@@ -22,11 +22,11 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 	return &HTTPMetrics{
 		requests: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "requests_total",
-			Help: "Requests answered, by route and status code; without WebSockets and server-sent events.",
+			Help: "Answered requests by route and status code, without WebSockets and server-sent events.",
 		}, []string{"route", "code"}),
 		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "http", Name: "request_seconds",
-			Help:    "Seconds to answer a request, by route, including the wait for at_least, without WebSockets and server-sent events.",
+			Help:    "Seconds to answer a request, by route. They include the wait for at_least. WebSockets and server-sent events are not included.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
 		}, []string{"route"}),
 	}

@@ -40,7 +40,7 @@ func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTrans
 	o := &OpenTransactions{
 		pool: pool,
 		seconds: prometheus.NewDesc("badged_log_open_transaction_seconds",
-			"Seconds for which the oldest transaction that has written is open, in any database of the server, 0 if there is none.", []string{"kind"}, nil),
+			"Age in seconds of the oldest open transaction that has written, in any database of the Postgres server; 0 if there is none.", []string{"kind"}, nil),
 	}
 	r.MustRegister(o)
 	return o

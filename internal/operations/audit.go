@@ -19,15 +19,15 @@ import (
 // Entry is an action in the audit trail.
 type Entry struct {
 	ID        int64           `json:"id" doc:"The id of the entry."`
-	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
+	Shard     string          `json:"shard,omitempty" doc:"The name of the shard that stores it; absent if there are no shards."`
 	At        time.Time       `json:"at" doc:"When the action began."`
-	Who       string          `json:"who" doc:"The name of the admin key, or the user of the operating system; of signin.failed, the address, and of keys.load, the process."`
-	Via       Via             `json:"via" enum:"api,cli,file" doc:"How it was started: over HTTP, on a command line, or by a file that a server has loaded."`
+	Who       string          `json:"who" doc:"Who started the action: the name of the admin key over HTTP, the user of the operating system on a command line, the address for signin.failed, the process for keys.load."`
+	Via       Via             `json:"via" enum:"api,cli,file" doc:"How the action was started. api: over HTTP; cli: on a command line; file: by a file that a server has loaded."`
 	Action    string          `json:"action" doc:"The action, such as deadletters.retry."`
-	Arguments json.RawMessage `json:"arguments" doc:"Its arguments, an object."`
-	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs, and if its process ended first."`
-	Result    json.RawMessage `json:"result,omitempty" doc:"Its result."`
-	Error     *string         `json:"error,omitempty" doc:"Why it failed."`
+	Arguments json.RawMessage `json:"arguments" doc:"The arguments of the action, an object."`
+	EndedAt   *time.Time      `json:"ended_at,omitempty" doc:"When the action ended; absent while the action runs, or if its process stopped before the end."`
+	Result    json.RawMessage `json:"result,omitempty" doc:"The result of the action."`
+	Error     *string         `json:"error,omitempty" doc:"The error; absent if there was none."`
 }
 
 // Execer runs statements that return nothing.

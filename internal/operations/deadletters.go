@@ -16,14 +16,14 @@ import (
 // DeadLetter is a dead letter in the form for operators.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
-	Shard     string          `json:"shard,omitempty" doc:"The shard that has it; absent without shards."`
-	Partition *int            `json:"partition,omitempty" doc:"The partition of the log. Not for a message of a broker."`
-	Position  string          `json:"position,omitempty" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events. Not for a message of a broker."`
-	Origin    string          `json:"origin,omitempty" doc:"Where a message of a broker was, such as kafka/chat/3/1045. Not for an event in the log."`
-	Payload   json.RawMessage `json:"payload" doc:"The event as it was in the log or in the message; null if it was empty, too large, or no JSON."`
-	Raw       string          `json:"payload_base64,omitempty" doc:"What was there, in base64, if it is no JSON."`
-	Reason    string          `json:"reason" doc:"Why it could not be decoded."`
-	At        time.Time       `json:"at" doc:"When it was put aside."`
+	Shard     string          `json:"shard,omitempty" doc:"The name of the shard that stores it; absent if there are no shards."`
+	Partition *int            `json:"partition,omitempty" doc:"The partition of the log; absent for a message of a broker."`
+	Position  string          `json:"position,omitempty" doc:"The position of the event in the log, such as 1234/56, or 1234/56/7 in a row with several events; absent for a message of a broker."`
+	Origin    string          `json:"origin,omitempty" doc:"The place of the message in the broker, such as kafka/chat/3/1045; absent for an event in the log."`
+	Payload   json.RawMessage `json:"payload" doc:"The event, as in the log or in the message; null if it was empty, too large, or not JSON."`
+	Raw       string          `json:"payload_base64,omitempty" doc:"The content of the row or message in base64, if it is not JSON."`
+	Reason    string          `json:"reason" doc:"Why the event could not be decoded."`
+	At        time.Time       `json:"at" doc:"When the event became a dead letter."`
 }
 
 func newDeadLetter(s *cluster.Database, l deadletters.Letter) DeadLetter {

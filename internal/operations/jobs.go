@@ -40,27 +40,27 @@ const (
 // database, so every process can show it.
 type Job struct {
 	ID              int             `json:"id" doc:"The id of the job."`
-	Shard           string          `json:"shard,omitempty" doc:"The shard that it works on; absent without shards."`
-	Others          []int           `json:"others,omitempty" doc:"The jobs that the same request started on the other shards; only in its answer."`
-	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"What the job does."`
-	State           State           `json:"state" enum:"running,done,failed,canceled,interrupted" doc:"The state of the job. Interrupted: its process stopped or died."`
-	Arguments       json.RawMessage `json:"arguments" doc:"The body of the request that started it."`
-	StartedBy       string          `json:"started_by" doc:"The name of the admin key that started it."`
-	StartedAt       time.Time       `json:"started_at" doc:"When it started."`
-	Process         string          `json:"process" doc:"The process that runs it, as host/pid."`
-	Progress        JobProgress     `json:"progress" doc:"How far it is."`
+	Shard           string          `json:"shard,omitempty" doc:"The name of the shard on which the job works; absent if there are no shards."`
+	Others          []int           `json:"others,omitempty" doc:"The ids of the jobs that the same request started on the other shards; only in the answer to this request."`
+	Kind            Kind            `json:"kind" enum:"rebuild,verification" doc:"The kind of the job."`
+	State           State           `json:"state" enum:"running,done,failed,canceled,interrupted" doc:"The state of the job. interrupted means that the process of the job stopped before the job ended."`
+	Arguments       json.RawMessage `json:"arguments" doc:"The body of the request that started the job."`
+	StartedBy       string          `json:"started_by" doc:"The name of the admin key that started the job."`
+	StartedAt       time.Time       `json:"started_at" doc:"The time of the start."`
+	Process         string          `json:"process" doc:"The process that runs the job, as host/pid."`
+	Progress        JobProgress     `json:"progress" doc:"The progress of the job."`
 	CancelRequested bool            `json:"cancel_requested" doc:"Whether an operator has canceled it."`
-	EndedAt         *time.Time      `json:"ended_at,omitempty" doc:"When it ended; absent while it runs. For an interrupted job, when that was noticed."`
-	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json, and up to 100 differences in first."`
-	Error           *string         `json:"error,omitempty" doc:"Why it failed."`
+	EndedAt         *time.Time      `json:"ended_at,omitempty" doc:"When the job ended; absent while the job runs. For an interrupted job, when another process noticed the interruption."`
+	Result          json.RawMessage `json:"result,omitempty" doc:"A summary of the result, with the fields of badged rebuild --json or badged verify --json. The field first has up to 100 differences."`
+	Error           *string         `json:"error,omitempty" doc:"The error; absent if there was none."`
 }
 
 // JobProgress is the progress of a job.
 type JobProgress struct {
-	Done        float64  `json:"done" doc:"The completed share, from 0 to 1."`
+	Done        float64  `json:"done" doc:"The part of the job that is done, from 0 to 1."`
 	Events      int64    `json:"events" doc:"Events replayed so far."`
-	SecondsLeft *float64 `json:"seconds_left,omitempty" doc:"The remaining seconds at the pace so far; absent if unknown."`
-	Note        string   `json:"note,omitempty" doc:"The latest message, such as which session a rebuild waits for."`
+	SecondsLeft *float64 `json:"seconds_left,omitempty" doc:"The estimated seconds until the end of the job, from its speed so far; absent if unknown."`
+	Note        string   `json:"note,omitempty" doc:"The last message of the job, such as the name of the session for which a rebuild waits."`
 }
 
 // jobClass is the first key of the advisory lock of a running job; the second is its id.

@@ -15,21 +15,21 @@ import (
 
 // Lag is how far each partition is behind.
 type Lag struct {
-	Partitions []PartitionLag    `json:"partitions" doc:"Every partition, but those of shards that are away."`
-	Away       []AwayShard       `json:"away,omitempty" doc:"The shards that cannot be reached now; absent if there are none."`
-	Waiting    []Waiting         `json:"waiting,omitempty" doc:"Messages to rooms that wait for shards on others; absent if there are none."`
-	Open       []OpenTransaction `json:"open_transactions,omitempty" doc:"Transactions that have written and stay open, of any database of the servers: they keep the log behind them from being archived; absent if there are none."`
+	Partitions []PartitionLag    `json:"partitions" doc:"All partitions, except the partitions of shards that cannot be reached."`
+	Away       []AwayShard       `json:"away,omitempty" doc:"The shards that cannot be reached now; absent if all shards can be reached."`
+	Waiting    []Waiting         `json:"waiting,omitempty" doc:"Messages to rooms that one shard stores until another shard can be reached again; absent if there are none."`
+	Open       []OpenTransaction `json:"open_transactions,omitempty" doc:"Transactions that have written and have been open for long, in any database of the Postgres servers. Events that were appended after the start of such a transaction cannot be archived. Absent if there are none."`
 }
 
 // OpenTransaction is a long-running transaction.
 type OpenTransaction struct {
-	Shard    string   `json:"shard,omitempty" doc:"The shard whose server has it; absent without shards."`
-	Database string   `json:"database" doc:"The database in which it runs."`
-	Prepared string   `json:"prepared,omitempty" doc:"The identifier of a prepared transaction, which does not end by itself; absent for that of a session."`
-	PID      int      `json:"pid,omitempty" doc:"The Postgres process of its session."`
-	Name     string   `json:"application_name,omitempty" doc:"The application_name of its session."`
-	Seconds  *float64 `json:"seconds,omitempty" doc:"For how long it has been open; absent if the role may not see that."`
-	Text     string   `json:"text" doc:"Which it is, for how long it is open, and how to end it."`
+	Shard    string   `json:"shard,omitempty" doc:"The shard whose Postgres server runs the transaction; absent if there are no shards."`
+	Database string   `json:"database" doc:"The database of the transaction."`
+	Prepared string   `json:"prepared,omitempty" doc:"The identifier of a prepared transaction, which does not end by itself; absent for the transaction of a session."`
+	PID      int      `json:"pid,omitempty" doc:"The process id of the session; absent for a prepared transaction."`
+	Name     string   `json:"application_name,omitempty" doc:"The application_name of the session; absent if there is none."`
+	Seconds  *float64 `json:"seconds,omitempty" doc:"For how many seconds the transaction has been open; absent if the role may not see this."`
+	Text     string   `json:"text" doc:"A sentence that says which transaction this is, how long it has been open, and how to end it."`
 }
 
 // openTransactions returns the transactions on the server of a database that have been open for
@@ -54,29 +54,29 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 // Waiting counts the hints that one database (On) stores for another (For): messages to rooms
 // that could not be appended there.
 type Waiting struct {
-	For      string  `json:"for" doc:"The shard that lacks them."`
-	On       string  `json:"on" doc:"The shard that keeps them."`
-	Messages int64   `json:"messages" doc:"How many messages these are, of at most 100,000 calls."`
-	Seconds  float64 `json:"seconds" doc:"The age of the oldest."`
+	For      string  `json:"for" doc:"The shard that cannot be reached, which lacks the messages."`
+	On       string  `json:"on" doc:"The shard that stores the messages."`
+	Messages int64   `json:"messages" doc:"The number of messages in the first 100,000 stored publish calls."`
+	Seconds  float64 `json:"seconds" doc:"The age of the oldest of these messages, in seconds."`
 }
 
 // AwayShard is a database that is not available.
 type AwayShard struct {
 	Shard      string `json:"shard" doc:"The name of the shard."`
-	Partitions []int  `json:"partitions,omitempty" doc:"Its partitions."`
+	Partitions []int  `json:"partitions,omitempty" doc:"The partitions of the shard, as last known."`
 	Error      string `json:"error" doc:"Why it cannot be reached."`
 }
 
 // PartitionLag is a [lag.Lag] in the form for operators.
 type PartitionLag struct {
 	Partition     int     `json:"partition" doc:"The partition."`
-	Shard         string  `json:"shard,omitempty" doc:"The shard that holds it; absent without shards."`
+	Shard         string  `json:"shard,omitempty" doc:"The shard that holds the partition; absent if there are no shards."`
 	Head          string  `json:"head" doc:"The position of the last event in the log, such as 1234/56."`
 	Folded        string  `json:"folded" doc:"The position of the last folded event."`
-	EventsBehind  int64   `json:"events_behind" doc:"Unfolded events, counted up to a limit."`
-	SecondsBehind float64 `json:"seconds_behind" doc:"The age of the oldest unfolded event."`
-	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if none does."`
-	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which devices are told; absent if that is all that is folded, or there are none."`
+	EventsBehind  int64   `json:"events_behind" doc:"The number of unfolded events, counted up to a limit."`
+	SecondsBehind float64 `json:"seconds_behind" doc:"The age of the oldest unfolded event, in seconds."`
+	Owner         string  `json:"owner" doc:"The process that folds the partition; empty if no process does."`
+	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which a notifier has read the log for devices; absent if the notifier has read all folded events, or if there are no devices."`
 }
 
 // lagCount is the greatest number of rows of a partition in which servers and assistants count

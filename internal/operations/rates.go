@@ -16,20 +16,20 @@ import (
 // Process is the state of a process of badged at its last sample.
 type Process struct {
 	Process     string       `json:"process" doc:"The process, as host/pid."`
-	Roles       []string     `json:"roles" doc:"Its roles."`
-	StartedAt   time.Time    `json:"started_at" doc:"When it started."`
-	SeenAt      time.Time    `json:"seen_at" doc:"When it wrote its last sample."`
-	Connections *Connections `json:"connections,omitempty" doc:"Its client connections; absent without the role gateway."`
+	Roles       []string     `json:"roles" doc:"The roles of the process."`
+	StartedAt   time.Time    `json:"started_at" doc:"The time of the start."`
+	SeenAt      time.Time    `json:"seen_at" doc:"When the process wrote its last sample."`
+	Connections *Connections `json:"connections,omitempty" doc:"The client connections of the process; absent if it does not have the role gateway."`
 }
 
 // Connections describes the clients connected to one process.
 type Connections struct {
-	WebSockets   int64  `json:"websockets" doc:"Open WebSockets."`
-	EventStreams int64  `json:"event_streams" doc:"Open streams of server-sent events."`
+	WebSockets   int64  `json:"websockets" doc:"The number of open WebSockets."`
+	EventStreams int64  `json:"event_streams" doc:"The number of open streams of server-sent events."`
 	Limits       Limits `json:"limits" doc:"The limits of the process."`
-	FramesSent   int64  `json:"frames_sent" doc:"Frames sent since the process started."`
-	Repairs      int64  `json:"reconciliation_repairs" doc:"Clients that had missed an update, since the process started."`
-	Gaps         int64  `json:"bus_gaps" doc:"Outages of the bus since the process started."`
+	FramesSent   int64  `json:"frames_sent" doc:"The number of frames sent since the process started."`
+	Repairs      int64  `json:"reconciliation_repairs" doc:"The number of clients that had missed an update and were corrected, since the process started."`
+	Gaps         int64  `json:"bus_gaps" doc:"The number of outages of the bus since the process started."`
 }
 
 // silentSamples is the number of sample intervals after which a process without a new sample
@@ -85,21 +85,21 @@ func scanProcess(row pgx.CollectableRow) (p Process, err error) {
 
 // Rates are the rates of the last hour, summed over all processes.
 type Rates struct {
-	IntervalSeconds float64 `json:"interval_seconds" doc:"The seconds that each point covers, up to its time."`
+	IntervalSeconds float64 `json:"interval_seconds" doc:"Each point covers this number of seconds before its time."`
 	Points          []Rate  `json:"points" doc:"The points, oldest first."`
 }
 
 // Rate is the activity in one interval. Unknown values are null.
 type Rate struct {
 	At           time.Time `json:"at" doc:"The end of the interval."`
-	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events appended, by all publishers, including those rolled back. An event counts in each partition that stores it."`
-	Folded       *float64  `json:"folded_per_second" type:"number,null" doc:"Events folded, counted the same way."`
-	DelayP50     *float64  `json:"delay_p50_seconds" type:"number,null" doc:"Median time from the append of the oldest event of a batch to its commit, to the precision of the metric's buckets."`
-	DelayP99     *float64  `json:"delay_p99_seconds" type:"number,null" doc:"The 99th percentile of that time."`
-	WebSockets   *int64    `json:"websockets" type:"integer,null" doc:"WebSockets that were open at that time."`
-	EventStreams *int64    `json:"event_streams" type:"integer,null" doc:"Streams of server-sent events that were open at that time."`
-	Frames       *float64  `json:"frames_per_second" type:"number,null" doc:"Frames sent to clients."`
-	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients that had missed an update and were corrected."`
+	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events per second that all publishers appended, including events that were rolled back. An event counts once for each partition that stores it."`
+	Folded       *float64  `json:"folded_per_second" type:"number,null" doc:"Events per second that were folded. An event counts once for each partition that stores it."`
+	DelayP50     *float64  `json:"delay_p50_seconds" type:"number,null" doc:"The median time from the append of the oldest event of a batch to the commit of the batch, as precise as the buckets of the metric badged_projector_delay_seconds."`
+	DelayP99     *float64  `json:"delay_p99_seconds" type:"number,null" doc:"The 99th percentile of the time that delay_p50_seconds describes."`
+	WebSockets   *int64    `json:"websockets" type:"integer,null" doc:"WebSockets that were open at the end of the interval."`
+	EventStreams *int64    `json:"event_streams" type:"integer,null" doc:"Streams of server-sent events that were open at the end of the interval."`
+	Frames       *float64  `json:"frames_per_second" type:"number,null" doc:"Frames per second that were sent to clients."`
+	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients per second that had missed an update and were corrected."`
 }
 
 // Rates returns the points of the last hour that are later than since. It adds up the events of

@@ -14,10 +14,10 @@ import (
 
 // RebuildOptions selects the partitions to rebuild, by default all, and the way to do it.
 type RebuildOptions struct {
-	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all if absent."`
-	User      string  `json:"user,omitempty" doc:"Only this user, whose rows are healed in place."`
+	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all partitions if absent."`
+	User      string  `json:"user,omitempty" doc:"Only this user: the user's rows are corrected in the current tables."`
 	Anew      bool    `json:"anew,omitempty" doc:"Start with the first partition, even if an earlier rebuild was interrupted."`
-	MaxLoad   float64 `json:"max_load,omitempty" doc:"Share of the time, above 0 and up to 1, spent working rather than pausing."`
+	MaxLoad   float64 `json:"max_load,omitempty" doc:"The part of the time in which the rebuild works, from 0.01 to 1; otherwise it pauses."`
 }
 
 // RebuildTargets returns the databases to rebuild, or nil for all. The databases may be

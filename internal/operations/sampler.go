@@ -19,10 +19,10 @@ import (
 
 // Limits has the configured limits of a gateway; 0 means no limit.
 type Limits struct {
-	Connections     int     `json:"connections" doc:"Connections of the process; 0 for no limit."`
-	UserConnections int     `json:"user_connections" doc:"Connections of one user; 0 for no limit."`
-	Connects        float64 `json:"connects_per_second" doc:"Connections per second from one address; 0 for no limit."`
-	Commands        float64 `json:"commands_per_second" doc:"Commands per second of one user; 0 for no limit."`
+	Connections     int     `json:"connections" doc:"The most connections of the process; 0 for no limit."`
+	UserConnections int     `json:"user_connections" doc:"The most connections of one user; 0 for no limit."`
+	Connects        float64 `json:"connects_per_second" doc:"The most connections per second from one address; 0 for no limit."`
+	Commands        float64 `json:"commands_per_second" doc:"The most commands per second of one user; 0 for no limit."`
 }
 
 // counted has the counters of a process since its start. A process has no Connections if it is

@@ -12,9 +12,9 @@ import (
 
 // VerifyOptions selects the users to verify. The zero value selects all.
 type VerifyOptions struct {
-	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all if absent."`
-	Users     []string `json:"users,omitempty" doc:"Only these users; excludes partition and sample."`
-	Sample    int      `json:"sample,omitempty" doc:"Only this many users, drawn at random from the tables; at most 100,000."`
+	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all partitions if absent."`
+	Users     []string `json:"users,omitempty" doc:"Only these users. Not together with partition or sample."`
+	Sample    int      `json:"sample,omitempty" doc:"Only this number of users, drawn at random from the tables; at most 100,000."`
 }
 
 // VerifyTargets divides a verification among databases: it returns the options for each. The

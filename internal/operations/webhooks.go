@@ -28,42 +28,42 @@ const (
 
 // WebhookSettings has the settings of a webhook.
 type WebhookSettings struct {
-	URL        string   `json:"url" maxLength:"2048" doc:"Where to call. It must be https, and must not be in a private network unless the server has --webhooks-allow-private."`
-	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"What signs calls: whsec_ and 24 to 64 bytes in base64. All of them sign, so that a receiver can change from one to the next. Without any, the former ones stay, and a new webhook gets one."`
-	Events     []string `json:"events" minItems:"1" doc:"What is told: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
-	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Tell only changes of the numbers of these categories. All by default."`
-	Batch      *int     `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The most events of a call; 1 by default. With more, the body of each call is a list."`
-	State      string   `json:"state,omitempty" enum:"active,paused,disabled" doc:"Whether it is called; active by default. What changes while it is paused is told when it is active again; what changes while it is disabled is not."`
+	URL        string   `json:"url" maxLength:"2048" doc:"The URL of the endpoint. It must be https, and must not be in a private network, unless the server has --webhooks-allow-private."`
+	Secrets    []string `json:"secrets,omitempty" maxItems:"5" doc:"The secrets that sign calls: whsec_ and 24 to 64 bytes in base64. All secrets sign each call, so that a receiver can change from one secret to the next. Without secrets, a new webhook gets a generated secret, and an existing webhook keeps its secrets."`
+	Events     []string `json:"events" minItems:"1" doc:"The types of events to send: badge.changed, unread.reminder, deadletter.buried, drift.found. badge.changed includes room.changed."`
+	Categories []string `json:"categories,omitempty" maxItems:"100" doc:"Send only changes of the numbers of these categories; by default of all categories."`
+	Batch      *int     `json:"batch,omitempty" minimum:"1" maximum:"100" doc:"The maximum number of events in a call; 1 by default. If it is greater than 1, the body of each call is a list."`
+	State      string   `json:"state,omitempty" enum:"active,paused,disabled" doc:"Whether badged calls the endpoint; active by default. Changes while the webhook is paused are sent when it is active again; changes while it is disabled are never sent."`
 }
 
 // Webhook is a webhook with its settings and the results of its calls.
 type Webhook struct {
-	Name          string     `json:"name" doc:"The name."`
-	URL           string     `json:"url" doc:"Where it is called."`
-	Secrets       []string   `json:"secrets,omitempty" doc:"The secret, in the answer that made it. It is not shown again."`
-	Events        []string   `json:"events" doc:"What is told."`
-	Categories    []string   `json:"categories,omitempty" doc:"The categories whose numbers are told; absent for all."`
-	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The most events of a call."`
-	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"The most calls a minute that the endpoint permitted in the handshake, of each process; absent for no limit."`
-	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether it is called. After the last step of the ladder of retries it is paused, after an answer of 410 disabled."`
-	Declared      bool       `json:"declared,omitempty" doc:"The configuration (--webhooks-config) declares it: only its state can be set here."`
-	DueEvents     int64      `json:"due_events" minimum:"0" doc:"Events of the log that it was not told of, and others that are due, also while it is paused. Of the latter at most 10000 are counted."`
-	Step          int        `json:"step" minimum:"0" doc:"The step on the ladder of retries; 0 while calls succeed."`
-	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"When it is called again; absent while calls succeed."`
-	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The first failure since the last success; absent while calls succeed."`
-	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The last call that succeeded, to some seconds."`
-	LastFailureAt *time.Time `json:"last_failure_at,omitempty" doc:"The last call that failed."`
-	LastStatus    int        `json:"last_status,omitempty" doc:"The status of the last answer; absent if there was none."`
-	LastError     string     `json:"last_error,omitempty" doc:"Why the last call failed; absent if it succeeded."`
-	CreatedAt     time.Time  `json:"created_at" doc:"When it was made."`
-	UpdatedAt     time.Time  `json:"updated_at" doc:"When its settings were last set."`
+	Name          string     `json:"name" doc:"The name of the webhook."`
+	URL           string     `json:"url" doc:"The URL of the endpoint."`
+	Secrets       []string   `json:"secrets,omitempty" doc:"The generated secret, only in the answer that created it."`
+	Events        []string   `json:"events" doc:"The types of events to send."`
+	Categories    []string   `json:"categories,omitempty" doc:"The categories whose changes are sent; absent for all categories."`
+	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The maximum number of events in a call."`
+	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"How many calls per minute each process may make, as the endpoint answered to OPTIONS; absent for no limit."`
+	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether badged calls the endpoint. badged pauses a webhook after the last retry has failed, and disables it after an answer 410."`
+	Declared      bool       `json:"declared,omitempty" doc:"True if the file of --webhooks-config declares the webhook: then the API can set only its state."`
+	DueEvents     int64      `json:"due_events" minimum:"0" doc:"The number of events that were not sent yet, also while the webhook is paused: folded events of the log, and due events of its queue, of which at most 10000 are counted."`
+	Step          int        `json:"step" minimum:"0" doc:"The number of the current wait on the ladder, that is, the growing waits after failed calls; 0 while calls succeed."`
+	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"The time of the next call; absent while calls succeed."`
+	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The time of the first failure since the last success; absent while calls succeed."`
+	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The time of the last call that succeeded, to within some seconds; absent if no call has succeeded."`
+	LastFailureAt *time.Time `json:"last_failure_at,omitempty" doc:"The time of the last call that failed; absent if no call has failed."`
+	LastStatus    int        `json:"last_status,omitempty" doc:"The HTTP status of the last answer; absent if there was no answer."`
+	LastError     string     `json:"last_error,omitempty" doc:"The error of the last call; absent if it succeeded."`
+	CreatedAt     time.Time  `json:"created_at" doc:"When the webhook was created."`
+	UpdatedAt     time.Time  `json:"updated_at" doc:"When the settings of the webhook were last set."`
 }
 
 // WebhookTest is the result of a test call.
 type WebhookTest struct {
-	Status          int     `json:"status,omitempty" doc:"The status of the answer; absent if there was none."`
+	Status          int     `json:"status,omitempty" doc:"The HTTP status of the answer; absent if there was no answer."`
 	DurationSeconds float64 `json:"duration_seconds" minimum:"0" doc:"How long the call took."`
-	Error           string  `json:"error,omitempty" doc:"Why it failed; absent if it succeeded."`
+	Error           string  `json:"error,omitempty" doc:"The error of the call; absent if it succeeded."`
 }
 
 // WebhookCaller calls endpoints.

@@ -107,9 +107,9 @@ func (r *Reader) Categories(ctx context.Context, userID string, within []string,
 
 // Category is a category of a user.
 type Category struct {
-	Category string `json:"category" doc:"The category, a path with slashes."`
+	Category string `json:"category" doc:"The category: a path whose parts are separated by slashes."`
 	pubsub.Numbers
-	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for it; absent if none was."`
+	Level string `json:"level,omitempty" enum:"all,mentions,direct_mentions,none" doc:"The level that was set for the category; absent if it has none."`
 }
 
 func formatCursor(version int64, conversationID string) string {

@@ -3,18 +3,18 @@ package category
 // Numbers are the numbers of a badge or of a path. They are sums over the conversations that belong
 // to it.
 type Numbers struct {
-	Total               int64 `json:"total" doc:"The sum of what the conversations add by their levels."`
-	Mentions            int64 `json:"mentions" doc:"Unread messages that mention the user, in conversations whose level is not none."`
-	UnreadConversations int64 `json:"unread_conversations" doc:"How many conversations add something to the total, for apps whose badge counts conversations instead of messages."`
-	Unseen              int64 `json:"unseen" doc:"How much of the total the user has not seen: the messages above the seen positions."`
-	Muted               Muted `json:"muted,omitzero" doc:"What is unread but kept out of the total by a level, for a grey number; absent if nothing is."`
-	Marked              int64 `json:"marked,omitempty" doc:"How much of the total comes from conversations that were marked unread and have no unread message; absent if nothing does."`
+	Total               int64 `json:"total" doc:"The sum of what the conversations add, which their levels decide."`
+	Mentions            int64 `json:"mentions" doc:"The number of unread messages that mention the user, in conversations whose level is not none."`
+	UnreadConversations int64 `json:"unread_conversations" doc:"The number of conversations that add something to the total, for apps whose badge counts conversations instead of messages."`
+	Unseen              int64 `json:"unseen" doc:"The part of the total that the user has not seen: messages above the seen positions of their conversations."`
+	Muted               Muted `json:"muted,omitzero" doc:"Unread messages that a level excludes from the total, for apps that show a grey number for them; absent if there are none."`
+	Marked              int64 `json:"marked,omitempty" doc:"The part of the total that comes from conversations that were marked unread and have no unread message; absent if it is 0."`
 }
 
 // Muted counts unread messages that a level excludes from the total.
 type Muted struct {
-	Total         int64 `json:"total" doc:"All of a conversation with the level none, all but its mentions with the level mentions."`
-	Conversations int64 `json:"conversations" doc:"How many conversations these are of."`
+	Total         int64 `json:"total" doc:"The number of these messages: all unread messages of a conversation with the level none, and all except the mentions with the level mentions or direct_mentions."`
+	Conversations int64 `json:"conversations" doc:"The number of conversations that have such messages."`
 }
 
 // Add adds other numbers.

@@ -23,15 +23,15 @@ func newMetrics(r prometheus.Registerer) metrics {
 	return metrics{
 		lag: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "lag_seconds",
-			Help: "Age in seconds of the oldest unfolded event of all partitions, whichever process folds them; past --max-lag publishing over HTTP is refused.",
+			Help: "Age in seconds of the oldest unfolded event of all partitions, also of partitions that other processes fold. While it is above --max-lag, publishing over HTTP is refused.",
 		}),
 		refused: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
-			Help: "Publish requests answered with 429 because folding was further behind than --max-lag.",
+			Help: "Requests to publish that were answered with 429 because folding was further behind than --max-lag.",
 		}),
 		heldSeconds: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "publish", Name: "held_seconds_total",
-			Help: "Seconds that publish requests waited for folding to catch up.",
+			Help: "Seconds that requests to publish waited for folding to catch up, in total.",
 		}),
 	}
 }

@@ -23,10 +23,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "badged", Subsystem: "ingest", Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
-		messages: counter("messages_total", "Messages of brokers that were stored: as events or as dead letters.", "broker", "stream"),
+		messages: counter("messages_total", "Messages of brokers that were stored as events or as dead letters.", "broker", "stream"),
 		letters:  counter("dead_letters_total", "Messages of brokers that became dead letters.", "broker", "stream"),
-		lost:     counter("lost_total", "Messages, at most, that a broker deleted before they were read.", "broker", "stream"),
-		failed:   counter("errors_total", "Attempts to read or store messages that failed and are repeated.", "broker"),
+		lost:     counter("lost_total", "Messages that a broker deleted before badged read them; an upper bound.", "broker", "stream"),
+		failed:   counter("errors_total", "Attempts to read or store messages that failed. badged repeats them.", "broker"),
 		owned: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "ingest", Name: "partitions_owned", Help: "Partitions of brokers that this process reads.",
 		}, []string{"broker"}),
@@ -72,7 +72,7 @@ func (b *backlogs) remove(key backlogKey) {
 var (
 	backlogDesc = prometheus.NewDesc("badged_ingest_backlog", "Messages of a broker that are not stored yet, by partition that this process reads.",
 		[]string{"broker", "stream", "partition"}, nil)
-	lagDesc = prometheus.NewDesc("badged_ingest_lag_seconds", "Seconds since the oldest known message came that is not stored yet, 0 if none waits, by partition that this process reads.",
+	lagDesc = prometheus.NewDesc("badged_ingest_lag_seconds", "Age in seconds of the oldest known message that is not stored yet, by partition that this process reads; 0 if all messages are stored.",
 		[]string{"broker", "stream", "partition"}, nil)
 )
 

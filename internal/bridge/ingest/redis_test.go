@@ -70,7 +70,7 @@ func TestRedisStreams(t *testing.T) {
 		t.Errorf("dead letters: %q", got)
 	}
 	r.metric(t, "badged_ingest_messages_total", `
-# HELP badged_ingest_messages_total Messages of brokers that were stored: as events or as dead letters.
+# HELP badged_ingest_messages_total Messages of brokers that were stored as events or as dead letters.
 # TYPE badged_ingest_messages_total counter
 badged_ingest_messages_total{broker="redis",stream="one"} 2
 badged_ingest_messages_total{broker="redis",stream="two"} 2
@@ -132,7 +132,7 @@ func TestRedisTrimmedEntries(t *testing.T) {
 	}
 	r = run(t, db, sources)
 	r.metric(t, "badged_ingest_lost_total", `
-# HELP badged_ingest_lost_total Messages, at most, that a broker deleted before they were read.
+# HELP badged_ingest_lost_total Messages that a broker deleted before badged read them; an upper bound.
 # TYPE badged_ingest_lost_total counter
 badged_ingest_lost_total{broker="redis",stream="s"} 7
 `)

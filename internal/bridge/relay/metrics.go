@@ -21,13 +21,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return auto.NewGauge(prometheus.GaugeOpts{Namespace: "badged", Subsystem: "relay", Name: name, Help: help})
 	}
 	return &Metrics{
-		carried:  counter("events_total", "Events that were carried from the outbox to badged, repeated ones too."),
-		refused:  counter("refused_total", "Events that badged refused and that were set aside."),
-		failed:   counter("errors_total", "Attempts to carry events that failed and are repeated."),
-		active:   gauge("active", "Whether this process carries the events: 1, or 0 while another does."),
-		backlog:  gauge("backlog", "Events in the outbox that are not carried yet; at most a million are counted."),
-		lag:      gauge("lag_seconds", "Seconds since the oldest event was published that is not carried yet, 0 if none waits."),
-		setAside: gauge("refused", "Events that are set aside in the outbox."),
+		carried:  counter("events_total", "Events that the relay copied from the outbox to badged, including repeated events."),
+		refused:  counter("refused_total", "Events that badged refused. The relay moved them to badged.outbox_refused."),
+		failed:   counter("errors_total", "Attempts to copy events that failed. The relay repeats them."),
+		active:   gauge("active", "1 if this process copies the events, 0 if another process does."),
+		backlog:  gauge("backlog", "Events in the outbox that are not copied to badged yet, counted up to a million."),
+		lag:      gauge("lag_seconds", "Seconds since the publishing of the oldest event that is not copied to badged yet; 0 if all events are copied."),
+		setAside: gauge("refused", "Refused events in badged.outbox_refused."),
 	}
 }
 

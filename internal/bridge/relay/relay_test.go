@@ -460,7 +460,7 @@ func TestAway(t *testing.T) {
 	say(&traffic.ServerError{Status: http.StatusUnauthorized})
 	to.awaitSo(t, "the refusal", unhealthy(r, "check the publisher key"))
 	to.awaitSo(t, "the backlog", func() bool {
-		return nil == testutil.GatherAndCompare(registry, strings.NewReader(`# HELP badged_relay_backlog Events in the outbox that are not carried yet; at most a million are counted.
+		return nil == testutil.GatherAndCompare(registry, strings.NewReader(`# HELP badged_relay_backlog Events in the outbox that are not copied to badged yet, counted up to a million.
 # TYPE badged_relay_backlog gauge
 badged_relay_backlog 2
 `), "badged_relay_backlog")

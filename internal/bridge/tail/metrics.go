@@ -18,12 +18,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "badged", Subsystem: "tail", Name: name, Help: help}, []string{"target"})
 	}
 	return &Metrics{
-		events:  counter("events_total", "Events of the log that a broker has acknowledged, repeated ones too."),
-		badges:  counter("badges_total", "Badges and states of rooms that a broker has acknowledged, repeated ones too."),
-		skipped: counter("skipped_total", "Rows of the log that are no valid events and were not published."),
-		failed:  counter("errors_total", "Attempts to publish that failed and are repeated."),
+		events:  counter("events_total", "Events of the log that a broker has acknowledged, including repeated events."),
+		badges:  counter("badges_total", "Badges and states of rooms that a broker has acknowledged, including repeated messages."),
+		skipped: counter("skipped_total", "Rows of the log that were not published because they are not valid events."),
+		failed:  counter("errors_total", "Attempts to publish that failed. badged repeats them."),
 		lag: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "tail", Name: "lag_seconds", Help: "Seconds since the oldest event was appended that is folded and not published, 0 if none waits, whichever process publishes the partition.",
+			Namespace: "badged", Subsystem: "tail", Name: "lag_seconds", Help: "Seconds since the append of the oldest folded event that is not published yet, also for partitions that other processes publish; 0 if all folded events are published.",
 		}, []string{"target", "partition"}),
 	}
 }

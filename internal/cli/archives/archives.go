@@ -19,7 +19,7 @@ import (
 
 // Keys has the flag --archive-keys, for commands that open an archive.
 type Keys struct {
-	ArchiveKeys string `help:"File of the keys of an encrypted archive, as age-keygen makes it: the first encrypts, all of them decrypt." placeholder:"FILE"`
+	ArchiveKeys string `help:"File with the keys of an encrypted archive, in the format of age-keygen. The first key encrypts, all keys decrypt." placeholder:"FILE"`
 }
 
 // Store returns the store of the archive at a location. If --archive-keys is given, the store
@@ -70,7 +70,7 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 // Given has the flag --archive, for commands that replay the log.
 type Given struct {
 	Keys    `embed:""`
-	Archive string `help:"Archive, a directory or s3://bucket/prefix: replay it before the log, instead of starting from the baseline." placeholder:"DIR" env:"-"`
+	Archive string `help:"The archive, a directory or s3://bucket/prefix. The replay starts with the archive instead of the baseline, and goes on with the log." placeholder:"DIR" env:"-"`
 }
 
 // Open opens the archive of a database, as --archive says. Without --archive it returns nil.

@@ -14,13 +14,13 @@ import (
 
 // Conformance is `badged conformance`.
 type Conformance struct {
-	Command   []string              `arg:"" optional:"" help:"The client's program and its arguments, after --; docs/conformance.md says what it prints and reads."`
-	Transport conformance.Transport `help:"What the client must use: ws for WebSockets, sse for server-sent events and commands over HTTP." enum:"ws,sse" default:"ws" env:"-"`
-	Only      []string              `help:"Only the scenarios whose names begin so." placeholder:"NAME" env:"-"`
-	List      bool                  `help:"List the scenarios, and run none." env:"-"`
+	Command   []string              `arg:"" optional:"" help:"The program of the client and its arguments, after --. docs/conformance.md says what the program must read and print."`
+	Transport conformance.Transport `help:"The transport that the client must use: ws for WebSockets, sse for server-sent events and commands over HTTP." enum:"ws,sse" default:"ws" env:"-"`
+	Only      []string              `help:"Run only the scenarios whose names begin with this text." placeholder:"NAME" env:"-"`
+	List      bool                  `help:"List the scenarios without running them." env:"-"`
 	JSON      string                `name:"json" help:"Also write the report to a file, as JSON." placeholder:"FILE" env:"-"`
-	Timeout   time.Duration         `help:"How long the client may take for a step." default:"10s" env:"-"`
-	Parallel  int                   `help:"Scenarios that run at once, 1 to 64." default:"4" env:"-"`
+	Timeout   time.Duration         `help:"How long the client may take for each step of a scenario." default:"10s" env:"-"`
+	Parallel  int                   `help:"Number of scenarios that run at the same time, 1 to 64." default:"4" env:"-"`
 }
 
 // Validate implements kong's validation.

@@ -21,8 +21,8 @@ import (
 
 // Keys is `badged keys`.
 type Keys struct {
-	Hash keysHashCmd `cmd:"" help:"Read a secret from standard input and print the hash that --keys-file, --publisher-keys and --admin-keys take."`
-	New  keysNewCmd  `cmd:"" help:"Make a secret and print the entry of its key for --keys-file; the secret goes to standard error, once."`
+	Hash keysHashCmd `cmd:"" help:"Read a secret from standard input, and print its hash in the form of --keys-file, --publisher-keys and --admin-keys."`
+	New  keysNewCmd  `cmd:"" help:"Generate a secret, and print the entry of its key for --keys-file. The secret itself is printed to standard error, only this time."`
 }
 
 // keysHashCmd is `badged keys hash`.
@@ -85,9 +85,9 @@ func (c *keysNewCmd) Run(_ context.Context, streams terminal.Streams) error {
 // Token is `badged token`.
 type Token struct {
 	config.Tokens `embed:""`
-	User          string        `arg:"" help:"Id of the user."`
+	User          string        `arg:"" help:"The id of the user."`
 	TTL           time.Duration `name:"ttl" help:"How long the token is valid." default:"1h"`
-	Categories    []string      `name:"categories" placeholder:"NAME,..." help:"Restrict the token to conversations of these categories, comma-separated. Default: all." env:"-"`
+	Categories    []string      `name:"categories" placeholder:"NAME,..." help:"Restrict the token to conversations that these categories cover; comma-separated. Default: all conversations." env:"-"`
 }
 
 // Validate implements kong's validation.

@@ -13,20 +13,20 @@ import (
 
 // Size is `badged size`.
 type Size struct {
-	Users          float64 `help:"Users, such as 1e6." required:"" placeholder:"N" env:"-"`
-	MessagesPerDay float64 `help:"Messages of all users in a day." required:"" placeholder:"N" env:"-"`
-	Members        float64 `help:"Recipients of a message, on average." default:"3" env:"-"`
-	Rooms          bool    `help:"Messages go to rooms: badged knows the members." env:"-"`
-	Push           float64 `help:"Share of the users with a device that gets pushes." default:"0" env:"-"`
-	Webhooks       float64 `help:"Webhooks that are told of badges." default:"0" env:"-"`
-	Reads          float64 `help:"Reads for each message that a user gets." default:"0.5" env:"-"`
-	Conversations  float64 `help:"Conversations of a user, on average." default:"30" env:"-"`
-	Connected      float64 `help:"Share of the users who are connected at once." default:"0.1" env:"-"`
-	Peak           float64 `help:"The busiest second over the average." default:"4" env:"-"`
-	Single         bool    `help:"Events are published one at a time, not in bulk." env:"-"`
-	LogDays        float64 `help:"Days for which the log is kept before it is archived." default:"30" env:"-"`
-	Cores          float64 `help:"Cores of the Postgres server of a shard that may be used at the peak." default:"16" env:"-"`
-	WAL            float64 `name:"wal" help:"Bytes of WAL a second that the server of a shard can write." default:"200e6" env:"-"`
+	Users          float64 `help:"Number of users, such as 1e6." required:"" placeholder:"N" env:"-"`
+	MessagesPerDay float64 `help:"Number of messages of all users in a day." required:"" placeholder:"N" env:"-"`
+	Members        float64 `help:"Number of recipients of a message, on average." default:"3" env:"-"`
+	Rooms          bool    `help:"Messages go to rooms, whose members badged knows." env:"-"`
+	Push           float64 `help:"Part of the users who have a device that gets pushes, from 0 to 1." default:"0" env:"-"`
+	Webhooks       float64 `help:"Number of webhooks that receive badges." default:"0" env:"-"`
+	Reads          float64 `help:"Number of reads for each message that a user receives." default:"0.5" env:"-"`
+	Conversations  float64 `help:"Number of conversations of a user, on average." default:"30" env:"-"`
+	Connected      float64 `help:"Part of the users who are connected at the same time, from 0 to 1." default:"0.1" env:"-"`
+	Peak           float64 `help:"The load in the busiest second, divided by the average load." default:"4" env:"-"`
+	Single         bool    `help:"Each request publishes one event, not many events." env:"-"`
+	LogDays        float64 `help:"Number of days after which events of the log are archived." default:"30" env:"-"`
+	Cores          float64 `help:"Number of cores of a shard's Postgres server that may be used at the peak." default:"16" env:"-"`
+	WAL            float64 `name:"wal" help:"Bytes of WAL per second that a shard's Postgres server can write." default:"200e6" env:"-"`
 	Disk           float64 `help:"Bytes of disk of a shard." default:"4e12" env:"-"`
 	JSON           bool    `name:"json" help:"Print JSON." env:"-"`
 }

@@ -24,11 +24,11 @@ import (
 
 // Cmd is `badged partition`.
 type Cmd struct {
-	List listCmd `cmd:"" help:"Print where each partition is, how large it is, and whether it is being moved."`
-	Plan planCmd `cmd:"" help:"Propose moves that even out the shards."`
-	Move moveCmd `cmd:"" help:"Move a partition to another shard, while both serve."`
+	List listCmd `cmd:"" help:"Print the shard and size of each partition, and whether it is being moved or split."`
+	Plan planCmd `cmd:"" help:"Propose moves of partitions that balance the shards."`
+	Move moveCmd `cmd:"" help:"Move a partition to another shard, while both shards serve."`
 
-	Split splitCmd `cmd:"" help:"Split partitions into two each, while they serve."`
+	Split splitCmd `cmd:"" help:"Split each partition into two, while they serve."`
 }
 
 // movingShards returns the databases of a cluster in the form for package moving, and their
@@ -108,7 +108,7 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 
 type planCmd struct {
 	config.Database `embed:""`
-	By              string `help:"What to even out: space on disk, or events folded so far." enum:"disk,events" default:"disk" env:"-"`
+	By              string `help:"What to balance: space on disk, or events folded so far." enum:"disk,events" default:"disk" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
 
@@ -145,7 +145,7 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 // pause has the flag --max-pause, which limits how long an attempt to switch may block
 // publishing and folding.
 type pause struct {
-	MaxPause     time.Duration `help:"How long an attempt to switch may hold up publishers to the partition and its folding, from 100ms to 3s." default:"800ms" env:"-"`
+	MaxPause     time.Duration `help:"How long an attempt to switch may block publishing to the partition and folding, from 100ms to 3s." default:"800ms" env:"-"`
 	connect.Wait `embed:""`
 }
 
@@ -162,8 +162,8 @@ type moveCmd struct {
 	config.Database `embed:""`
 	pause           `embed:""`
 	Partition       int    `arg:"" help:"Number of the partition."`
-	To              string `help:"Name of the shard that gets it." placeholder:"NAME" env:"-"`
-	Undo            bool   `help:"Give up a move that was interrupted before the switch." env:"-"`
+	To              string `help:"Name of the shard to which the partition moves." placeholder:"NAME" env:"-"`
+	Undo            bool   `help:"Cancel a move that was interrupted before the switch." env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 	Quiet           bool   `short:"q" help:"Show no progress." env:"-"`
 }

@@ -23,9 +23,9 @@ import (
 type splitCmd struct {
 	config.Database `embed:""`
 	pause           `embed:""`
-	Partitions      []int `arg:"" optional:"" name:"partition" help:"Numbers of the partitions. Without any, all those that were split least often, one after the other."`
-	Undo            bool  `help:"Give up a split that was interrupted before the switch." env:"-"`
-	JSON            bool  `name:"json" help:"Print JSON, a list of what was split." env:"-"`
+	Partitions      []int `arg:"" optional:"" name:"partition" help:"Numbers of the partitions. Without numbers, the command splits all partitions that were split least often, one after the other."`
+	Undo            bool  `help:"Cancel a split that was interrupted before the switch." env:"-"`
+	JSON            bool  `name:"json" help:"Print JSON, a list of the partitions that were split." env:"-"`
 	Quiet           bool  `short:"q" help:"Show no progress." env:"-"`
 }
 

@@ -13,7 +13,7 @@ import (
 
 // Confirmation has the flag --yes, for commands whose changes cannot be undone.
 type Confirmation struct {
-	Yes bool `short:"y" help:"Do not ask for confirmation. Without a terminal nothing is asked." env:"-"`
+	Yes bool `short:"y" help:"Do not ask for confirmation. Without a terminal, the command never asks." env:"-"`
 }
 
 // ErrNotConfirmed is returned if the operator did not answer yes.

@@ -30,17 +30,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts(opts(name, help)) }
 	gauge := func(name, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts(opts(name, help)) }
 	m := &Metrics{
-		read:    auto.NewCounter(counter("events_read_total", "Events read from the log to find out which devices and webhooks to tell; once for each webhook.")),
-		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed and are retried.")),
-		marked:  auto.NewCounter(counter("marked_total", "Devices that became due or changed again while they were.")),
-		settled: auto.NewCounterVec(counter("reported_total", "What became of due rows, by outcome."), []string{"outcome"}),
-		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process tells devices and webhooks.")),
-		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, at most 100000 in a partition, by target and partition that this process owns."), []string{"target", "partition"}),
-		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest row became due, 0 if none is, by target and partition that this process owns."), []string{"target", "partition"}),
-		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the oldest event was appended that is folded and not yet read for devices, by partition that this process owns."), []string{"partition"}),
+		read:    auto.NewCounter(counter("events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook.")),
+		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed. The notifier repeats them.")),
+		marked:  auto.NewCounter(counter("marked_total", "Rows of devices that became due, or that changed again while they were due.")),
+		settled: auto.NewCounterVec(counter("reported_total", "Due rows for devices and webhooks that were processed, by outcome."), []string{"outcome"}),
+		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process notifies devices and webhooks.")),
+		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, by target and partition that this process owns; counted up to 100000 in a partition."), []string{"target", "partition"}),
+		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest due row became due, by target and partition that this process owns; 0 if no row is due."), []string{"target", "partition"}),
+		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the append of the oldest folded event that the notifier has not read for devices yet, by partition that this process owns."), []string{"partition"}),
 
-		behind:        auto.NewGaugeVec(gauge("webhook_behind_events", "Events that are folded and that a webhook was not told of yet, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
-		behindSeconds: auto.NewGaugeVec(gauge("webhook_behind_seconds", "Seconds since the oldest of these events was appended, 0 if there is none, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
+		behind:        auto.NewGaugeVec(gauge("webhook_behind_events", "Folded events that were not processed for a webhook yet, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
+		behindSeconds: auto.NewGaugeVec(gauge("webhook_behind_seconds", "Seconds since the append of the oldest folded event that was not processed for a webhook yet, by webhook and partition that this process owns; 0 if there is none."), []string{"webhook", "partition"}),
 	}
 	for _, outcome := range outcomeNames {
 		m.settled.WithLabelValues(outcome)

@@ -251,11 +251,11 @@ func TestWhatIsDueIsMeasured(t *testing.T) {
 	if err := b.notifier.Measure(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	want := `# HELP badged_notifier_due Rows that are due now, at most 100000 in a partition, by target and partition that this process owns.
+	want := `# HELP badged_notifier_due Rows that are due now, by target and partition that this process owns; counted up to 100000 in a partition.
 # TYPE badged_notifier_due gauge
 badged_notifier_due{partition="0",target="device"} 1
 badged_notifier_due{partition="0",target="webhook"} 0
-# HELP badged_notifier_webhook_behind_events Events that are folded and that a webhook was not told of yet, by webhook and partition that this process owns.
+# HELP badged_notifier_webhook_behind_events Folded events that were not processed for a webhook yet, by webhook and partition that this process owns.
 # TYPE badged_notifier_webhook_behind_events gauge
 badged_notifier_webhook_behind_events{partition="0",webhook="crm"} 1
 `

@@ -296,20 +296,20 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		pushes: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "push", Name: "pushes_total",
-			Help: "Pushes by platform, kind (silent or alert) and outcome: sent; failed (sent again later); rejected by the vendor; gone (the device was deleted); too_large (the number goes alone).",
+			Help: "Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).",
 		}, []string{"platform", "kind", "outcome"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "push", Name: "seconds",
-			Help:    "Time from when a device was due until the vendor accepted its push.",
+			Help:    "Seconds from when the push to a device became due until the vendor accepted it.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}, []string{"platform"}),
 		pauses: f.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "push", Name: "pauses_total",
-			Help: "Pauses of pushes because a vendor asked for one or refused the settings of an app.",
+			Help: "Pauses of pushes, because a vendor asked for a pause or refused the settings of an app.",
 		}, []string{"platform"}),
 		inFlight: f.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "push", Name: "in_flight",
-			Help: "Pushes that wait for the vendor's answer.",
+			Help: "Pushes that were sent to a vendor, which has not answered yet.",
 		}),
 	}
 	for _, p := range []Platform{APNs, FCM, WebPush, UnifiedPush} {

@@ -95,7 +95,7 @@ func TestWhatIsDueIsSent(t *testing.T) {
 		want += fmt.Sprintf("badged_push_pushes_total{kind=\"alert\",outcome=\"sent\",platform=%q} 2\n", platform) +
 			fmt.Sprintf("badged_push_pushes_total{kind=\"silent\",outcome=\"sent\",platform=%q} 1\n", platform)
 	}
-	header := "# HELP badged_push_pushes_total Pushes by platform, kind (silent or alert) and outcome: sent; failed (sent again later); rejected by the vendor; gone (the device was deleted); too_large (the number goes alone).\n# TYPE badged_push_pushes_total counter\n"
+	header := "# HELP badged_push_pushes_total Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).\n# TYPE badged_push_pushes_total counter\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(header+want), "badged_push_pushes_total"); err != nil {
 		t.Error(err)
 	}

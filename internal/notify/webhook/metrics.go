@@ -32,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "call_seconds",
-			Help:    "Seconds of calls, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",
+			Help:    "Duration of calls in seconds, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"webhook", "outcome"}),
 		events: auto.NewCounterVec(prometheus.CounterOpts{
@@ -41,11 +41,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"webhook"}),
 		state: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "state",
-			Help: "1 for the state of each webhook: active, paused, disabled.",
+			Help: "1 for the current state of each webhook: active, paused or disabled.",
 		}, []string{"webhook", "state"}),
 		step: auto.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "failing_step",
-			Help: "Step of a webhook on the ladder of retries; 0 while its calls succeed.",
+			Help: "Number of the current wait of a webhook on the ladder, that is, the growing waits after failed calls; 0 while its calls succeed.",
 		}, []string{"webhook"}),
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "webhook", Name: "store_errors_total",

@@ -13,20 +13,20 @@ const MaxDelivered = 1000
 // Delivered lists messages that were delivered to a user.
 type Delivered struct {
 	// Messages are the newest of the requested messages, newest first.
-	Messages []DeliveredMessage `json:"messages" doc:"The messages, last delivered first."`
-	More     int64              `json:"more" minimum:"0" doc:"How many were delivered before these. To list them, pass the position of the last message as before."`
+	Messages []DeliveredMessage `json:"messages" doc:"The messages, the last delivered first."`
+	More     int64              `json:"more" minimum:"0" doc:"The number of messages that were delivered before the listed messages. To list them, set the parameter before to the position of the last listed message."`
 }
 
 // DeliveredMessage is a message, the event that first delivered it, and whether it was read or
 // recalled.
 type DeliveredMessage struct {
-	ConversationID string `json:"conversation_id" doc:"Its conversation."`
-	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	Mentioned      bool   `json:"mentioned" doc:"Whether it mentions the user."`
-	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What became of the message. An unread message counts by the level of its conversation. read_before and recalled_before: it never counted, because it was read or recalled before it was delivered."`
+	ConversationID string `json:"conversation_id" doc:"The conversation of the message."`
+	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
+	Mentioned      bool   `json:"mentioned" doc:"Whether the message mentions the user."`
+	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What happened to the message. An unread message counts as the level of its conversation says. read_before and recalled_before mean that the message never counted, because it was read or recalled before its delivery."`
 	// By is the event that decided Fate. It is nil if the message is unread, if the user sent
 	// it, or if the event is not known.
-	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled it, if known; conversation.reset reads what it does not name, and room.reset what it ends."`
+	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled the message, if known. conversation.reset reads the messages that it does not name, and room.reset reads the messages that it deletes."`
 	LoggedEvent
 }
 

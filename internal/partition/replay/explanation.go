@@ -12,48 +12,48 @@ import (
 type Explanation struct {
 	UserID    string     `json:"user_id" doc:"The user."`
 	Partition int        `json:"partition" minimum:"0" doc:"The partition of the user."`
-	At        *time.Time `json:"at,omitempty" doc:"The time that is explained; absent for the present."`
+	At        *time.Time `json:"at,omitempty" doc:"The time for which the badge is explained; absent for the current badge."`
 	Position  string     `json:"position" doc:"The position up to which the log of the partition was folded, such as 1234/56."`
 	// ArchivedUntil is when the latest archived event was appended. It is nil if nothing is
 	// archived, or if the archive was read.
-	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events appended up to this time are archived: they are counted but cannot be listed. Absent if nothing is archived."`
+	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events that were appended up to this time are archived: they count, but cannot be listed. Absent if no events are archived, or if the archive was read."`
 	// GivenUpEvents counts the archived events of the partition whose files were given up. If
 	// it is not 0, events up to ArchivedUntil cannot be listed, even with the archive.
-	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"How many archived events of the partition are in files that were given up: also with the archive, events up to archived_until cannot be listed. Absent if none are."`
+	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"The number of archived events of the partition in files that were given up. If there are any, events up to archived_until cannot be listed, even with the archive. Absent if there are none."`
 
 	// Version and Numbers are the state according to the log. Version includes the increase by
 	// an earlier healing, except for a time in the past.
-	Version int64 `json:"version" minimum:"0" doc:"The version by the log."`
+	Version int64 `json:"version" minimum:"0" doc:"The version according to the log."`
 	pubsub.Numbers
-	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers by category, by the log."`
+	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category, according to the log."`
 	// Levels maps each category with a level to the event that set the level.
-	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories; absent if none has one."`
+	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories, by category; absent if no category has a level."`
 
 	// Conversations are the conversations with unread messages or a mark, even if their level
 	// excludes them from the total: the maxExplained most recently changed conversations, the
 	// last changed first.
-	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level; most recently changed first."`
-	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"How many more there are."`
-	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total."`
+	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level, the most recently changed first."`
+	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"The number of further conversations, which are not listed."`
+	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total together."`
 
 	// Uncounted are the newest events that named the user and changed no count, newest first,
 	// at most maxUncounted. MoreUncounted counts the events that are not listed.
-	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. Only the newest of a frequent kind are listed, so that rare ones are not crowded out."`
-	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"How many more there were."`
+	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. If there are many events of the same type and reason, only the newest of them are listed, so that rare events are listed too."`
+	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"The number of further events, which are not listed."`
 	// UncountedKinds counts all events that changed no count, listed or not, by type and
 	// reason, most frequent first.
-	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"How many there were of each type and reason, listed or not; most frequent first."`
+	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"The number of events that changed no count, by type and reason, including events that are not listed; most frequent first."`
 
 	// History and Delivered are set if the question requests them.
-	History   *History   `json:"history,omitempty" doc:"The total over time; absent unless asked for."`
-	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent unless asked for."`
+	History   *History   `json:"history,omitempty" doc:"The total over time; absent if the request did not ask for it."`
+	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent if the request did not ask for them."`
 
 	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
 	// Agrees reports whether every row of the user, and of the user's rooms, agrees with the
 	// log. Differences lists at most maxDifferences differences.
-	Agrees          bool         `json:"agrees" doc:"Whether the rows of the user, of each conversation and of the user's rooms agree with the log; always true for a past time."`
-	Differences     []Difference `json:"differences" doc:"Where the tables differ from the log. Long values are cut."`
-	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"How many more there are."`
+	Agrees          bool         `json:"agrees" doc:"Whether all rows of the user, of the user's conversations and of the user's rooms agree with the log; always true for a past time."`
+	Differences     []Difference `json:"differences" doc:"The differences between the tables and the log. Long values are truncated."`
+	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"The number of further differences, which are not listed."`
 }
 
 // Known reports whether the explanation contains anything about the user.
@@ -67,10 +67,10 @@ type LoggedEvent struct {
 	ID         string      `json:"event_id" doc:"The id of the event."`
 	Source     string      `json:"source,omitempty" doc:"The source of the event; absent if the event cannot be decoded."`
 	Type       events.Type `json:"type,omitempty" doc:"The type of the event; absent if the event cannot be decoded."`
-	Time       time.Time   `json:"time,omitzero" doc:"When it happened, according to the publisher."`
-	AppendedAt time.Time   `json:"appended_at" doc:"When the statement that appended it ran."`
-	FoldedAt   time.Time   `json:"folded_at" doc:"When it was folded, to the second; no app could see it earlier. Later than appended_at if folding was behind or waited for a transaction."`
-	Position   string      `json:"position" doc:"Its position in the log, such as 1234/56."`
+	Time       time.Time   `json:"time,omitzero" doc:"When the event happened, according to the publisher."`
+	AppendedAt time.Time   `json:"appended_at" doc:"When the statement ran that appended the event to the log."`
+	FoldedAt   time.Time   `json:"folded_at" doc:"When the event was folded, to the second. No app could see its effect earlier. The time is later than appended_at if folding was behind or waited for a transaction to end."`
+	Position   string      `json:"position" doc:"The position of the event in the log, such as 1234/56."`
 }
 
 // ExplainedConversation says what a conversation adds to the total, and why.
@@ -78,28 +78,28 @@ type ExplainedConversation struct {
 	pubsub.Conversation
 	Adds int64 `json:"adds" minimum:"0" doc:"What the conversation adds to the total."`
 	// Members is 0 unless the user is a member of the room.
-	Members int64 `json:"members,omitempty" minimum:"1" doc:"How many members the room has now; absent if the user is no member of a room."`
+	Members int64 `json:"members,omitempty" minimum:"1" doc:"The current number of members of the room; absent if the user is not a member of a room with this id."`
 	// Messages are unread messages, greatest seq first, at most maxCounted. MoreMessages counts
 	// the unread messages that are not listed.
 	Messages     []CountedMessage `json:"messages" doc:"The unread messages, highest seq first."`
-	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"How many more there are."`
-	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The event that last moved the read position."`
-	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked it unread; absent if it is not marked."`
-	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set its level; absent if none did."`
-	Applies      string           `json:"applies" enum:"all,mentions,direct_mentions,none" doc:"The level that applies."`
-	LevelOf      string           `json:"level_of,omitempty" doc:"The category whose level that is; absent if the conversation has one of its own, or no category has."`
+	MoreMessages int64            `json:"more_messages" minimum:"0" doc:"The number of further unread messages, which are not listed."`
+	LastRead     *ReadEvent       `json:"last_read,omitempty" doc:"The last event that moved the read position; absent if there was none."`
+	MarkedBy     *LoggedEvent     `json:"marked_by,omitempty" doc:"The event that marked the conversation unread; absent if it is not marked."`
+	LevelBy      *LoggedEvent     `json:"level_by,omitempty" doc:"The event that set the conversation's own level; absent if it has none."`
+	Applies      string           `json:"applies" enum:"all,mentions,direct_mentions,none" doc:"The level that applies to the conversation."`
+	LevelOf      string           `json:"level_of,omitempty" doc:"The category whose level applies; absent if the conversation has a level of its own, or if no category that covers it has one."`
 }
 
 // CountedMessage is an unread message and the event that first delivered it.
 type CountedMessage struct {
-	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation."`
-	Mentioned bool  `json:"mentioned" doc:"Whether it mentions the user."`
+	Seq       int64 `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
+	Mentioned bool  `json:"mentioned" doc:"Whether the message mentions the user."`
 	LoggedEvent
 }
 
 // ReadEvent is an event that moved a read position.
 type ReadEvent struct {
-	UpToSeq int64 `json:"up_to_seq" minimum:"0" doc:"The read position that it set."`
+	UpToSeq int64 `json:"up_to_seq" minimum:"0" doc:"The read position that the event set."`
 	LoggedEvent
 }
 

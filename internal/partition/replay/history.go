@@ -12,22 +12,22 @@ const maxSteps = 2000
 // History is the total of a user over time, as a list of steps. Between two steps the total is
 // constant.
 type History struct {
-	Before int64 `json:"before" minimum:"0" doc:"The total before the first step: 0, or the total at the end of the archived part of the log."`
+	Before int64 `json:"before" minimum:"0" doc:"The total before the first listed event: 0, or the total at the end of the archived part of the log."`
 	// Steps are the events that changed the total, in the order of the log, at most maxSteps.
 	// If there are more events, they are divided into runs of equal length. Then Steps has the
 	// first and the last event, and the events with the least and the greatest total of each
 	// run.
-	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. More than 2,000 are divided into equal runs, of which only the lowest and highest totals are listed; the first and last step always are."`
-	LeftOut int64  `json:"left_out" minimum:"0" doc:"How many steps are left out."`
+	Steps   []Step `json:"steps" doc:"The events that changed the total, in the order of the log. If there are more than 2,000, they are divided into runs of equal length, and only the events with the lowest and highest total of each run are listed, and the first and last event."`
+	LeftOut int64  `json:"left_out" minimum:"0" doc:"The number of events that changed the total and are not listed."`
 }
 
 // Step is an event that changed the total.
 type Step struct {
 	Total          int64  `json:"total" minimum:"0" doc:"The total after the event."`
-	Change         int64  `json:"change" doc:"What the event added to the total; negative if it took away."`
+	Change         int64  `json:"change" doc:"By how much the event changed the total; negative if the total became smaller."`
 	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation of the event, if it has one."`
 	Seq            int64  `json:"seq,omitempty" minimum:"1" doc:"The seq or up_to_seq of the event, if it has one."`
-	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"How many steps are left out just before this one."`
+	LeftOut        int64  `json:"left_out,omitempty" minimum:"0" doc:"The number of events between the previous listed event and this event that are not listed."`
 	LoggedEvent
 }
 

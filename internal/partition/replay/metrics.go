@@ -18,9 +18,9 @@ func NewSamplerMetrics(r prometheus.Registerer) *SamplerMetrics {
 	}
 	return &SamplerMetrics{
 		users:      counter("users_total", "Users of the background sample that were replayed and compared."),
-		mismatches: counter("mismatches_total", "Users of the background sample whose badges differed from the log, and rooms of theirs that did."),
+		mismatches: counter("mismatches_total", "Users of the background sample whose badges differed from the log, plus their rooms that differed from the log."),
 		healed:     counter("healed_total", "Users of the background sample whose badges were healed from the log."),
-		putOff:     counter("put_off_total", "Runs of the background sample postponed because the log of the partition is long."),
+		putOff:     counter("put_off_total", "Runs of the background sample that were postponed because the log of the partition is long."),
 		failed:     counter("errors_total", "Runs of the background sample that failed."),
 	}
 }

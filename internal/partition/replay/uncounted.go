@@ -10,9 +10,9 @@ import (
 
 // UncountedKind counts the events of a type that changed nothing, by reason.
 type UncountedKind struct {
-	Type   events.Type `json:"type,omitempty" doc:"The type of the events; absent if they cannot be decoded."`
+	Type   events.Type `json:"type,omitempty" doc:"The type of the events; absent for events that cannot be decoded."`
 	Why    Why         `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,same_state,nothing_unread,already_member,no_member" doc:"The reason."`
-	Events int64       `json:"events" minimum:"1" doc:"How many there were."`
+	Events int64       `json:"events" minimum:"1" doc:"The number of events."`
 }
 
 // kind is the type and the reason of an uncounted event.

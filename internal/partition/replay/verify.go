@@ -72,9 +72,9 @@ type Difference struct {
 	Partition      int    `json:"partition" minimum:"0" doc:"The partition of the rows."`
 	UserID         string `json:"user_id" doc:"The user; empty if the difference is in a room."`
 	ConversationID string `json:"conversation_id,omitempty" doc:"The conversation or room; absent if the difference is in the user's own row."`
-	Field          string `json:"field" doc:"The column, or row if a whole row is missing or superfluous."`
-	Table          string `json:"table" doc:"The value in the tables as text; for a row, present or absent."`
-	Log            string `json:"log" doc:"The value by the log."`
+	Field          string `json:"field" doc:"The name of the column that differs; row if the tables lack the row or have a row that they should not have."`
+	Table          string `json:"table" doc:"The value in the tables, as text; for row, present or absent."`
+	Log            string `json:"log" doc:"The value according to the log, as text; for row, present or absent."`
 }
 
 // String returns the difference as a sentence. Long values are cut.

@@ -35,7 +35,7 @@ func NewWatch(r prometheus.Registerer) *Watch {
 	w := &Watch{
 		counted: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "postgres", Name: "faults_total",
-			Help: "Postgres errors not caused by the statement, by fault.",
+			Help: "Postgres errors whose cause was not the statement, by fault.",
 		}, []string{"fault"}),
 		present: prometheus.NewDesc("badged_postgres_fault",
 			"1 for 15 s after Postgres last reported the fault, or until an append succeeds, else 0.", []string{"fault"}, nil),

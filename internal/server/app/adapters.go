@@ -163,11 +163,11 @@ func registerBusMetrics(r prometheus.Registerer, bus busState) {
 		name, help string
 		value      func(pubsub.Stats) uint64
 	}{
-		{"reconnects_total", "Connections to Redis that replaced a lost one.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
+		{"reconnects_total", "New connections to Redis after a connection was lost.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
 		{"gaps_total", "Outages of Redis during which updates may have been lost.", func(s pubsub.Stats) uint64 { return s.Gaps }},
-		{"canaries_missed_total", "Messages that check a Redis subscription and did not arrive; two in a row end the connection.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
+		{"canaries_missed_total", "Messages that check a Redis subscription and did not arrive. If two in a row do not arrive, the connection is closed.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
 		{"malformed_total", "Messages from Redis that could not be decoded.", func(s pubsub.Stats) uint64 { return s.Malformed }},
-		{"unsigned_total", "Messages from Redis dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
+		{"unsigned_total", "Messages from Redis that were dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
 		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
 	} {
 		auto.NewCounterFunc(prometheus.CounterOpts{

@@ -41,7 +41,7 @@ func (a *App) openClocks() {
 	for _, d := range a.databases {
 		difference := promauto.With(d.registry).NewGauge(prometheus.GaugeOpts{
 			Name: "badged_clock_difference_seconds",
-			Help: "How far the clock of the database is ahead of this process's, negative if it is behind.",
+			Help: "Seconds by which the clock of the database is ahead of the clock of this process; negative if it is behind.",
 		})
 		a.stageOf(d, "clock", func(ctx context.Context) error { return followClock(ctx, d, difference) })
 	}

@@ -191,7 +191,7 @@ func (a *App) registerShards() {
 		auto := promauto.With(d.registry)
 		auto.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "shard", Name: "up",
-			Help: "1 while this process reaches the shard, else 0.",
+			Help: "1 while this process can reach the shard, else 0.",
 		}, func() float64 {
 			if d.Err() != nil {
 				return 0
@@ -204,14 +204,14 @@ func (a *App) registerShards() {
 		}, func() float64 { return float64(len(d.Held())) })
 	}
 	a.registry.MustRegister(awayPartitions{
-		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds: its users' events are refused.", []string{"partition"}, nil),
+		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds. Events for its users are refused.", []string{"partition"}, nil),
 	})
 	waiting := newWaitingMessages(a.cluster)
 	a.registry.MustRegister(waiting)
 	a.stage("measure of messages that wait for shards", waiting.run)
 	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
-		Help: "1 while shards disagree on which holds a partition, and the last map stays in use, else 0.",
+		Help: "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.",
 	}, func() float64 {
 		if a.cluster.Problem() != nil {
 			return 1

@@ -49,11 +49,11 @@ func newPublisher(bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) 
 		}),
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_errors_total",
-			Help: "Appends to the log that failed for reasons other than their content.",
+			Help: "Appends to the log that failed for a reason other than their content.",
 		}),
 		seconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
-			Help: "Seconds until an append was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+			Help: "Seconds that an append took until it was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 		woken: map[int]struct{}{},
 		wake:  make(chan struct{}, 1),

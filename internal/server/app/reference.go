@@ -28,23 +28,23 @@ func api() describe.API {
 	return describe.API{
 		Title: "badged", Version: apiVersion,
 		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
-			"A route that does not exist is answered with 404, another method with 405 and the header `Allow`. " +
-			"Unknown parameters and fields of requests are errors, except in frames, since clients may be newer than the server. " +
-			"Answers may gain fields, which clients must ignore.",
+			"If a path is not a route, the answer is 404. If the route does not have the method, the answer is 405 with the header `Allow`. " +
+			"Unknown parameters and fields of requests are errors. Frames are an exception, since clients may be newer than the server. " +
+			"Later versions may add fields to answers: clients must ignore fields that they do not know.",
 		Groups: []describe.Group{
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},
 			{Name: httpapi.GroupBadges, Doc: "For senders of push notifications, and for apps."},
 			{Name: httpapi.GroupDevices, Doc: "For apps, and for operators."},
-			{Name: httpapi.GroupTokens, Doc: "For chat backends, to sign users out."},
-			{Name: groupClients, Doc: "For apps. Served by processes with the role gateway."},
+			{Name: httpapi.GroupTokens, Doc: "For chat backends, to disconnect users and revoke their tokens."},
+			{Name: groupClients, Doc: "For apps. Only processes with the role gateway serve these routes."},
 			{Name: httpapi.GroupAdmin, Doc: "For operators."},
-			{Name: groupOperate, Doc: "For monitoring. Served by every process."},
-			{Name: httpapi.GroupProfiles, Doc: "For operators. Served by every process, but only on a listener for operators: `--internal-listen` of `badged serve`, `--listen` of `badged ingest`, `badged relay` and `badged tail`."},
+			{Name: groupOperate, Doc: "For monitoring. Every process serves these routes."},
+			{Name: httpapi.GroupProfiles, Doc: "For operators. Every process serves these routes, but only on a listener for operators: `--internal-listen` of `badged serve`, `--listen` of `badged ingest`, `badged relay` and `badged tail`."},
 		},
 		Access: []describe.Access{
-			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`: allows publishing, reading the badge of any user, and disconnecting users. Or one of the kind `publisher` in `--keys-file`, which may be limited to sources, types and users, and allows reading and disconnecting only where the file says so."},
-			{Name: httpapi.ReaderAccess, Doc: "A key of the kind `reader` in `--keys-file`: allows reading badges, perhaps of some users only."},
-			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`, or of the kind `admin` in `--keys-file`: allows everything."},
+			{Name: httpapi.PublisherAccess, Doc: "A key of `--publisher-keys`, which allows publishing, reading the badge of any user, and disconnecting users. Or a key of the kind `publisher` in `--keys-file`: the file may limit it to sources, types and users, and it allows reading and disconnecting only if the file says so."},
+			{Name: httpapi.ReaderAccess, Doc: "A key of the kind `reader` in `--keys-file`, which allows reading badges. The file may limit it to some users."},
+			{Name: httpapi.AdminAccess, Doc: "A key of `--admin-keys`, or a key of the kind `admin` in `--keys-file`. It allows everything."},
 			userAccess(),
 		},
 		Routes: all,
@@ -52,7 +52,7 @@ func api() describe.API {
 }
 
 func userAccess() describe.Access {
-	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "A token of a user, signed with a key of `--jwt-keys` or `--jwks-url`: allows reading that user's badge."}
+	return describe.Access{Name: httpapi.UserAccess, Format: "JWT", Doc: "An access token of a user, signed with a key of `--jwt-keys` or `--jwks-url`. It allows connecting as this user, reading the user's badge, and registering the user's devices."}
 }
 
 // messaging describes the events in the log and the frames of clients.
@@ -75,7 +75,7 @@ func messaging() describe.Messaging {
 	}
 	return describe.Messaging{
 		Title: "badged", Version: framesVersion,
-		Doc: "The events in the log, and the frames of the protocol `badge.v1`. Frames carry absolute state and a version: apply one only if its version is greater than yours. " +
+		Doc: "The events in the log, and the frames of the protocol `badge.v1`. Frames carry absolute state and a version: apply a changes frame only if its version is greater than the version of your state. " +
 			"Ignore types and fields that you do not know. Requests are described in `/openapi.json`.",
 		Servers: []describe.Server{
 			{Name: clients, Host: "127.0.0.1:8080", Protocol: "ws", Doc: "A process with the role gateway.", Access: httpapi.UserAccess},
@@ -85,21 +85,21 @@ func messaging() describe.Messaging {
 		Channels: []describe.Channel{
 			{
 				Name: "websocket", Server: clients, Address: "/v1/ws",
-				Doc:      "Text frames, one JSON object each, of the subprotocol `badge.v1`. A client's frame has at most 4 KiB, and 20 KiB if it has a token, of at most 16 KiB. The first is `hello`; the server answers with a snapshot or changes.",
+				Doc:      "Text frames of the subprotocol `badge.v1`; each is one JSON object. A frame of a client has at most 4 KiB. A `hello` or `auth` frame may have 20 KiB, since its token may have 16 KiB. The first frame is `hello`; the server answers with a snapshot or changes.",
 				Sends:    fromServer,
 				Receives: fromClients,
 				Codes:    codes,
 			},
 			{
 				Name: "events", Server: clients, Address: "/v1/sse",
-				Doc:   "Server-sent events: the `data` of each is a frame; its `id` is `EPOCH:VERSION` if the frame carries a state. Comments replace pings. Commands go to `POST /v1/commands`.",
+				Doc:   "Server-sent events. The `data` of each event is a frame. If the frame carries a state, the `id` of the event is `EPOCH:VERSION`. The server sends comments instead of pings. A client sends commands to `POST /v1/commands`.",
 				Sends: messagesOf(fromServer, "snapshot", "changes", "bye"),
 			},
 			{
 				Name: log, Server: log, Address: "badged.events_p{partition}",
-				Doc:        "A partition of the log: a topic of watermill-sql. An event is stored once in each partition that holds some of its users; its `user_ids` there lists only those.",
+				Doc:        "A partition of the log, which is a topic of watermill-sql. An event is stored once in each partition that has users of the event; there its `user_ids` lists only the users of the partition.",
 				Sends:      published,
-				Parameters: []describe.Param{{Name: "partition", Doc: "The partition, with at least two digits.", Example: "03"}},
+				Parameters: []describe.Param{{Name: "partition", Doc: "The number of the partition, with at least two digits.", Example: "03"}},
 			},
 		},
 	}
@@ -149,7 +149,7 @@ func describeFrame(f protocol.FrameInfo) describe.Named {
 
 // command describes the frames that POST /v1/commands accepts, by type.
 func command() describe.OneOf {
-	all := describe.OneOf{Name: "Command", By: "t", Doc: "What a user did."}
+	all := describe.OneOf{Name: "Command", By: "t", Doc: "A command: a frame that says what the user did."}
 	for _, f := range protocol.ClientFrames() {
 		if f.Command {
 			all.Of = append(all.Of, describeFrame(f))

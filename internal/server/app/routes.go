@@ -63,52 +63,52 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			`data: {"t":"changes","epoch":"c9a41196e14f","version":2,"total":0,"mentions":0,"unread_conversations":0,"unseen":0,"categories":{"chat":{"total":0,"mentions":0,"unread_conversations":0,"unseen":0}},"conversations":[]}` + "\n\n: ping\n\n"
 	)
 	again := []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before the next attempt.", Required: true, Example: "1"}}
-	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid, revoked or expired; `detail` says which.", expired)
+	unauthorized := describe.Problem(http.StatusUnauthorized, gateway.Refusal{}, "The token is missing, invalid, revoked or expired; `detail` says which of these.", expired)
 	limited := describe.Problem(http.StatusTooManyRequests, gateway.Refusal{}, "Too many requests: wait at least `Retry-After` seconds.", tooMany)
-	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "Unavailable: try again after `Retry-After` seconds.", draining)
+	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "The server cannot carry out the request now: try again after `Retry-After` seconds.", draining)
 	limited.Headers, away.Headers = again, again
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
 	return []describe.Route{
 		{
 			Method: http.MethodGet, Path: "/v1/ws", Handler: g,
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
-			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in `Authorization`, in a second subprotocol `bearer.TOKEN`, or in the first frame. A refused token gets a close code.",
+			Doc:    "Offer the subprotocol `badge.v1`; `/asyncapi.json` describes the frames. Send the token in the header `Authorization`, as a second subprotocol `bearer.TOKEN`, or in the first frame. If the token is refused, the server accepts the WebSocket and closes it with a code that says why.",
 			Access: []string{httpapi.UserAccess, describe.Optional},
-			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`, and `bearer.TOKEN` if a browser passes its token this way.", Required: true, Example: protocol.Subprotocol}},
+			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`; in addition `bearer.TOKEN` if a browser sends its token in this header.", Required: true, Example: protocol.Subprotocol}},
 			Answers: []describe.Answer{
-				{Status: http.StatusSwitchingProtocols, Doc: "Frames follow."},
+				{Status: http.StatusSwitchingProtocols, Doc: "The connection is a WebSocket now."},
 				describe.Problem(http.StatusForbidden, gateway.Refusal{}, "The page's origin is not allowed.", ""),
-				{Status: http.StatusUpgradeRequired, Doc: "The request is not a WebSocket upgrade, or not for version 13.", Content: &describe.Content{MediaType: "text/plain"}},
+				{Status: http.StatusUpgradeRequired, Doc: "The request is not an upgrade to a WebSocket, or not to version 13 of the protocol.", Content: &describe.Content{MediaType: "text/plain"}},
 			},
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/sse", Handler: inbound.Stream(forOrigins(allowOrigin, g.ServeSSE)), EveryMethod: true,
 			Name: "stream", Group: groupClients, Summary: "Follow a badge by server-sent events",
-			Doc:    "For networks that break WebSockets. Each event is a frame of `/asyncapi.json`; its `id` is the version of the state.",
+			Doc:    "For networks that break WebSockets. The `data` of each event is a frame, which `/asyncapi.json` describes. The `id` of an event is the epoch and version of the state after it.",
 			Access: []string{httpapi.UserAccess},
 			Params: []describe.Param{
-				{In: "header", Name: "Last-Event-ID", Doc: "The `id` of the last event that had one: the version that the client holds.", Example: "c9a41196e14f:1"},
-				{In: "query", Name: "device", Doc: "As `device` of the frame `hello`: the device under which the app is registered for pushes.", Example: "phone"},
+				{In: "header", Name: "Last-Event-ID", Doc: "The last `id` that the client received: the epoch and version of its state.", Example: "c9a41196e14f:1"},
+				{In: "query", Name: "device", Doc: "The id of the device that the app has registered for pushes, like `device` in the frame `hello`.", Example: "phone"},
 			},
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "The state, then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
+				{Status: http.StatusOK, Doc: "A stream of frames: first the state, then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
 				unauthorized, limited, away,
 			},
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/commands", Handler: forOrigins(allowOrigin, g.ServeCommands), EveryMethod: true,
 			Name: "postCommand", Group: groupClients, Summary: "Send a command of the user",
-			Doc:    "The same frame as over a WebSocket. Use a UUID as its `id`, and send it again if the answer is lost: it takes effect once.",
+			Doc:    "The body is the same frame as over a WebSocket. Use a UUID as its `id`. If the answer is lost, send the same frame again: it takes effect once.",
 			Access: []string{httpapi.UserAccess},
 			Body:   []describe.Content{{MediaType: "application/json", Of: command(), Loose: true, Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":7}`}},
 			Answers: []describe.Answer{
 				{Status: http.StatusOK, Doc: "The command is durable.", Content: describe.JSON(okFrame(), `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`)},
-				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid; do not repeat it.", ""),
+				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid; do not send it again.", ""),
 				unauthorized,
-				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "For `mark_unread`: no message of this conversation was delivered to this user, or the user has left it; do not repeat it.", notFound),
+				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "For `mark_unread`: the user is not a member of this conversation and no message of it was delivered to the user, or the user has left it. With a token that is restricted to categories, also for `read` and `seen`: the conversation is in none of these categories. Do not send the command again.", notFound),
 				describe.Problem(http.StatusRequestTimeout, gateway.Refusal{}, "The body took longer than 10 seconds; send the command again.", ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, gateway.Refusal{}, "The frame is larger than 4 KiB; do not repeat it.", ""),
-				describe.Problem(http.StatusUnsupportedMediaType, gateway.Refusal{}, "The frame has a `Content-Encoding`; do not repeat it.", ""),
+				describe.Problem(http.StatusRequestEntityTooLarge, gateway.Refusal{}, "The frame is larger than 4 KiB; do not send it again.", ""),
+				describe.Problem(http.StatusUnsupportedMediaType, gateway.Refusal{}, "The frame has a `Content-Encoding`; send it without this header and encoding.", ""),
 				limited, away,
 			},
 		},
@@ -126,14 +126,14 @@ func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []de
 		{
 			Method: http.MethodGet, Path: liveRoute, Handler: http.HandlerFunc(h.Live),
 			Name: "getLive", Group: groupOperate, Summary: "Check that the process is alive",
-			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "It is alive.", Content: text}},
+			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The process is alive.", Content: text}},
 		},
 		{
 			Method: http.MethodGet, Path: "/readyz", Handler: http.HandlerFunc(h.Ready),
 			Name: "getReady", Group: groupOperate, Summary: "Check that the process can serve",
 			Answers: []describe.Answer{
-				{Status: http.StatusOK, Doc: "It can serve.", Content: describe.JSON(obs.Readiness{}, ready)},
-				{Status: http.StatusServiceUnavailable, Doc: "It cannot serve, or is stopping.", Content: describe.JSON(obs.Readiness{}, notReady)},
+				{Status: http.StatusOK, Doc: "The process can serve.", Content: describe.JSON(obs.Readiness{}, ready)},
+				{Status: http.StatusServiceUnavailable, Doc: "The process cannot serve, or is stopping.", Content: describe.JSON(obs.Readiness{}, notReady)},
 			},
 		},
 		{
@@ -144,12 +144,12 @@ func operatorRoutes(h *obs.Health, metrics, openAPI, asyncAPI http.Handler) []de
 		{
 			Method: http.MethodGet, Path: "/openapi.json", Handler: openAPI,
 			Name: "getOpenAPI", Group: groupOperate, Summary: "Read the description of this API in OpenAPI 3.1",
-			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The description, the same from every process.", Content: describe.JSON(struct{}{}, "")}},
+			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The description. All processes return the same.", Content: describe.JSON(struct{}{}, "")}},
 		},
 		{
 			Method: http.MethodGet, Path: "/asyncapi.json", Handler: asyncAPI,
 			Name: "getAsyncAPI", Group: groupOperate, Summary: "Read the description of events and frames in AsyncAPI 3.0",
-			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The description, the same from every process.", Content: describe.JSON(struct{}{}, "")}},
+			Answers: []describe.Answer{{Status: http.StatusOK, Doc: "The description. All processes return the same.", Content: describe.JSON(struct{}{}, "")}},
 		},
 	}
 }

@@ -25,8 +25,8 @@ type waitingMessages struct {
 func newWaitingMessages(c *cluster.Cluster) *waitingMessages {
 	return &waitingMessages{
 		cluster:  c,
-		messages: prometheus.NewDesc("badged_shard_waiting_messages", "Messages to rooms that other shards store until the shard is back, on the shards that this process reaches.", []string{"shard"}, nil),
-		seconds:  prometheus.NewDesc("badged_shard_waiting_seconds", "Age in seconds of the oldest message to a room that waits for the shard, 0 if none does.", []string{"shard"}, nil),
+		messages: prometheus.NewDesc("badged_shard_waiting_messages", "Messages to rooms that other shards store until the shard can be reached again. Only shards that this process reaches are counted.", []string{"shard"}, nil),
+		seconds:  prometheus.NewDesc("badged_shard_waiting_seconds", "Age in seconds of the oldest message to a room that other shards store for the shard; 0 if there is none.", []string{"shard"}, nil),
 	}
 }
 

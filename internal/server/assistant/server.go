@@ -50,11 +50,11 @@ func New(cfg Config) *Server {
 	addReader(s, "explain_badge", "Explain the badge of a user", fmt.Sprintf("Explains the badge of a user from the log: each message that counts, the events that changed nothing and why, the total over time (history), and the fate of delivered messages (delivered, at most %d). agrees is false if the tables differ from the log, and differences says where.", replay.MaxDelivered), s.explainBadge)
 	addReader(s, "verify_user", "Compare a user with the log", "Compares the tables of a user with the log, and lists the differences.", s.verifyUser)
 	addReader(s, "lag", "Read how far folding is behind", "Shows how many events and seconds each partition is behind, and which process folds it.", s.lag)
-	addReader(s, "dead_letters", "List dead letters", fmt.Sprintf("Lists events that could not be folded, by id, with the reason. Payloads, which may have texts of messages, are left out unless payloads is true. At most %d a page; continue after the last id.", maxPage), s.deadLetters)
-	addReader(s, "audit", "List actions of operators", fmt.Sprintf("Lists the audit trail, newest first: who did what, when, and the result. At most %d a page; continue before the last id.", maxPage), s.audit)
+	addReader(s, "dead_letters", "List dead letters", fmt.Sprintf("Lists events that could not be folded, by id, with the reason. Payloads, which may have texts of messages, are included only if payloads is true. A page has at most %d dead letters. For the next page, set after to the last id.", maxPage), s.deadLetters)
+	addReader(s, "audit", "List actions of operators", fmt.Sprintf("Lists the actions in the audit trail, newest first: who did what and when, and the result. A page has at most %d actions. For the next page, set before to the last id.", maxPage), s.audit)
 	if cfg.Operator != nil {
-		addWriter(s, "retry_dead_letter", "Retry a dead letter", "Publishes a dead letter again, as of now. Ask the operator before.", false, s.retryDeadLetter)
-		addWriter(s, "discard_dead_letter", "Discard a dead letter", "Deletes a dead letter permanently; its event will never count. Ask the operator before.", true, s.discardDeadLetter)
+		addWriter(s, "retry_dead_letter", "Retry a dead letter", "Publishes a dead letter again, at the end of the log. Ask the operator before you call it.", false, s.retryDeadLetter)
+		addWriter(s, "discard_dead_letter", "Discard a dead letter", "Deletes a dead letter permanently: its event will never count. Ask the operator before you call it.", true, s.discardDeadLetter)
 	}
 	return s
 }

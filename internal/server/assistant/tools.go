@@ -14,9 +14,9 @@ import (
 
 // explainInput has the parameters of the tool explain_badge.
 type explainInput struct {
-	User         string     `json:"user" jsonschema:"Id of the user."`
+	User         string     `json:"user" jsonschema:"The id of the user."`
 	At           *time.Time `json:"at,omitempty" jsonschema:"Explain the badge as it was at this time, such as 2026-01-31T23:59:59Z; now if absent."`
-	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if nothing in it is unread."`
+	Conversation string     `json:"conversation,omitempty" jsonschema:"Explain only this conversation, even if it has no unread messages."`
 	History      bool       `json:"history,omitempty" jsonschema:"Include each event that changed the total."`
 	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of this number of the last delivered messages."`
 }
@@ -46,7 +46,7 @@ func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error)
 
 // userInput names a user.
 type userInput struct {
-	User string `json:"user" jsonschema:"Id of the user."`
+	User string `json:"user" jsonschema:"The id of the user."`
 }
 
 // verifiedUser is the answer of verify_user.
@@ -89,9 +89,9 @@ const (
 
 // deadLettersInput has the parameters of the tool dead_letters.
 type deadLettersInput struct {
-	After    int64 `json:"after,omitempty" jsonschema:"Only those with an id above this one."`
-	Limit    int   `json:"limit,omitempty" jsonschema:"How many at most, 50 if absent."`
-	Payloads bool  `json:"payloads,omitempty" jsonschema:"Include the events, with the texts of messages that they may have."`
+	After    int64 `json:"after,omitempty" jsonschema:"List only dead letters with an id above this id."`
+	Limit    int   `json:"limit,omitempty" jsonschema:"The maximum number to list; 50 if absent."`
+	Payloads bool  `json:"payloads,omitempty" jsonschema:"Include the payloads, which may have texts of messages."`
 }
 
 // deadLettersAnswer is a page of dead letters.
@@ -130,8 +130,8 @@ func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, err
 
 // auditInput has the parameters of the tool audit.
 type auditInput struct {
-	Before int64 `json:"before,omitempty" jsonschema:"Only actions with an id below this one."`
-	Limit  int   `json:"limit,omitempty" jsonschema:"How many at most, 50 if absent."`
+	Before int64 `json:"before,omitempty" jsonschema:"List only actions with an id below this id."`
+	Limit  int   `json:"limit,omitempty" jsonschema:"The maximum number to list; 50 if absent."`
 }
 
 // auditAnswer is a page of the audit trail.

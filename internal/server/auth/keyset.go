@@ -102,10 +102,10 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 			Namespace: "badged", Subsystem: "jwks", Name: "fetches_total", Help: "Fetches of the key set, by result.",
 		}, []string{"result"}),
 		count: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Usable keys of the key set.",
+			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Keys of the key set that badged can use.",
 		}),
 		success: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 for never.",
+			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 if it was never fetched.",
 		}),
 		ask: make(chan struct{}, 1),
 		// Run starts with a fetch.

@@ -228,7 +228,7 @@ func TestRotation(t *testing.T) {
 # TYPE badged_jwks_fetches_total counter
 badged_jwks_fetches_total{result="error"} 0
 badged_jwks_fetches_total{result="ok"} 3
-# HELP badged_jwks_keys Usable keys of the key set.
+# HELP badged_jwks_keys Keys of the key set that badged can use.
 # TYPE badged_jwks_keys gauge
 badged_jwks_keys 1
 `

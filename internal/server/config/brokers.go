@@ -4,7 +4,7 @@ import "slices"
 
 // Brokers configures the brokers from which events are read.
 type Brokers struct {
-	From []string `help:"Brokers to read events from: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM, redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
+	From []string `help:"Brokers to read events from: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM, redis://HOST:6379/0?stream=STREAM. Repeat the flag, or separate URLs by spaces. Default: none." placeholder:"URL" sep:" "`
 }
 
 // NeedsBrokers reports whether the only role of this process is ingest. Such a process should

@@ -17,22 +17,22 @@ import (
 
 // Tokens configures how access tokens of users are verified.
 type Tokens struct {
-	JWTKeys     []string `name:"jwt-keys" help:"Keys of user tokens: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, ES256, EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
-	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; empty accepts any." placeholder:"AUD"`
-	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; empty accepts any." placeholder:"ISS"`
+	JWTKeys     []string `name:"jwt-keys" help:"Keys that verify tokens of users: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, or the same with ES256 or EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
+	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; if it is empty, any audience is accepted." placeholder:"AUD"`
+	JWTIssuer   string   `name:"jwt-issuer" help:"Issuer (iss) that tokens must have; if it is empty, any issuer is accepted." placeholder:"ISS"`
 }
 
 // Limits are the limits of clients. 0 means no limit, unless the help of a limit says otherwise.
 type Limits struct {
-	MaxConnections     int            `help:"Most connections of users to this process; 0 for as many as the limit of open files allows." default:"0"`
-	MaxUnauthenticated int            `help:"Most connections to this process that have not yet sent a valid key or token; one more closes the oldest. 0 for a third of the limit of open files, at most 8192." default:"0"`
-	MaxUserConnections int            `help:"Most connections of one user to this process; 0 for no limit." default:"100"`
-	ConnectsPerSecond  float64        `help:"Connections per second from one address (IPv6: one /64); 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"0"`
-	CommandsPerSecond  float64        `help:"Commands per second of one user to this process, over all connections and HTTP; 0 for no limit." default:"50"`
-	ReadsPerSecond     float64        `help:"Requests per second over HTTP with tokens of one user to this process, and ten times as many from one address (IPv6: one /64), of which a few run at once; 0 for no limit. Behind a proxy set --trusted-proxies, or all clients count as one." default:"20"`
-	LockTimeout        time.Duration  `help:"How long reads and publishing wait for locks in Postgres, such as those of a migration of another program, before they are answered with 503 and Retry-After; 0 for no limit." default:"4s"`
-	BodyMemoryMiB      int            `name:"body-memory-mib" help:"Memory, in MiB, that bodies of requests may take in this process, at least 64: a body counts four times, for itself and what is decoded from it. One key may use half, users together a quarter. 0 for a quarter of the memory limit (GOMEMLIMIT, or that of the container), from 64 to 1024, and 256 without one." default:"0"`
-	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
+	MaxConnections     int            `help:"Maximum number of connections of users to this process; 0 for as many as the limit of open files allows." default:"0"`
+	MaxUnauthenticated int            `help:"Maximum number of connections to this process that have not sent a valid key or token yet; a further connection closes the oldest of them. 0 for a third of the connections that the limit of open files allows, at most 8192." default:"0"`
+	MaxUserConnections int            `help:"Maximum number of connections of one user to this process; 0 for no limit." default:"100"`
+	ConnectsPerSecond  float64        `help:"Maximum number of new connections per second from one address (IPv6: one /64); 0 for no limit. Behind a proxy, set --trusted-proxies: otherwise all clients have the address of the proxy." default:"0"`
+	CommandsPerSecond  float64        `help:"Maximum number of commands per second of one user to this process, over all connections and HTTP together; 0 for no limit." default:"50"`
+	ReadsPerSecond     float64        `help:"Maximum number of HTTP requests per second with tokens of one user to this process; for all users with one address (IPv6: one /64), ten times as many. Only a few of these requests run at the same time. 0 for no limit. Behind a proxy, set --trusted-proxies: otherwise all clients have the address of the proxy." default:"20"`
+	LockTimeout        time.Duration  `help:"How long requests to read and publish wait for locks in Postgres, such as the locks of a migration of another program. After that the answer is 503 with Retry-After. 0 for no limit." default:"4s"`
+	BodyMemoryMiB      int            `name:"body-memory-mib" help:"Memory, in MiB, for bodies of requests in this process, at least 64. A body counts with four times its size, which includes the decoded events. One key may use half of the memory, and all users together a quarter. 0 for a quarter of the memory limit of the process (GOMEMLIMIT, or the limit of the container), at least 64 and at most 1024, or 256 if there is no limit." default:"0"`
+	TrustedProxies     []netip.Prefix `help:"Addresses of proxies whose header X-Forwarded-For is trusted, such as 10.0.0.0/8; comma-separated." placeholder:"CIDR"`
 }
 
 // Validate implements kong's validation.
@@ -62,7 +62,7 @@ const MinBodyMemoryMiB = 64
 
 // Log configures logging.
 type Log struct {
-	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
+	LogLevel  string `help:"Lowest level of log lines that are written: debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 	LogFormat string `help:"Format of log lines: text or json." default:"text" enum:"text,json"`
 }
 
@@ -83,32 +83,32 @@ type Server struct {
 	Database `embed:""`
 	Tokens   `embed:""`
 
-	JWKSURL           string        `name:"jwks-url" help:"URL of a JSON Web Key Set with more keys of user tokens; fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
-	JWKSMaxAge        time.Duration `name:"jwks-max-age" help:"How old keys fetched from --jwks-url may get while it cannot be reached, at least 10m; then they are not trusted any more. 0 for no limit." default:"0s"`
-	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Longest time for which a token of a user may be valid, from its iat, which it must have, to its exp. After it, and an hour, revocations are forgotten. The same in all processes; 0 for no limit: then tokens need no iat, and revocations stay for ever." default:"720h"`
-	Listen            string        `help:"Address of HTTP, WebSocket and metrics; port 0 picks a free one." default:"127.0.0.1:8080"`
+	JWKSURL           string        `name:"jwks-url" help:"URL of a JSON Web Key Set with further keys that verify tokens of users. It is fetched every five minutes, and when a token names an unknown key." placeholder:"URL"`
+	JWKSMaxAge        time.Duration `name:"jwks-max-age" help:"For how long keys fetched from --jwks-url are used while the URL cannot be reached, at least 10m. After that the keys are not trusted. 0 for no limit." default:"0s"`
+	JWTMaxLifetime    time.Duration `name:"jwt-max-lifetime" help:"Maximum time between iat and exp of a user's token, which must have both. Revocations are deleted an hour after this time has passed. Set the same value in all processes. 0 for no limit: then tokens need no iat, and revocations are never deleted." default:"720h"`
+	Listen            string        `help:"Address of the listener for HTTP, WebSockets and metrics; port 0 selects a free port." default:"127.0.0.1:8080"`
 	TLS               `embed:""`
-	InternalListen    string   `help:"Address of a separate listener for operators: /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/, /admin/v1/ and /debug/pprof/. --listen then serves only /livez of these. Default: none." placeholder:"ADDRESS"`
-	RedisURL          string   `name:"redis-url" help:"Redis that carries updates between processes; without it all roles must run in this one." placeholder:"URL"`
-	BusKey            []string `help:"Secrets of at least 32 bytes that sign messages on Redis; comma-separated. The first signs; messages without a valid signature are dropped. All processes need the same. Default: messages are not signed." placeholder:"SECRET"`
+	InternalListen    string   `help:"Address of a separate listener for operators, which serves /metrics, /readyz, /livez, /openapi.json, /asyncapi.json, /admin/, /admin/v1/ and /debug/pprof/. Of these routes, --listen then serves only /livez. Default: none." placeholder:"ADDRESS"`
+	RedisURL          string   `name:"redis-url" help:"URL of the Redis that carries updates between processes. Without Redis, all roles must run in this process." placeholder:"URL"`
+	BusKey            []string `help:"Secrets of at least 32 bytes for signatures of messages on Redis; comma-separated. The first secret signs messages, all secrets verify them; messages without a valid signature are dropped. Set the same secrets in all processes. Default: messages are not signed." placeholder:"SECRET"`
 	Roles             []Role   `help:"Roles of this process: api, projector, gateway, notifier, ingest; comma-separated. ingest does nothing without --from." default:"api,projector,gateway,notifier,ingest" enum:"api,projector,gateway,notifier,ingest"`
 	PublisherKeys     []string `help:"Keys of publishers: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
-	AdminKeys         []string `help:"Keys of operators, who may do everything, in the same form." placeholder:"NAME=KEY"`
-	KeysFile          string   `help:"YAML or JSON file of publishers', readers' and admins' keys with what each may do; watched, and loaded again on SIGHUP. Without the role api it may be missing, and is read only for --internal-listen." placeholder:"FILE"`
-	AllowedOrigins    []string `help:"Origins of pages that may connect, such as https://chat.example, or capacitor://localhost, file:// and null for hybrid apps; * allows any. Default: the server's own." placeholder:"ORIGIN"`
+	AdminKeys         []string `help:"Keys of operators, who may do everything: NAME=SECRET or NAME=sha256:HEX; comma-separated." placeholder:"NAME=KEY"`
+	KeysFile          string   `help:"YAML or JSON file with keys of publishers, readers and admins, and what each key may do. The file is loaded again when it changes, and on SIGHUP. Without the role api the file may be missing, and is read only for --internal-listen." placeholder:"FILE"`
+	AllowedOrigins    []string `help:"Origins of web pages that may connect, such as https://chat.example, or capacitor://localhost, file:// and null for hybrid apps; * allows any origin. Default: the origin of the server." placeholder:"ORIGIN"`
 	Limits            `embed:""`
-	MaxLag            time.Duration `help:"How far folding may fall behind before publishing over HTTP is refused with 429 and Retry-After; 0 for no limit." default:"30s"`
-	ReconcileInterval time.Duration `help:"How often clients are compared with Postgres: the longest time a lost update stays unnoticed." default:"30s"`
-	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for what a projector caches: users' rows and filters of event keys." default:"256"`
-	VerifyInterval    time.Duration `help:"How often a few users of a partition are verified by replaying the log, less often if the log is long; 0 for never." default:"1m"`
-	VerifySample      int           `help:"Most users verified each time, 1 to 16; fewer if the log is long." default:"10"`
-	SelfHeal          bool          `help:"Heal the badge of a user that differs from the log; otherwise differences are only logged."`
-	DedupWindow       time.Duration `help:"How long the keys of events are kept at least, so that repeated events change nothing." default:"336h"`
-	Expire            []string      `help:"When conversations without new messages count as read, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never. Levels that were set until a time end without it." placeholder:"CATEGORY=DURATION"`
-	RoomPushInterval  time.Duration `help:"Least time between two pushes to all members of a room that has more than 1000 of them in a partition." default:"1m"`
-	DrainDuration     time.Duration `help:"Time over which the connections of clients are closed when the server stops; 0 for all at once." default:"2s"`
-	DrainTimeout      time.Duration `help:"How long connections may take to close, and requests to finish, when the server stops." default:"5s"`
-	Migrate           bool          `help:"Run pending migrations first."`
+	MaxLag            time.Duration `help:"How far folding may fall behind. Above this, publishing over HTTP is refused with 429 and Retry-After. 0 for no limit." default:"30s"`
+	ReconcileInterval time.Duration `help:"How often the states of clients are compared with Postgres. After this time at most, a client that missed an update is corrected." default:"30s"`
+	CacheMiB          int           `name:"cache-mib" help:"Memory, in MiB, for the caches of a projector: rows of users and filters of event keys." default:"256"`
+	VerifyInterval    time.Duration `help:"How often a few users of a partition are verified by replaying the log. If the log is long, they are verified less often. 0 for never." default:"1m"`
+	VerifySample      int           `help:"Maximum number of users that are verified each time, 1 to 16; fewer if the log is long." default:"10"`
+	SelfHeal          bool          `help:"Correct the badge of a user that differs from the log. Without this setting, differences are only logged."`
+	DedupWindow       time.Duration `help:"Minimum time for which event keys are stored, so that a repeated event within this time changes nothing." default:"336h"`
+	Expire            []string      `help:"Mark conversations as read that had no new messages for this time, at least 1h: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never. Levels that were set with an end time end also without this setting." placeholder:"CATEGORY=DURATION"`
+	RoomPushInterval  time.Duration `help:"Minimum time between two pushes to all members of a room that has more than 1000 members in a partition." default:"1m"`
+	DrainDuration     time.Duration `help:"Time during which the server, when it stops, closes the connections of clients one after the other; 0 to close all at once." default:"2s"`
+	DrainTimeout      time.Duration `help:"How long the server, when it stops, waits for connections to close and requests to finish." default:"5s"`
+	Migrate           bool          `help:"Run pending migrations before serving."`
 	Outbound          `embed:""`
 	Webhooks          `embed:""`
 	Brokers           `embed:""`
@@ -118,7 +118,7 @@ type Server struct {
 // Tracing configures traces of events.
 type Tracing struct {
 	OTLPEndpoint string  `name:"otlp-endpoint" help:"Receiver of traces (OTLP over HTTP), such as http://127.0.0.1:4318. Default: nothing is traced." placeholder:"URL" env:"BADGED_OTLP_ENDPOINT,OTEL_EXPORTER_OTLP_ENDPOINT"`
-	TraceSample  float64 `help:"Share, from 0 to 1, of the traces started here that are sampled; for traces that publishers started, their decision applies." default:"0.01"`
+	TraceSample  float64 `help:"The part, from 0 to 1, of the traces started by this process that are sampled. For traces that publishers started, the decision of the publisher applies." default:"0.01"`
 }
 
 // Validate implements kong's validation.

@@ -14,8 +14,8 @@ import (
 
 // Database configures the database, or several databases that share the partitions.
 type Database struct {
-	DatabaseURL string   `help:"Postgres, as pgx understands it: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
-	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas. Instead of --database-url." placeholder:"NAME=URL"`
+	DatabaseURL string   `help:"The database, in a form that pgx understands: a URL or key=value pairs, with one host or several." placeholder:"URL"`
+	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions, instead of --database-url: its name, and its URL or key=value pairs. Repeat the flag for each database. In the environment variable and the file, list all databases, one on each line or separated by commas." placeholder:"NAME=URL"`
 }
 
 // Shard is a database and its name.

@@ -8,7 +8,7 @@ import (
 
 // Outbox configures the database of a chat backend that has the outbox.
 type Outbox struct {
-	OutboxURL string `help:"Postgres of the chat backend, which has the outbox: a URL or key=value pairs; several hosts may be given." placeholder:"URL"`
+	OutboxURL string `help:"The database of the chat backend, which has the outbox: a URL or key=value pairs, with one host or several." placeholder:"URL"`
 }
 
 // Validate implements kong's validation.
@@ -28,12 +28,12 @@ func (o Outbox) OutboxPoolConfig() (*pgxpool.Config, error) {
 type Relay struct {
 	Outbox       `embed:""`
 	ProfileKeys  `embed:""`
-	URL          string `name:"url" help:"A running server to publish to." placeholder:"URL"`
-	PublisherKey string `help:"Secret of a publisher, with --url." placeholder:"SECRET"`
+	URL          string `name:"url" help:"URL of a running server to which the events are published." placeholder:"URL"`
+	PublisherKey string `help:"Secret of a publisher's key, for --url." placeholder:"SECRET"`
 	// These are the fields of Database. It is not embedded, since its validation requires one of
 	// them, and --url needs neither.
-	DatabaseURL string   `help:"Postgres of badged to append to directly, instead of --url." placeholder:"URL"`
-	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged to append to directly, instead of --url: its name, and what --database-url would be. Repeat it for each; the variable and the file have them all, one a line or separated by commas." placeholder:"NAME=URL"`
+	DatabaseURL string   `help:"The database of badged, to append events directly, instead of --url." placeholder:"URL"`
+	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged, to append events directly, instead of --url: its name, and its URL or key=value pairs. Repeat the flag for each database. In the environment variable and the file, list all databases, one on each line or separated by commas." placeholder:"NAME=URL"`
 }
 
 // Database returns the databases of badged to append to directly, for a relay without URL.

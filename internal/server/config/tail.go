@@ -6,7 +6,7 @@ import "errors"
 type Tail struct {
 	Database    `embed:""`
 	ProfileKeys `embed:""`
-	To          []string `help:"Brokers to publish to: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM?subject=SUBJECT, redis://HOST:6379/0?stream=STREAM. Repeat it, or separate URLs by spaces." placeholder:"URL" sep:" "`
+	To          []string `help:"Brokers to publish to: kafka://HOST:9092/TOPIC, nats://HOST:4222/STREAM?subject=SUBJECT, redis://HOST:6379/0?stream=STREAM. Repeat the flag, or separate URLs by spaces." placeholder:"URL" sep:" "`
 }
 
 // Validate implements kong's validation.

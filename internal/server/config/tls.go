@@ -11,7 +11,7 @@ import (
 
 // TLS configures TLS on the listener for clients.
 type TLS struct {
-	TLSCert string `name:"tls-cert" help:"File with the certificate chain of --listen, in PEM, which then speaks TLS; read again when it changes. Default: no TLS." placeholder:"FILE"`
+	TLSCert string `name:"tls-cert" help:"File with the certificate chain of --listen, in PEM. With it, --listen uses TLS. The file is read again when it changes. Default: no TLS." placeholder:"FILE"`
 	TLSKey  string `name:"tls-key" help:"File with the private key of --tls-cert, in PEM." placeholder:"FILE"`
 }
 

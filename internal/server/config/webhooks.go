@@ -9,10 +9,10 @@ import (
 
 // Webhooks configures webhooks: the calls to other backends.
 type Webhooks struct {
-	WebhooksAllowPrivate bool     `help:"Let webhooks call private networks and this machine, also over plain http."`
-	WebhooksConfig       string   `help:"JSON file that declares webhooks: see webhooks.md. Applied by processes with the role notifier; watched, and read again on SIGHUP." placeholder:"FILE"`
-	WebhooksOrigin       string   `help:"DNS name of this installation, with which it asks endpoints for permission, and source of the events that it sends." default:"badged"`
-	RemindAfter          []string `help:"After how long webhooks are reminded of unread messages, at least 1s: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: never." placeholder:"CATEGORY=DURATION"`
+	WebhooksAllowPrivate bool     `help:"Allow webhooks to call private networks and this machine, also over http without TLS."`
+	WebhooksConfig       string   `help:"JSON file that declares webhooks: see webhooks.md. Processes with the role notifier apply it. The file is read again when it changes, and on SIGHUP." placeholder:"FILE"`
+	WebhooksOrigin       string   `help:"DNS name of this installation. badged sends it when it asks endpoints for permission, and as the source of the events of webhooks." default:"badged"`
+	RemindAfter          []string `help:"After this time, at least 1s, badged sends a reminder of an unread message to webhooks: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: no reminders." placeholder:"CATEGORY=DURATION"`
 }
 
 // MinRemindAfter is the shortest time after which webhooks may be reminded of unread messages.

@@ -82,7 +82,7 @@ func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
 // forReaders restricts a route to keys that may read the badge of the user in the path, and to
 // tokens of this user. It limits the rate of requests with tokens.
 func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
-	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("a user may make `--reads-per-second` requests (%d by default), ten seconds' worth at once, of which %d read at the same time, to each process, and an address %d times that rate, of which %d; all of them have a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
+	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("each process accepts `--reads-per-second` requests per second of a user (%d by default), with bursts of ten times as many, and carries out %d requests of a user at the same time; for an address the rate is %d times as high, with %d requests at the same time; all users together use at most a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
 	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
 	return r
 }

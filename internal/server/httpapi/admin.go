@@ -42,19 +42,19 @@ func (a *API) adminRoutes() []describe.Route {
 		a.forRecordedReads(a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
-			Doc: "The same as `badged user explain --json`. It reads the log of the user's partition, about a second for a million events; two run at a time, others wait. A time within the archived part of the log is answered with 400.",
+			Doc: "The same as `badged user explain --json`. The request reads the log of the user's partition, which takes about a second for a million events. Two such requests run at a time; further requests wait. If `at` is in the archived part of the log, the answer is 400.",
 			Params: []describe.Param{
 				userParam(),
 				{
-					In: "query", Name: "at", Doc: "Explain the badge at this time: the events folded by then, to the second.",
+					In: "query", Name: "at", Doc: "Explain the badge as it was at this time, from the events that were folded until then, to the second.",
 					Of: time.Time{}, Example: "2026-01-31T23:59:59Z",
 				},
 				{
-					In: "query", Name: "conversation", Doc: "Only this conversation, even if nothing in it is unread: this limits `conversations`, `uncounted` and `delivered`. The totals and the history stay those of the user.",
+					In: "query", Name: "conversation", Doc: "Include only this conversation in `conversations`, `uncounted` and `delivered`, even if it has no unread messages. The totals and the history still cover all conversations of the user.",
 					Of: idSchema(), Example: "lunch",
 				},
 				{In: "query", Name: "history", Doc: "Include the total over time.", Of: false, Example: "true"},
-				{In: "query", Name: "delivered", Doc: "How many delivered messages to list, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
+				{In: "query", Name: "delivered", Doc: "List at most this number of delivered messages, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
 				{In: "query", Name: "before", Doc: "List only messages delivered before this position: the `position` of the last message of the previous page.", Of: "", Example: "752/3"},
 			},
 			Answers: failures(

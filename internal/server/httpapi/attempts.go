@@ -78,7 +78,7 @@ func newAttempts(kind string, perSecond float64, log *slog.Logger, counts *prome
 func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
 	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "http", Name: "wrong_keys_total",
-		Help: "Requests with a wrong key, by the kind of key expected, including those refused without checking.",
+		Help: "Requests with a wrong key, by the kind of key that the route needs, including requests refused without checking the key.",
 	}, []string{"kind"})
 }
 

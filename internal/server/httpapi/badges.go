@@ -77,14 +77,14 @@ const (
 
 // badgesQuery is a query for the badges of users.
 type badgesQuery struct {
-	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The users."`
-	AtLeast string   `json:"at_least,omitempty" doc:"Answer once everything up to this position is in the badges: the Badged-Position of an answer."`
-	Timeout string   `json:"timeout,omitempty" doc:"How long to wait for that: a duration such as 500ms or 2s, at most 30s; 2s if not given."`
+	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The ids of the users."`
+	AtLeast string   `json:"at_least,omitempty" doc:"Wait until the badges include all events up to this position before answering. The position is the value of the header Badged-Position of an answer."`
+	Timeout string   `json:"timeout,omitempty" doc:"How long to wait for at_least: a duration such as 500ms or 2s, at most 30s; 2s by default."`
 }
 
 // badgesAnswer is the answer to a badgesQuery.
 type badgesAnswer struct {
-	Badges []pubsub.Badge `json:"badges" doc:"A badge for each user."`
+	Badges []pubsub.Badge `json:"badges" doc:"The badges, one for each user."`
 }
 
 // queryBadges answers with the badges of many users, one for each user, in the order in which
@@ -210,8 +210,8 @@ func (w *badgesWriter) end() error {
 
 // conversationsPage is a page of conversations.
 type conversationsPage struct {
-	Conversations json.RawMessage `json:"conversations" doc:"Most recently changed first."`
-	Cursor        string          `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
+	Conversations json.RawMessage `json:"conversations" doc:"The conversations, the most recently changed first."`
+	Cursor        string          `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page."`
 }
 
 // getConversations answers with a page of a user's conversations.
@@ -252,8 +252,8 @@ func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categorie
 
 // categoriesPage is a page of categories.
 type categoriesPage struct {
-	Categories []badges.Category `json:"categories" doc:"By name, those with anything to show or a level."`
-	Cursor     string            `json:"cursor,omitempty" doc:"Cursor of the next page; absent on the last."`
+	Categories []badges.Category `json:"categories" doc:"The categories with a number above 0 or a level, by name."`
+	Cursor     string            `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page."`
 }
 
 // getCategories answers with a page of a user's categories.

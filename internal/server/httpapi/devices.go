@@ -42,34 +42,34 @@ func (e *DeviceError) Error() string { return e.Field + " " + e.Message }
 
 // deviceBody is the body of a registration.
 type deviceBody struct {
-	Platform     string          `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	Platform     string          `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"The service that delivers pushes to the device."`
 	App          string          `json:"app" minLength:"1" maxLength:"64" doc:"The app, as the server's push configuration names it."`
-	Environment  string          `json:"environment,omitempty" enum:"production,sandbox" doc:"Of APNs: sandbox for builds from Xcode. Default production."`
+	Environment  string          `json:"environment,omitempty" enum:"production,sandbox" doc:"Only for APNs: the environment of the token. Builds from Xcode use sandbox. Default: production."`
 	Token        string          `json:"token,omitempty" doc:"The token that APNs or FCM gave the app."`
-	Subscription json.RawMessage `json:"subscription,omitempty" doc:"The subscription that the browser or the distributor of UnifiedPush gave."`
-	Shows        string          `json:"shows,omitempty" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME. Default total."`
+	Subscription json.RawMessage `json:"subscription,omitempty" doc:"The subscription that the browser, or the distributor of UnifiedPush, gave the app."`
+	Shows        string          `json:"shows,omitempty" doc:"The number that pushes show on the icon: total, mentions, category:NAME (the total of a category), conversations (the number of conversations that add to the total), or conversations:NAME (the same of a category). Default: total."`
 }
 
 // Device is a registered device in the form for clients.
 type Device struct {
-	DeviceID     string     `json:"device_id" doc:"The device."`
-	Platform     string     `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"How the device is reached."`
+	DeviceID     string     `json:"device_id" doc:"The id of the device."`
+	Platform     string     `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"The service that delivers pushes to the device."`
 	App          string     `json:"app" doc:"The app."`
-	Environment  string     `json:"environment" enum:"production,sandbox" doc:"Of APNs."`
-	Shows        string     `json:"shows" doc:"The number on the icon: total, mentions, category:NAME, conversations (how many add to the total), or conversations:NAME."`
-	Token        string     `json:"token" doc:"The end of the token, or the host of the subscription: enough to tell devices apart."`
-	RegisteredAt time.Time  `json:"registered_at" doc:"When it was registered last."`
-	Number       *int64     `json:"number,omitempty" doc:"The number that it was last told; absent if it was told none yet."`
-	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When that was."`
-	DueAt        *time.Time `json:"due_at,omitempty" doc:"When it is told next; absent if it shows what it should."`
-	Failures     int        `json:"failures" minimum:"0" doc:"Pushes that failed since the last that was sent."`
-	LastError    *string    `json:"last_error,omitempty" doc:"Why the last push was not sent, in the vendor's word; Unreachable if it did not answer."`
-	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When that was."`
+	Environment  string     `json:"environment" enum:"production,sandbox" doc:"The environment of APNs."`
+	Shows        string     `json:"shows" doc:"The number that pushes show on the icon: total, mentions, category:NAME (the total of a category), conversations (the number of conversations that add to the total), or conversations:NAME (the same of a category)."`
+	Token        string     `json:"token" doc:"The last characters of the token, or the host of the subscription, by which people can distinguish devices."`
+	RegisteredAt time.Time  `json:"registered_at" doc:"When the device was last registered."`
+	Number       *int64     `json:"number,omitempty" doc:"The number in the last push that was sent to the device; absent if none was sent yet."`
+	ToldAt       *time.Time `json:"told_at,omitempty" doc:"When this push was sent; absent if none was sent yet."`
+	DueAt        *time.Time `json:"due_at,omitempty" doc:"When the next push is due; absent if none is due."`
+	Failures     int        `json:"failures" minimum:"0" doc:"The number of pushes that failed since the last push that was sent."`
+	LastError    *string    `json:"last_error,omitempty" doc:"The vendor's reason for not accepting the last push that failed; Unreachable if the vendor did not answer."`
+	LastErrorAt  *time.Time `json:"last_error_at,omitempty" doc:"When this push failed."`
 }
 
 // devicesAnswer lists the devices of a user.
 type devicesAnswer struct {
-	Devices []Device `json:"devices" doc:"In the order of their ids."`
+	Devices []Device `json:"devices" doc:"The devices, by id."`
 }
 
 // putDevice registers a device.
@@ -244,25 +244,25 @@ func (a *API) deviceRoutes() []describe.Route {
 		full   = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
 		others = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 	)
-	id := describe.Param{In: "path", Name: "device", Doc: "The device: an id that the app makes once and keeps.", Of: idSchema(), Example: "phone"}
-	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", others)
+	id := describe.Param{In: "path", Name: "device", Doc: "The id of the device, which the app creates once and stores.", Of: idSchema(), Example: "phone"}
+	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", others)
 	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
 	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
-	limited := a.limited(fmt.Sprintf("a user may make %d requests for devices at once and %d a second to each process", deviceRequests*limit.BurstSeconds, deviceRequests))
+	limited := a.limited(fmt.Sprintf("each process accepts bursts of %d requests for devices of a user, and %d such requests per second", deviceRequests*limit.BurstSeconds, deviceRequests))
 	return []describe.Route{
 		a.forOwners(a.putDevice, describe.Route{
 			Method: http.MethodPut, Path: "/v1/users/{user}/devices/{device}",
 			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
-			Doc:    "Register it each time the app starts, and when its token changes. A new or changed device is told its number at once. A token belongs to one device: others that have it are deleted. A user has at most 100 devices.",
+			Doc:    "Register the device each time the app starts, and when its token changes. badged sends a push with the number to a new or changed device at once. A token belongs to one device: registering it deletes other devices with the same token. A user has at most 100 devices.",
 			Params: []describe.Param{userParam(), id},
 			Body:   []describe.Content{{MediaType: "application/json", Of: deviceBody{}, Example: iPhone}},
 			Answers: failures(
-				describe.Answer{Status: http.StatusOK, Doc: "It was registered already.", Content: describe.JSON(Device{}, device)},
-				describe.Answer{Status: http.StatusCreated, Doc: "It is new.", Content: describe.JSON(Device{}, device)},
-				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", badApp),
+				describe.Answer{Status: http.StatusOK, Doc: "The device was registered already, and was updated.", Content: describe.JSON(Device{}, device)},
+				describe.Answer{Status: http.StatusCreated, Doc: "The device was not registered before.", Content: describe.JSON(Device{}, device)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says which.", badApp),
 				forbidden,
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices.", full),
+				describe.Problem(http.StatusConflict, problem{}, "The user has 100 devices already.", full),
 				tooLarge(maxSmallBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				limited,
@@ -273,7 +273,7 @@ func (a *API) deviceRoutes() []describe.Route {
 			Name: "getDevice", Group: GroupDevices, Summary: "Read a device",
 			Params: []describe.Param{userParam(), id},
 			Answers: failures(
-				describe.Answer{Status: http.StatusOK, Doc: "The device.", Content: describe.JSON(Device{}, device)},
+				describe.Answer{Status: http.StatusOK, Doc: "The id of the device.", Content: describe.JSON(Device{}, device)},
 				invalid, forbidden, notFound, limited,
 			),
 		}),
@@ -289,7 +289,7 @@ func (a *API) deviceRoutes() []describe.Route {
 		a.forAdmins(a.getDevicesForAdmin, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/devices",
 			Name: "getDevicesForAdmin", Group: GroupAdmin, Summary: "List the devices of a user",
-			Doc:    "The same list, on the listener for operators: what each device was told and when, and why not.",
+			Doc:    "The same list as for the user, on the listener for operators. It shows which number was last pushed to each device and when, and why the last push failed.",
 			Params: []describe.Param{userParam()},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The devices.", Content: describe.JSON(devicesAnswer{}, `{"devices":[`+device+`]}`)},
@@ -302,7 +302,7 @@ func (a *API) deviceRoutes() []describe.Route {
 			Doc:    "When a user signs out, delete the device with the user's token.",
 			Params: []describe.Param{userParam(), id},
 			Answers: failures(
-				describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted, with what was due for it."},
+				describe.Answer{Status: http.StatusNoContent, Doc: "The device and its due pushes are deleted."},
 				invalid, forbidden, notFound, limited,
 			),
 		}),

@@ -41,14 +41,14 @@ var ErrNotInForce = errors.New("the request is stored, and not in force yet, sin
 
 // disconnectBody says which tokens a request revokes, besides closing connections.
 type disconnectBody struct {
-	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued until now."`
-	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this moment, which may be at most 5 seconds in the future."`
+	Revoke       bool   `json:"revoke,omitempty" doc:"Revoke all tokens of the user that were issued before this request."`
+	RevokeBefore string `json:"revoke_before,omitempty" format:"date-time" doc:"Revoke the tokens of the user that were issued (iat) before this time. The time may be at most 5 seconds in the future."`
 }
 
 // disconnectAnswer is the answer to a disconnectBody.
 type disconnectAnswer struct {
 	UserID        string     `json:"user_id" doc:"The user."`
-	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before are refused: the latest moment of all such requests. Absent if no token is revoked."`
+	RevokedBefore *time.Time `json:"revoked_before,omitempty" doc:"Tokens of the user that were issued before this time are refused. It is the latest time of all revocations of the user. Absent if no token is revoked."`
 }
 
 // disconnect closes the connections of a user, and revokes the tokens that the body names.
@@ -123,12 +123,12 @@ func (a *API) disconnectRoutes() []describe.Route {
 		a.forDisconnecting(a.disconnect, describe.Route{
 			Method: http.MethodPost, Path: "/v1/users/{user}/disconnect",
 			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
-			Doc:    "Within a second all gateways close the connections of the user, and refuse tokens that are revoked. An empty body, or `{}`, revokes none: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and none takes back an earlier one.",
+			Doc:    "Within a second all gateways close the connections of the user, and refuse revoked tokens. An empty body, or `{}`, revokes no tokens: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and a later revocation never makes revoked tokens valid again.",
 			Params: []describe.Param{userParam()},
 			Body:   []describe.Content{{MediaType: "application/json", Of: disconnectBody{}, Example: revoke}},
 			Answers: failures(
-				describe.Answer{Status: http.StatusAccepted, Doc: "It is durable and in force in the process that answers, and in all others within a second.", Content: describe.JSON(disconnectAnswer{}, revoked)},
-				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says what.", future),
+				describe.Answer{Status: http.StatusAccepted, Doc: "The disconnect is durable. It is in effect in the process that answers, and within a second in all other processes.", Content: describe.JSON(disconnectAnswer{}, revoked)},
+				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says which.", future),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				tooLarge(maxSmallBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),

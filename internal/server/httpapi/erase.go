@@ -22,13 +22,13 @@ func (a *API) eraseRoute() describe.Route {
 	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"archived":{"erased":0,"changed":0,"kept":0},"waiting":{"erased":0,"changed":0,"kept":0},"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
 	return a.forRecordedReads(a.eraseUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
-		Name: "eraseUser", Group: GroupAdmin, Summary: "Remove everything that badged holds of a user",
-		Doc:    "The same as `badged user erase`. It goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. Before it, the connections of the user end and the tokens that were issued until then are revoked. If badged does not know the user, it erases nothing else.",
+		Name: "eraseUser", Group: GroupAdmin, Summary: "Delete all data of a user",
+		Doc:    "The same as `badged user erase`. The erasure goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. Before the erasure, badged closes the connections of the user and revokes the tokens issued until then. If badged does not know the user, it does nothing else.",
 		Params: []describe.Param{userParam()},
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "What was erased.", Content: describe.JSON(erasure.Erased{}, done)},
-			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
-			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure runs, a part of the log is archived, which a server has not, or the server may not change the log, because its role does not own the schema: use `badged user erase` then.", ""),
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says which.", ""),
+			describe.Problem(http.StatusConflict, problem{}, "A rebuild, an archiving or another erasure is running; or a part of the log is archived, which a server cannot read; or the server may not change the log, because its role does not own the schema. Use `badged user erase` instead.", ""),
 		),
 	})
 }

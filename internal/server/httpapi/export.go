@@ -16,12 +16,12 @@ const linesOfJSON = "application/jsonl"
 func (a *API) exportRoute() describe.Route {
 	return a.forRecordedReads(a.getExport, describe.Route{
 		Method: http.MethodGet, Path: "/admin/v1/users/{user}/export",
-		Name: "exportUser", Group: GroupAdmin, Summary: "Read everything that badged holds of a user",
-		Doc:    "The same as `badged user export`: lines of JSON, each with `kind` and `record`. The last line has the kind `end` and the number of the others; if it is missing, the export was cut off. Archived events are not included: if there are some, the last line says so in `lacks`. It reads the whole log; two run at a time, others wait. If badged does not know the user, the last line is the only one.",
+		Name: "exportUser", Group: GroupAdmin, Summary: "Read all data of a user",
+		Doc:    "The same as `badged user export`: lines of JSON, each with `kind` and `record`. The last line has the kind `end` and the number of the other lines; if this line is missing, the export is incomplete. Archived events are not included: if there are some, the last line says so in `lacks`. The request reads the whole log. Two such requests run at a time; further requests wait. If badged does not know the user, the last line is the only line.",
 		Params: []describe.Param{userParam()},
 		Answers: failures(
-			describe.Answer{Status: http.StatusOK, Doc: "What badged holds.", Content: &describe.Content{MediaType: linesOfJSON, Doc: "Lines of JSON."}},
-			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says what.", ""),
+			describe.Answer{Status: http.StatusOK, Doc: "The data of the user.", Content: &describe.Content{MediaType: linesOfJSON, Doc: "Lines of JSON."}},
+			describe.Problem(http.StatusBadRequest, problem{}, "The id or a parameter is invalid; `detail` says which.", ""),
 		),
 	})
 }

@@ -92,7 +92,7 @@ func (w *fieldWalk) object(path string, depth int) bool {
 // seqsParam describes the parameter that selects how an answer writes seqs.
 func seqsParam() describe.Param {
 	return describe.Param{
-		In: "query", Name: "seqs", Doc: "With `string`, every seq of the answer is a string of digits. JavaScript rounds numbers past 2^53, such as snowflakes.",
+		In: "query", Name: "seqs", Doc: "How the answer writes seqs: `number`, the default, or `string`, as strings of digits. JavaScript rounds numbers above 2^53, such as snowflakes, so use `string` for these.",
 		Of: &describe.Schema{Type: []string{"string"}, Enum: []string{"number", "string"}}, Example: "string",
 	}
 }

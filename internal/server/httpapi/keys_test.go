@@ -191,12 +191,12 @@ event 0 type: "room.posted" concerns all members of a room, and the key crm, whi
 badged_keys_events_total{key="chat",kind="publisher"} 0
 badged_keys_events_total{key="crm",kind="publisher"} 2
 badged_keys_events_total{key="ops",kind="admin"} 0
-# HELP badged_keys_refused_total Requests refused because of what their key may not do, by key and reason.
+# HELP badged_keys_refused_total Requests that were refused because their key does not permit them, by key and reason.
 # TYPE badged_keys_refused_total counter
 badged_keys_refused_total{key="crm",kind="publisher",reason="room"} 1
 badged_keys_refused_total{key="crm",kind="publisher",reason="source"} 3
 badged_keys_refused_total{key="crm",kind="publisher",reason="type"} 1
-# HELP badged_keys_requests_total Requests with a key that was valid, by key.
+# HELP badged_keys_requests_total Requests with a valid key, by key.
 # TYPE badged_keys_requests_total counter
 badged_keys_requests_total{key="chat",kind="publisher"} 0
 badged_keys_requests_total{key="crm",kind="publisher"} 7

@@ -12,7 +12,7 @@ import (
 
 // mergeBody is the body of a merge. It names the account that gets the unread messages.
 type mergeBody struct {
-	Into string `json:"into" minLength:"1" maxLength:"128" doc:"The account with which the guest has signed in."`
+	Into string `json:"into" minLength:"1" maxLength:"128" doc:"The id of the account with which the guest has signed in."`
 }
 
 // mergeRoute returns the route that moves the unread messages of a guest to an account.
@@ -20,13 +20,13 @@ func (a *API) mergeRoute() describe.Route {
 	const done = `{"conversations":2,"messages":7,"left":0,"rooms":0,"events":11}`
 	return a.forOperators(a.mergeUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/merge",
-		Name: "mergeUser", Group: GroupAdmin, Summary: "Move what is unread for a guest to an account",
-		Doc:    "The same as `badged user merge`; the user in the path is the guest. It publishes events, and can be repeated.",
+		Name: "mergeUser", Group: GroupAdmin, Summary: "Move the unread messages of a guest to an account",
+		Doc:    "The same as `badged user merge`; the user in the path is the guest. The request publishes events, and can be repeated.",
 		Params: []describe.Param{userParam()},
 		Body:   []describe.Content{{MediaType: "application/json", Of: mergeBody{}, Example: `{"into":"ada"}`}},
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "The events are in the log.", Content: describe.JSON(merging.Merged{}, done)},
-			describe.Problem(http.StatusBadRequest, problem{}, "An id, the body or a parameter is invalid; `detail` says what.", ""),
+			describe.Problem(http.StatusBadRequest, problem{}, "An id, the body or a parameter is invalid; `detail` says which.", ""),
 			describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 			tooLarge(maxSmallBody),
 			describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),

@@ -17,19 +17,19 @@ type (
 	}
 	deadLettersPage struct {
 		DeadLetters []operations.DeadLetter `json:"dead_letters" doc:"The dead letters, by id."`
-		Away        []string                `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
+		Away        []string                `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
 	}
 	auditPage struct {
 		Actions []operations.Entry `json:"actions" doc:"The actions, newest first."`
-		Away    []string           `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
+		Away    []string           `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
 	}
 	rebuildsPage struct {
 		Rebuilds []operations.Job `json:"rebuilds" doc:"The rebuilds, newest first."`
-		Away     []string         `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
+		Away     []string         `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
 	}
 	verificationsPage struct {
 		Verifications []operations.Job `json:"verifications" doc:"The verifications, newest first."`
-		Away          []string         `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose elements are missing; absent if there are none."`
+		Away          []string         `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
 	}
 )
 
@@ -48,48 +48,48 @@ func (a *API) operationRoutes() []describe.Route {
 		a.forAdmins(a.getPartitions, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/partitions",
 			Name: "getPartitions", Group: GroupAdmin, Summary: "Read how far each partition is behind, and its owner",
-			Doc:     "At most 100,000 events are counted in a partition.",
+			Doc:     "For each partition, at most 100,000 events are counted.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(operations.Lag{}, aLag)}, unread),
 		}),
 		a.forAdmins(a.getProcesses, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/processes",
 			Name: "getProcesses", Group: GroupAdmin, Summary: "List the processes and their connections",
-			Doc:     "Those that wrote a sample in the last 20 seconds.",
+			Doc:     "The processes that wrote a sample to the database in the last 20 seconds.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The processes.", Content: describe.JSON(processesAnswer{}, aProcess)}, unread),
 		}),
 		a.forAdmins(a.getRates, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/rates",
 			Name: "getRates", Group: GroupAdmin, Summary: "Read rates and delays of the last hour",
-			Doc:     "One point for every 10 seconds, over all processes. A point does not change later. Times without any process have no point.",
+			Doc:     "There is one point for every 10 seconds, which covers all processes. A point never changes. If no process was running, there is no point.",
 			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(operations.Rates{}, aRate)}, unread),
 		}),
 		a.forRecordedReads(a.getDeadLetters, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/deadletters",
 			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
-			Doc:     "A page has at most 4 MiB. Continue until one is empty.",
+			Doc:     "A page has at most 4 MiB. Read pages until a page is empty.",
 			Params:  pageParams("after"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, by id.", Content: describe.JSON(deadLettersPage{}, `{"dead_letters":[`+deadLetter+`]}`)}, unread),
 		}),
 		a.forOperators(a.retryDeadLetter, describe.Route{
 			Method: http.MethodPost, Path: "/admin/v1/deadletters/{id}/retry",
-			Name: "retryDeadLetter", Group: GroupAdmin, Summary: "Publish a dead letter again, as of now",
+			Name: "retryDeadLetter", Group: GroupAdmin, Summary: "Publish a dead letter again, at the end of the log",
 			Params: []describe.Param{idParam()},
 			Answers: failures(
-				describe.Answer{Status: http.StatusNoContent, Doc: "It is in the log again."}, unread, missing,
-				describe.Problem(http.StatusUnprocessableEntity, problem{}, "It still cannot be decoded, and stays.", ""),
+				describe.Answer{Status: http.StatusNoContent, Doc: "The event is in the log again."}, unread, missing,
+				describe.Problem(http.StatusUnprocessableEntity, problem{}, "The event still cannot be decoded, and is still a dead letter.", ""),
 			),
 		}),
 		a.forOperators(a.discardDeadLetter, describe.Route{
 			Method: http.MethodDelete, Path: "/admin/v1/deadletters/{id}",
 			Name: "discardDeadLetter", Group: GroupAdmin, Summary: "Remove a dead letter permanently",
 			Params:  []describe.Param{idParam()},
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The removed dead letter; the audit trail keeps it too.", Content: describe.JSON(operations.DeadLetter{}, deadLetter)}, unread, missing),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The removed dead letter. The audit trail stores it too.", Content: describe.JSON(operations.DeadLetter{}, deadLetter)}, unread, missing),
 		}),
 		a.forAdmins(a.getAudit, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/audit",
 			Name: "listActions", Group: GroupAdmin, Summary: "List actions of operators",
-			Doc:     "Over HTTP and on command lines. A page has at most 4 MiB. Continue until one is empty.",
+			Doc:     "Lists actions over HTTP and on command lines. A page has at most 4 MiB. Read pages until a page is empty.",
 			Params:  pageParams("before"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(auditPage{}, anAction)}, unread),
 		}),
@@ -112,14 +112,14 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 		j.api.forAdmins(j.list, describe.Route{
 			Method: http.MethodGet, Path: path,
 			Name: "list" + name + "s", Group: GroupAdmin, Summary: "List " + j.name,
-			Doc:     "A page has at most 4 MiB. Continue until one is empty.",
+			Doc:     "A page has at most 4 MiB. Read pages until a page is empty.",
 			Params:  pageParams("before"),
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "A page, newest first.", Content: describe.JSON(page, `{"`+j.name+`":[`+aJob+`]}`)}, unread),
 		}),
 		j.api.forOperators(j.post, describe.Route{
 			Method: http.MethodPost, Path: path,
 			Name: "start" + name, Group: GroupAdmin, Summary: "Start a " + string(j.kind),
-			Doc:  "It runs in the process that took the request.",
+			Doc:  "The job runs in the process that answers the request.",
 			Body: []describe.Content{{MediaType: "application/json", Of: options, Example: example}},
 			Answers: failures(
 				describe.Answer{
@@ -128,7 +128,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 				},
 				unread,
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
-				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is under way, or three jobs run in this process already.", ""),
+				describe.Problem(http.StatusConflict, problem{}, "Another rebuild is running, or three jobs are running in this process already.", ""),
 				tooLarge(maxListBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
@@ -144,7 +144,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			Name: "cancel" + name, Group: GroupAdmin, Summary: "Cancel a " + string(j.kind),
 			Params: []describe.Param{idParam()},
 			Answers: failures(
-				describe.Answer{Status: http.StatusAccepted, Doc: "The job ends within about a second.", Content: describe.JSON(operations.Job{}, aJob)}, unread, missing,
+				describe.Answer{Status: http.StatusAccepted, Doc: "The job will end within about a second.", Content: describe.JSON(operations.Job{}, aJob)}, unread, missing,
 				describe.Problem(http.StatusConflict, problem{}, "The job has ended already.", ""),
 			),
 		}),
@@ -179,7 +179,7 @@ type readUser struct {
 }
 
 func idParam() describe.Param {
-	return describe.Param{In: "path", Name: "id", Doc: "The id, as listed.", Of: 0, Example: "7"}
+	return describe.Param{In: "path", Name: "id", Doc: "The id, as the list shows it.", Of: 0, Example: "7"}
 }
 
 // pageParams describes the parameters that pageOf reads.
@@ -187,7 +187,7 @@ func pageParams(from string) []describe.Param {
 	return []describe.Param{
 		{In: "query", Name: from, Doc: "The last id of the previous page.", Of: int64(0), Example: "7"},
 		{
-			In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
+			In: "query", Name: "limit", Doc: "The maximum number of elements in a page; 100 by default.", Example: "50",
 			Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 		},
 	}

@@ -17,15 +17,15 @@ import (
 
 // problem is an RFC 9457 answer: an error that is safe to show.
 type problem struct {
-	Type   string         `json:"type" doc:"Always urn:badged:problem, which tells answers of badged from those of proxies. The status tells the kind of problem."`
-	Title  string         `json:"title" doc:"The status in words."`
+	Type   string         `json:"type" doc:"Always urn:badged:problem: it shows that the answer comes from badged, not from a proxy. The status says what kind of problem it is."`
+	Title  string         `json:"title" doc:"The status in words, such as Not Found."`
 	Status int            `json:"status" minimum:"400" maximum:"599" doc:"The status of the answer."`
 	Detail string         `json:"detail" doc:"What is wrong, and what to do about it."`
-	Errors []eventProblem `json:"errors,omitempty" doc:"Each bad event of a request that publishes."`
+	Errors []eventProblem `json:"errors,omitempty" doc:"Only for a request to publish: the invalid events, and why they are invalid."`
 
-	Lacking *lacking `json:"lacking,omitempty" doc:"If a shard is at fault: whose events are not stored, or whose badges could not be read. Everything for other users is stored, and their badges are in badges."`
+	Lacking *lacking `json:"lacking,omitempty" doc:"Only if a shard has failed: the users whose events were not stored, or whose badges could not be read. The events of all other users were stored, or their badges are in badges."`
 
-	Badges []pubsub.Badge `json:"badges,omitzero" doc:"Of a query for badges: those of all users but the ones that lacking names, in the order asked for."`
+	Badges []pubsub.Badge `json:"badges,omitzero" doc:"Only for a query of badges: the badges of all users except the users in lacking, in the order of the query."`
 
 	// retryAfter is the value of the header Retry-After, in seconds; "" for no header.
 	retryAfter string
@@ -33,10 +33,10 @@ type problem struct {
 
 // lacking lists the users whose part of a request failed.
 type lacking struct {
-	Partitions []int `json:"partitions" doc:"The partitions of these users, as numbered before any was split."`
-	Of         int   `json:"of" minimum:"1" doc:"How many partitions there were then. That of a user is a big-endian number, the first 4 bytes of the SHA-256 of the id, modulo this."`
+	Partitions []int `json:"partitions" doc:"The partitions of these users, numbered as before the first split."`
+	Of         int   `json:"of" minimum:"1" doc:"The number of partitions before the first split. To find the partition of a user, take the first 4 bytes of the SHA-256 of the user's id as a big-endian number, modulo this number."`
 
-	UserIDs []string `json:"user_ids,omitempty" doc:"Of a query for badges: these users."`
+	UserIDs []string `json:"user_ids,omitempty" doc:"Only for a query of badges: the ids of these users."`
 }
 
 // incompleteError means that a request failed only for some of its users: a request to publish,
@@ -57,8 +57,8 @@ func (e *incompleteError) Unwrap() error { return e.err }
 
 // eventProblem is the error of one field of one event in a request to publish.
 type eventProblem struct {
-	Index   int    `json:"index" minimum:"0" doc:"The event, by its index in the request."`
-	Field   string `json:"field,omitempty" doc:"The path of the field; absent if the event as a whole is at fault."`
+	Index   int    `json:"index" minimum:"0" doc:"The index of the event in the request, from 0."`
+	Field   string `json:"field,omitempty" doc:"The path of the invalid field; absent if the error concerns the whole event."`
 	Message string `json:"message" doc:"What is wrong, and what is expected."`
 }
 

@@ -43,22 +43,22 @@ func (a *API) profileRoutes() []describe.Route {
 		a.forAdmins(a.getProfiles, describe.Route{
 			Method: http.MethodGet, Path: ProfilesPath,
 			Name: "listProfiles", Group: GroupProfiles, Summary: "List the profiles",
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "Their names, one a line.", Content: &describe.Content{MediaType: "text/plain"}}, unread, missing),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The names of the profiles, one on each line.", Content: &describe.Content{MediaType: "text/plain"}}, unread, missing),
 		}),
 		a.forAdmins(a.getProfile, describe.Route{
 			Method: http.MethodGet, Path: ProfilesPath + "{profile}",
 			Name: "getProfile", Group: GroupProfiles, Summary: "Take a profile of the process",
-			Doc: "In the format of `go tool pprof`, or of `go tool trace`. It has names of functions, not the data of users.",
+			Doc: "The answer has the format of `go tool pprof`, or for `trace` of `go tool trace`. It contains names of functions, but no data of users.",
 			Params: []describe.Param{
-				{In: "path", Name: "profile", Doc: "`profile` is the use of processors, `trace` what goroutines do, both over a time; the runtime keeps others, such as `heap` and `goroutine`.", Example: "heap"},
-				{In: "query", Name: "seconds", Doc: "Over how many seconds it is taken: by default 30 for `profile` and 1 for `trace`; the others are as of now, or with this what has changed meanwhile.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(maxProfileSeconds))}, Example: "1"},
-				{In: "query", Name: "debug", Doc: "Of those that the runtime keeps, as text: 1, and for `goroutine` also 2, which shows every stack. Not with `seconds`.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(2))}, Example: "0"},
-				{In: "query", Name: "gc", Doc: "With 1, `heap` is taken after a garbage collection.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(1))}, Example: "1"},
+				{In: "path", Name: "profile", Doc: "The name of the profile. `profile` is the use of processors during a time, and `trace` records what goroutines do during a time. The Go runtime has further profiles, such as `heap` and `goroutine`.", Example: "heap"},
+				{In: "query", Name: "seconds", Doc: "For how many seconds the profile is recorded; by default 30 for `profile` and 1 for `trace`. By default the other profiles show the current state; with `seconds` they show what changes during this time.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(maxProfileSeconds))}, Example: "1"},
+				{In: "query", Name: "debug", Doc: "With 1, the answer is text; with 2, `goroutine` also shows every stack. Only for profiles other than `profile` and `trace`, and not with `seconds`.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(2))}, Example: "0"},
+				{In: "query", Name: "gc", Doc: "With 1, a garbage collection runs before `heap` is recorded.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(1))}, Example: "1"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The profile.", Content: &describe.Content{MediaType: "*/*", Doc: "`application/octet-stream`, or with `debug` `text/plain`."}},
 				unread, missing,
-				describe.Problem(http.StatusConflict, problem{}, "Another `profile` or `trace` is being taken.", ""),
+				describe.Problem(http.StatusConflict, problem{}, "Another `profile` or `trace` is being recorded.", ""),
 			),
 		}),
 	}

@@ -31,8 +31,8 @@ const (
 
 // Descriptions of the statuses 408 and 415 of routes with a body.
 const (
-	tooSlow = "The body came too slowly: the limit is 10 seconds, plus one for each 16 KiB, and at most a minute."
-	encoded = "The body has a `Content-Encoding`, such as gzip: send it as it is."
+	tooSlow = "The body arrived too slowly: the limit is 10 seconds plus one second for each 16 KiB, at most a minute."
+	encoded = "The body has a `Content-Encoding`, such as gzip: send it without encoding."
 )
 
 // Routes describes all routes of an API, for the reference and clients. Do not call their
@@ -54,14 +54,14 @@ func (a *API) routes() []describe.Route {
 		badEvents   = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"some events are invalid; nothing was stored","errors":[{"index":0,"field":"data.seq","message":"must be at least 1, is 0"},{"index":2,"field":"data.upto","message":"is not a known field"}]}`
 		someBadges  = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"shard b, which has the partitions 8-15, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back","lacking":{"partitions":[9],"of":16,"user_ids":["ben"]},"badges":[` + adaBadge + `]}`
 		notFolded   = `{"type":"urn:badged:problem","title":"Gateway Timeout","status":504,"detail":"not folded within 2s; ask again"}`
-		lostAtLeast = "The log may have lost what `at_least` names, by a failover of Postgres with asynchronous replication; or its transaction has not committed. Publish the events again, under the same ids."
+		lostAtLeast = "The log may have lost the events up to `at_least`, by a failover of Postgres with asynchronous replication; or the transaction of `at_least` has not committed. Publish the events again with the same ids."
 		lost        = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"` + lostPosition + `"}`
 		notTheUsers = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 		notTheKeys  = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"the key crm may not publish some of these events; nothing was stored","errors":[{"index":1,"field":"source","message":"\"chat\" is not a source of the key crm, which has crm/*"}]}`
 		foldsBehind = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"badges of users of this request are 31s behind; nothing was stored, publish it again after Retry-After"}`
 		tooManyOnes = `{"type":"urn:badged:problem","title":"Request Entity Too Large","status":413,"detail":"the body has more than 10000 events; nothing was stored"}`
 	)
-	late := describe.Problem(http.StatusTooManyRequests, problem{}, "Folding is further behind than `--max-lag` for users of this request, or the key is over its rate or its quota; nothing was stored. Publish it again after `Retry-After`.", foldsBehind)
+	late := describe.Problem(http.StatusTooManyRequests, problem{}, "For users of this request, folding is further behind than `--max-lag`; or the key has exceeded its rate or its quota. Nothing was stored. Publish the events again after `Retry-After`.", foldsBehind)
 	late.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before publishing again.", Required: true, Example: "2"}}
 	event := Event()
 	list := describe.List{Of: event, MinItems: 1, MaxItems: MaxEvents}
@@ -69,26 +69,26 @@ func (a *API) routes() []describe.Route {
 		a.forPublishers(a.postEvents, describe.Route{
 			Method: http.MethodPost, Path: "/v1/events",
 			Name: "postEvents", Group: GroupPublish, Summary: "Append events to the log, all or none",
-			Doc: "At most 8 MiB and 10,000 events, which are for at most 250,000 partitions, counted for each event. Repeated events, by source and id, count once: after a timeout or a broken connection, send them again.",
+			Doc: "A request has at most 8 MiB and 10,000 events. If the partitions of the users of each event are counted, their sum is at most 250,000. Events with the same source and id count once: after a timeout or a broken connection, send the same events again.",
 			Body: []describe.Content{
 				{MediaType: "application/json", Of: describe.OneOf{Doc: "One event, or an array of events.", Of: []any{event, list}}, Example: anEvent},
 				{MediaType: "application/cloudevents+json", Of: event, Example: anEvent},
 				{MediaType: "application/cloudevents-batch+json", Of: list, Example: "[" + anEvent + "," + readByAda + "]"},
-				{MediaType: "application/x-ndjson", Doc: "an event a line", Example: anEvent + "\n" + readByAda + "\n"},
+				{MediaType: "application/x-ndjson", Doc: "one event on each line", Example: anEvent + "\n" + readByAda + "\n"},
 			},
 			Answers: failures(
 				describe.Answer{
-					Status: http.StatusAccepted, Doc: "All are durable in the log.",
+					Status: http.StatusAccepted, Doc: "All events are durable in the log.",
 					Headers: []describe.Param{{
 						Name: PositionHeader, Required: true, Example: "4711",
-						Doc: "Position in the log, for `at_least`: a number. Of several, keep the greatest.",
+						Doc: "The position in the log, a number, for the parameter `at_least`. After several requests, use the greatest position.",
 					}},
 					Content: describe.JSON(accepted{}, `{"accepted":2}`),
 				},
-				describe.Problem(http.StatusBadRequest, problem{}, "Nothing was stored. `errors` names up to 100 bad events by their index in the request, and up to 20 fields of each.", badEvents),
-				describe.Problem(http.StatusForbidden, problem{}, "Nothing was stored. `errors` names up to 100 events that the key may not publish, with the field that it is about.", notTheKeys),
+				describe.Problem(http.StatusBadRequest, problem{}, "Nothing was stored. `errors` lists up to 100 invalid events by their index in the request, and up to 20 invalid fields of each event.", badEvents),
+				describe.Problem(http.StatusForbidden, problem{}, "Nothing was stored. `errors` lists up to 100 events that the key may not publish, and the field that the key does not permit.", notTheKeys),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow+" Nothing was stored.", ""),
-				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than 8 MiB or 10,000 events, or for too many partitions; nothing was stored.", tooManyOnes),
+				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "The request has more than 8 MiB or 10,000 events, or its events are for too many partitions. Nothing was stored.", tooManyOnes),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, "The `Content-Type` is not supported, or the body has a `Content-Encoding`, such as gzip. Nothing was stored.", ""),
 				late,
 			),
@@ -96,87 +96,87 @@ func (a *API) routes() []describe.Route {
 		a.forReaders(a.getBadge, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/badge",
 			Name: "getBadge", Group: GroupBadges, Summary: "Read the badge of a user",
-			Doc:    "A user without events has version 0 and zeros.",
+			Doc:    "For a user without events, the version and all numbers are 0.",
 			Params: append([]describe.Param{userParam()}, awaitParams()...),
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The badge.", Content: describe.JSON(pubsub.Badge{}, adaBadge)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
-				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
+				describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", notTheUsers),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
-				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
+				describe.Problem(http.StatusGatewayTimeout, problem{}, "The events up to `at_least` were not folded in time; send the request again.", notFolded),
 			),
 		}),
 		a.forReaders(a.getConversations, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/conversations",
 			Name: "getConversations", Group: GroupBadges, Summary: "Read a page of a user's conversations",
-			Doc: "Most recently changed first, rooms by the user's own last change, such as a read: a message to a room moves it for no member. Without those that the user has left. A conversation that changes between two pages moves to the front, which later pages do not repeat; the WebSocket delivers such changes.",
+			Doc: "The most recently changed conversation comes first. Only the user's own changes in a room, such as a read, decide its place: a message to the room does not move it. Conversations that the user has left are not included. A conversation that changes between the reads of two pages moves to the front, so later pages do not have it; the WebSocket delivers such changes.",
 			Params: []describe.Param{
 				userParam(),
-				{In: "query", Name: "category", Doc: "Only those that this category covers.", Of: categorySchema(), Example: "acme"},
-				{In: "query", Name: "unread", Doc: "Only those with unread messages or a mark.", Of: false, Example: "true"},
-				{In: "query", Name: "muted", Doc: "With true, only those of which a level keeps something unread out of the total; with false, only those that add to it.", Of: false, Example: "true"},
+				{In: "query", Name: "category", Doc: "Only conversations that this category covers.", Of: categorySchema(), Example: "acme"},
+				{In: "query", Name: "unread", Doc: "Only conversations with unread messages or a mark.", Of: false, Example: "true"},
+				{In: "query", Name: "muted", Doc: "With true, only conversations of which a level excludes unread messages from the total; with false, only conversations that add to the total.", Of: false, Example: "true"},
 				pageLimitParam(),
-				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Empty or absent is the first page.", Example: "MzpsdW5jaA"},
+				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Without it, or if it is empty, the answer is the first page.", Example: "MzpsdW5jaA"},
 				seqsParam(),
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "A page.", Content: describe.JSON(pageWithSeqs(), aPage)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
-				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
+				describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", notTheUsers),
 			),
 		}),
 		a.forReaders(a.getCategories, describe.Route{
 			Method: http.MethodGet, Path: "/v1/users/{user}/categories",
 			Name: "getCategories", Group: GroupBadges, Summary: "Read a page of a user's categories",
-			Doc: "By name, those with anything to show, and those with a level.",
+			Doc: "Lists the categories with a number above 0 or a level, by name.",
 			Params: []describe.Param{
 				userParam(),
-				{In: "query", Name: "category", Doc: "Only this category and those directly below it.", Of: categorySchema(), Example: "acme"},
+				{In: "query", Name: "category", Doc: "Only this category and the categories directly below it.", Of: categorySchema(), Example: "acme"},
 				pageLimitParam(),
-				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Empty or absent is the first page.", Example: "YWNtZS9nZW5lcmFs"},
+				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Without it, or if it is empty, the answer is the first page.", Example: "YWNtZS9nZW5lcmFs"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "A page.", Content: describe.JSON(categoriesPage{}, categories)},
 				describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", ""),
-				describe.Problem(http.StatusForbidden, problem{}, "The token is another user's.", notTheUsers),
+				describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", notTheUsers),
 			),
 		}),
 		a.forKeys(a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
-			Doc:  "For senders of push notifications. A badge is never left out of a 200, and never 0 because it could not be read. A user who is named several times is answered once. An answer of more than 1 MiB is sent while it is read: if the rest cannot be read, the connection breaks, and the body is not valid JSON. Ask for fewer users then.",
+			Doc:  "For senders of push notifications. An answer 200 has the badge of every user, and no badge is 0 because it could not be read. If a user is named several times, the answer has the badge once. An answer of more than 1 MiB is sent while badges are still being read: if a later badge cannot be read, the connection breaks, and the body is not valid JSON. Then ask for fewer users.",
 			Body: []describe.Content{{MediaType: "application/json", Of: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order in which the users are first named.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
-				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many.", ""),
+				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many users.", ""),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(maxListBody)+".", ""),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 				describe.Problem(http.StatusConflict, problem{}, lostAtLeast, lost),
-				describe.Problem(http.StatusTooManyRequests, problem{}, "Too many reads with keys run at once.", ""),
-				describe.Problem(http.StatusGatewayTimeout, problem{}, "`at_least` was not folded in time; ask again.", notFolded),
-				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard is at fault, `lacking` names the users whose badges cannot be read, and `badges` has all others. Users whose badges do not fit into 1 MiB are in `lacking` too.", someBadges),
+				describe.Problem(http.StatusTooManyRequests, problem{}, "Too many reads with keys are running at once.", ""),
+				describe.Problem(http.StatusGatewayTimeout, problem{}, "The events up to `at_least` were not folded in time; send the request again.", notFolded),
+				describe.Problem(http.StatusServiceUnavailable, problem{}, "If a shard has failed, `lacking` names the users whose badges could not be read, and `badges` has the badges of the other users. If the badges do not fit into 1 MiB, the remaining users are in `lacking` too.", someBadges),
 			),
 		}),
 	}
 }
 
 func userParam() describe.Param {
-	return describe.Param{In: "path", Name: "user", Doc: "The user, percent-encoded: `a/b` is `a%2Fb`.", Of: idSchema(), Example: "ada"}
+	return describe.Param{In: "path", Name: "user", Doc: "The id of the user, percent-encoded: `a/b` becomes `a%2Fb`.", Of: idSchema(), Example: "ada"}
 }
 
 // awaitParams describes the parameters that await gets.
 func awaitParams() []describe.Param {
 	return []describe.Param{
-		{In: "query", Name: "at_least", Doc: "Answer once everything up to this position is in the badge: the `Badged-Position` of an answer, or the position of a transaction of your own.", Example: "4711"},
-		{In: "query", Name: "timeout", Doc: "How long to wait for that: a duration such as `500ms` or `2s`, at most `30s`; `2s` if not given.", Example: "2s"},
+		{In: "query", Name: "at_least", Doc: "Wait until the badge includes all events up to this position before answering. The position is the value of the header `Badged-Position` of an answer, or the position of a transaction of your own.", Example: "4711"},
+		{In: "query", Name: "timeout", Doc: "How long to wait for `at_least`: a duration such as `500ms` or `2s`, at most `30s`; `2s` by default.", Example: "2s"},
 	}
 }
 
 // pageLimitParam describes the size of a page.
 func pageLimitParam() describe.Param {
 	return describe.Param{
-		In: "query", Name: "limit", Doc: "Page size; 100 by default.", Example: "50",
+		In: "query", Name: "limit", Doc: "The maximum number of elements in a page; 100 by default.", Example: "50",
 		Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 	}
 }
@@ -202,13 +202,13 @@ func failures(own ...describe.Answer) []describe.Answer {
 		slowed   = `{"type":"urn:badged:problem","title":"Too Many Requests","status":429,"detail":"too many wrong keys came from your address; this key was not checked"}`
 		database = `{"type":"urn:badged:problem","title":"Service Unavailable","status":503,"detail":"the database cannot be reached; repeat the request; repeated events count once"}`
 	)
-	unauthorized := describe.Problem(http.StatusUnauthorized, problem{}, "The key or token is missing or wrong; `detail` says which.", noKey)
+	unauthorized := describe.Problem(http.StatusUnauthorized, problem{}, "The key or token is missing or wrong; `detail` says which of these.", noKey)
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
-	away := describe.Problem(http.StatusServiceUnavailable, problem{}, "The database cannot be reached, is read-only, has a full disk or another fault that `detail` names; the key of a token cannot be fetched; or there is no room for the body of the request. Repeat the request after `Retry-After`.", database)
+	away := describe.Problem(http.StatusServiceUnavailable, problem{}, "The database cannot be reached, is read-only, has a full disk or another fault that `detail` names; or the key of a token cannot be fetched; or there is no memory for the body of the request. Repeat the request after `Retry-After`.", database)
 	away.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address, and this one was not checked; or the bodies of requests of the key or user that are under way take its share of `--body-memory-mib`, or take up too many connections. Repeat the request after `Retry-After`.", slowed)
+	slow := describe.Problem(http.StatusTooManyRequests, problem{}, "Too many wrong keys came from the address, and the key of this request was not checked; or the running requests of the key or user use up its share of `--body-memory-mib`, or too many connections. Repeat the request after `Retry-After`.", slowed)
 	slow.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before repeating the request.", Required: true, Example: "1"}}
-	for _, common := range []describe.Answer{away, slow, describe.Problem(http.StatusForbidden, problem{}, "The key is of another kind, or not for this: `detail` says what it may not do.", notThis)} {
+	for _, common := range []describe.Answer{away, slow, describe.Problem(http.StatusForbidden, problem{}, "The key has another kind, or does not permit this request: `detail` says what the key may not do.", notThis)} {
 		if i := slices.IndexFunc(own, func(a describe.Answer) bool { return a.Status == common.Status }); i >= 0 {
 			own[i].Doc += " " + common.Doc
 			if own[i].Headers == nil {

@@ -21,7 +21,7 @@ type Webhooks interface {
 // webhooksAnswer is the answer that lists webhooks.
 type webhooksAnswer struct {
 	Webhooks []operations.Webhook `json:"webhooks" doc:"The webhooks, by name."`
-	Away     []string             `json:"away,omitempty" doc:"Names of the shards that cannot be reached now, whose calls are not in these numbers; absent if there are none."`
+	Away     []string             `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The numbers lack the calls of these shards. Absent if all shards can be reached."`
 }
 
 // webhookRoutes returns the routes of webhooks.
@@ -34,31 +34,31 @@ func (a *API) webhookRoutes() []describe.Route {
 		made     = `{` + common + `,"secrets":["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="],"state":"active","due_events":0,"step":0,` + stamps + `}`
 		failing  = `{` + common + `,"state":"active","due_events":118,"step":4,"next_call_at":"2026-11-21T10:12:54Z","failing_since":"2026-11-21T10:00:11Z","last_failure_at":"2026-11-21T10:02:54Z","last_status":503,"last_error":"the endpoint answered 503 Service Unavailable",` + stamps + `}`
 	)
-	name := []describe.Param{{In: "path", Name: "name", Doc: "The name: lower-case letters, digits, dashes and underscores, at most 63.", Example: "crm"}}
+	name := []describe.Param{{In: "path", Name: "name", Doc: "The name of the webhook: at most 63 lower-case letters, digits, dashes and underscores; the first is a letter or digit.", Example: "crm"}}
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown.", "")
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such webhook.", "")
 	return []describe.Route{
 		a.forAdmins(a.listWebhooks, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/webhooks",
-			Name: "listWebhooks", Group: GroupAdmin, Summary: "List the webhooks and how their calls went",
+			Name: "listWebhooks", Group: GroupAdmin, Summary: "List the webhooks and the results of their calls",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhooks.", Content: describe.JSON(webhooksAnswer{}, `{"webhooks":[`+failing+`]}`)}, unread),
 		}),
 		a.forAdmins(a.getWebhook, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/webhooks/{name}",
-			Name: "getWebhook", Group: GroupAdmin, Summary: "Read a webhook and how its calls went",
+			Name: "getWebhook", Group: GroupAdmin, Summary: "Read a webhook and the results of its calls",
 			Params:  name,
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(operations.Webhook{}, working)}, unread, missing),
 		}),
 		a.forOperators(a.putWebhook, describe.Route{
 			Method: http.MethodPut, Path: "/admin/v1/webhooks/{name}",
-			Name: "putWebhook", Group: GroupAdmin, Summary: "Make a webhook, replace its settings, pause or resume it",
-			Doc:    "All settings are replaced, except for secrets that are not given. An endpoint that was not called before, or not while the webhook was paused or disabled, is asked for permission with `OPTIONS`. Setting the state to active begins a webhook at the bottom of the ladder of retries: all that it was not told is due at once.",
+			Name: "putWebhook", Group: GroupAdmin, Summary: "Create a webhook, replace its settings, pause or resume it",
+			Doc:    "The request replaces all settings, except for secrets if none are given. If the state becomes active, or if it is active and the URL is new, badged asks the endpoint for permission with `OPTIONS`. If the request sets the state to active, the waits after failures start again from the first, and all events that the endpoint has not received are due at once.",
 			Params: name,
 			Body:   []describe.Content{{MediaType: "application/json", Of: operations.WebhookSettings{}, Example: settings}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(operations.Webhook{}, working)},
-				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook, with the secret if none was given.", Content: describe.JSON(operations.Webhook{}, made)},
-				describe.Problem(http.StatusBadRequest, problem{}, "Fields are wrong: `detail` names each.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
+				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook. If no secret was given, the answer has the generated secret.", Content: describe.JSON(operations.Webhook{}, made)},
+				describe.Problem(http.StatusBadRequest, problem{}, "Fields are invalid: `detail` names each invalid field.", `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"url must begin with https://; batch must be from 1 to 100, is 0"}`),
 				describe.Problem(http.StatusRequestTimeout, problem{}, tooSlow, ""),
 				tooLarge(maxSettingsBody),
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
@@ -67,16 +67,16 @@ func (a *API) webhookRoutes() []describe.Route {
 		}),
 		a.forOperators(a.deleteWebhook, describe.Route{
 			Method: http.MethodDelete, Path: "/admin/v1/webhooks/{name}",
-			Name: "deleteWebhook", Group: GroupAdmin, Summary: "Delete a webhook with all that it was not told",
+			Name: "deleteWebhook", Group: GroupAdmin, Summary: "Delete a webhook and its unsent events",
 			Params:  name,
-			Answers: failures(describe.Answer{Status: http.StatusNoContent, Doc: "It is deleted."}, unread, missing),
+			Answers: failures(describe.Answer{Status: http.StatusNoContent, Doc: "The webhook is deleted."}, unread, missing),
 		}),
 		a.forOperators(a.testWebhook, describe.Route{
 			Method: http.MethodPost, Path: "/admin/v1/webhooks/{name}/test",
 			Name: "testWebhook", Group: GroupAdmin, Summary: "Call an endpoint with an event of the type webhook.test",
-			Doc:     "At once, in any state of the webhook. Its place on the ladder of retries stays.",
+			Doc:     "The call is made at once, whatever the state of the webhook. It changes neither `step` nor `next_call_at`.",
 			Params:  name,
-			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "How the call went.", Content: describe.JSON(operations.WebhookTest{}, `{"status":204,"duration_seconds":0.083}`)}, unread, missing),
+			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The result of the call.", Content: describe.JSON(operations.WebhookTest{}, `{"status":204,"duration_seconds":0.083}`)}, unread, missing),
 		}),
 	}
 }

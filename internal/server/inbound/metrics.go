@@ -20,27 +20,27 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
 	connections := auto.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "http", Name: "connections",
-		Help: "Open client connections, including WebSockets; authenticated once a valid key or token has arrived.",
+		Help: "Open client connections, including WebSockets. A connection is authenticated after a valid key or token has arrived.",
 	}, []string{"state"})
 	m := &Metrics{
 		unauthenticated: connections.WithLabelValues("unauthenticated"),
 		authenticated:   connections.WithLabelValues("authenticated"),
 		ended: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "connections_ended_total",
-			Help: "Connections closed for lack of room: the oldest unauthenticated one above the limit; the one that is idle for longest of a user, a key or an address above its share; or any when the process ran out of open files.",
+			Help: "Connections that were closed because a limit was reached. unauthenticated: the oldest unauthenticated connection; idle: the longest idle connection of a user, key or address that exceeds its share; files: a connection when the process had no open files left.",
 		}, []string{"reason"}),
 		expires: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "http", Name: "certificate_expires_timestamp_seconds",
-			Help: "When the certificate of --tls-cert expires, in seconds since 1970; 0 without one.",
+			Help: "When the certificate of --tls-cert expires, in seconds since 1970; 0 without a certificate.",
 		}),
 		reloads: auto.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
-			Help: "Changes of the files of --tls-cert and --tls-key, by result; after an error the former certificate stays in use.",
+			Help: "Changes of the files of --tls-cert and --tls-key, by result. After an error the former certificate stays in use.",
 		}, []string{"result"}),
 	}
 	m.refused = auto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "badged", Subsystem: "http", Name: "bodies_refused_total",
-		Help: "Requests refused before their body was read, because their key or user has used up its share of --body-memory-mib, or all have used up what there is.",
+		Help: "Requests that were refused before their body was read. share: the key or user has used up its share of --body-memory-mib; all: all keys, or all users, have used up the memory for them.",
 	}, []string{"room"})
 	for _, room := range []string{"share", "all"} {
 		m.refused.WithLabelValues(room)

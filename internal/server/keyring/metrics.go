@@ -27,13 +27,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	key := []string{"kind", "key"}
 	m := &metrics{
-		requests: auto.NewCounterVec(prometheus.CounterOpts(opts("requests_total", "Requests with a key that was valid, by key.")), key),
+		requests: auto.NewCounterVec(prometheus.CounterOpts(opts("requests_total", "Requests with a valid key, by key.")), key),
 		events:   auto.NewCounterVec(prometheus.CounterOpts(opts("events_total", "Events stored over HTTP, by the key that published them.")), key),
-		refused: auto.NewCounterVec(prometheus.CounterOpts(opts("refused_total", "Requests refused because of what their key may not do, by key and reason.")),
+		refused: auto.NewCounterVec(prometheus.CounterOpts(opts("refused_total", "Requests that were refused because their key does not permit them, by key and reason.")),
 			append(key, "reason")),
-		expires: auto.NewGaugeVec(prometheus.GaugeOpts(opts("expiry_timestamp_seconds", "When a key expires, in seconds since 1970; absent for keys that do not.")), key),
+		expires: auto.NewGaugeVec(prometheus.GaugeOpts(opts("expiry_timestamp_seconds", "When a key expires, in seconds since 1970; absent for keys that do not expire.")), key),
 		loads:   auto.NewCounterVec(prometheus.CounterOpts(opts("file_loads_total", "Loads of the file of keys, by result.")), []string{"result"}),
-		current: auto.NewGauge(prometheus.GaugeOpts(opts("file_current", "Whether the keys in use are those of the file: 0 while the file has mistakes and the keys loaded before stay valid."))),
+		current: auto.NewGauge(prometheus.GaugeOpts(opts("file_current", "1 if the keys in use are the keys of the file; 0 while the file has mistakes, so that the keys loaded before stay valid."))),
 	}
 	for _, result := range []string{loadOK, loadFailed} {
 		m.loads.WithLabelValues(result)

@@ -104,7 +104,7 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 		last: math.MaxInt64, // until the database is known, no row counts as new
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
-			Help: "Reads of the revoked tokens that failed; until one succeeds, this process knows the earlier ones.",
+			Help: "Reads of revocations that failed. Until a read succeeds, this process knows only earlier revocations.",
 		}),
 	}
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
@@ -118,7 +118,7 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 	})
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "auth", Name: "revocation_age_seconds",
-		Help: "Time since the revoked tokens were last read; after 10 seconds the process admits no tokens. NaN until they were read once.",
+		Help: "Seconds since the revocations were last read. After 10 seconds the process accepts no tokens. NaN before the first read.",
 	}, func() float64 {
 		if l.known.Load() == nil {
 			return math.NaN()

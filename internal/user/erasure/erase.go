@@ -44,13 +44,13 @@ type Erased struct {
 	// Counts counts events in the log.
 	Counts
 	// Archived counts events in the archive.
-	Archived Counts `json:"archived" doc:"The same of the archive."`
+	Archived Counts `json:"archived" doc:"The same counts for the events in the archive."`
 	// Waiting counts messages in hints, which the database stores for other databases.
-	Waiting       Counts `json:"waiting" doc:"The same of messages to rooms that wait for databases that were away."`
-	Conversations int64  `json:"conversations" doc:"Conversations of the user."`
-	Devices       int64  `json:"devices" doc:"Devices of the user."`
-	DeadLetters   int64  `json:"dead_letters" doc:"Dead letters that were removed or changed."`
-	Actions       int64  `json:"actions" doc:"Records of the audit trail that do not name the user any more. Erase leaves it 0: the trail is none of the projector's."`
+	Waiting       Counts `json:"waiting" doc:"The same counts for messages to rooms that this database stores until another database can be reached again."`
+	Conversations int64  `json:"conversations" doc:"The number of deleted conversations of the user."`
+	Devices       int64  `json:"devices" doc:"The number of deleted devices of the user."`
+	DeadLetters   int64  `json:"dead_letters" doc:"The number of dead letters that were deleted or changed."`
+	Actions       int64  `json:"actions" doc:"The number of records of the audit trail from which the user's id was removed."`
 }
 
 // Add adds the counts of an erasure on another database.

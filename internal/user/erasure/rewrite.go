@@ -28,11 +28,11 @@ type rewriter struct {
 type Counts struct {
 	// Erased counts events that named only the user. Changed counts events that also named other
 	// users; they now name only the other users.
-	Erased  int64 `json:"erased" doc:"Events that named only the user: nothing is left of them."`
-	Changed int64 `json:"changed" doc:"Events of others that named the user too: they name the others only."`
+	Erased  int64 `json:"erased" doc:"The number of events that named only the user, and were deleted."`
+	Changed int64 `json:"changed" doc:"The number of events that named other users too, and now name only the other users."`
 	// Kept counts events that contain the id not as the id of a user, but for example as the id
 	// of a conversation. The erasure does not change it there.
-	Kept int64 `json:"kept" doc:"Events of others that have the id as something else, such as the id of a conversation: there it stays."`
+	Kept int64 `json:"kept" doc:"The number of events of other users that contain the same id with another meaning, such as the id of a conversation. These events were not changed."`
 }
 
 // row is a row of the log after the user was removed.

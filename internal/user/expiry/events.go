@@ -71,23 +71,23 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		conversations: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
-			Help: "Stale conversations of users that were expired.",
+			Help: "Stale conversations of users that were marked as read.",
 		}),
 		levels: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "levels_total",
-			Help: "Levels of conversations of users that were set until a time and were ended.",
+			Help: "Levels of conversations with an end time that were ended.",
 		}),
 		failed: auto.NewCounter(prometheus.CounterOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
-			Help: "Sweeps, and attempts to become the sweeper, that failed and are retried.",
+			Help: "Sweeps, and attempts to become the sweeping process, that failed. They are repeated.",
 		}),
 		sweepSeconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
-			Help: "Seconds that one sweep took, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
+			Help: "Duration of one sweep in seconds, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
 		}),
 		lastSweep: auto.NewGauge(prometheus.GaugeOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "last_sweep_timestamp_seconds",
-			Help: "Start of the last completed sweep of this process, in seconds since 1970; 0 if another process sweeps.",
+			Help: "Start of the last complete sweep of this process, in seconds since 1970; 0 if another process sweeps.",
 		}),
 	}
 }

@@ -45,13 +45,13 @@ type Config struct {
 
 // Merged counts what was published.
 type Merged struct {
-	Conversations int   `json:"conversations" doc:"Conversations that were moved."`
-	Messages      int64 `json:"messages" doc:"Unread messages among them, and those that the guest had marked."`
+	Conversations int   `json:"conversations" doc:"The number of conversations that were moved."`
+	Messages      int64 `json:"messages" doc:"The number of messages that were moved: the unread messages of these conversations, and messages that the guest had marked unread."`
 	// Left counts unread messages that were not moved: the oldest messages of a conversation
 	// with more than MaxMessages, and messages that badged stores only as a number.
-	Left   int64 `json:"left" doc:"Unread messages that were not moved: of a conversation only the newest 10,000 are, and none that badged only counts."`
-	Rooms  int   `json:"rooms" doc:"Rooms that the guest is a member of. They are not moved: join the account with up_to_seq."`
-	Events int   `json:"events" doc:"Events that were published."`
+	Left   int64 `json:"left" doc:"The number of unread messages that were not moved. badged moves only the newest 10,000 of a conversation, and no messages of which it stores only the number."`
+	Rooms  int   `json:"rooms" doc:"The number of rooms of which the guest is a member. Rooms are not moved: publish room.joined for the account, with up_to_seq."`
+	Events int   `json:"events" doc:"The number of events that were published."`
 }
 
 // ErrSame is returned if a user is merged into itself.

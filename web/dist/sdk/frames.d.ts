@@ -15,7 +15,7 @@ export interface Conversation {
     readonly mentions: number;
     /** The lowest unread seq; 0 if nothing is unread. */
     readonly firstUnreadSeq: Seq;
-    /** The read position. It never moves back. */
+    /** The read position. Only a reset of the conversation can move it back. */
     readonly readSeq: Seq;
     /** The highest seq delivered to the user; 0 before the first. */
     readonly lastSeq: Seq;
