@@ -59,7 +59,7 @@ func TestEventsOfThePages(t *testing.T) {
 			shown++
 		}
 	}
-	if shown < 20 {
+	if shown < 15 {
 		t.Errorf("the pages show only %d events", shown)
 	}
 }

@@ -72,9 +72,10 @@ func (h *hub) forgetAhead(userID, conversationID string) {
 	}
 }
 
-// honour is called after the account has changed. It schedules the reads of all claims whose
-// messages the rooms now have, and deletes these claims. It also deletes claims that have
-// expired or are not needed any more. The caller holds the mutexes of the hub and of m.
+// honour is called after the account has changed. If a room now has the message up to which a
+// claim reads, honour queues that read again and deletes the claim. It also deletes claims that
+// have expired, claims of rooms that the user has left, and claims that the read position has
+// reached. The caller holds the mutexes of the hub and of m.
 func (m *member) honour() {
 	if m.account == nil || len(m.claims) == 0 {
 		return

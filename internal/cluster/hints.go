@@ -272,7 +272,9 @@ func decodeAll(text string) ([]events.Event, error) {
 	return evs, nil
 }
 
-// replayed reports whether the events of all hints of a position were appended to a database.
+// replayed reports whether the database `to` has all events that it was to get from the given
+// hints of a token: neither these hints nor their replacements wait any more. Hints on a
+// database that was removed from the cluster count as replayed.
 func (c *Cluster) replayed(ctx context.Context, hints []hintRef, to *Database) (bool, error) {
 	for _, h := range hints {
 		on := c.Database(h.on)

@@ -14,8 +14,8 @@ func restarts() step {
 	return restartsAfter(func(*performance) error { return nil })
 }
 
-// restartsAfter is like restarts, but calls meanwhile after the program has ended and before it is
-// started again.
+// restartsAfter is like restarts, but calls the function `meanwhile` between the end of the
+// program and its new start.
 func restartsAfter(meanwhile func(*performance) error) step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the client's program is ended and started again")

@@ -376,8 +376,8 @@ func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsu
 	b.check.Commit()
 }
 
-// Abandon undoes a failed batch in memory: it removes the batch's users and rooms from c, and
-// its entries from the window.
+// Abandon undoes a failed batch in memory: it removes the batch's users and rooms from the cache
+// c, and the batch's event keys from the dedup window.
 func (b *Batch) Abandon(c *Cache) {
 	if b.state != nil {
 		c.Drop(b.state)

@@ -144,7 +144,8 @@ func (r *reader) add(p *page, some []*subject) {
 	}
 }
 
-// giveBack returns a subject to its page. The next call about it may be made at the given time.
+// giveBack makes a subject due again after a sender could not send it. The next call about the
+// subject is made at the time again, or later.
 func (r *reader) giveBack(s *subject, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -241,7 +241,7 @@ func TestConfigurationsOfThePages(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := LoadApps(path, nil, time.Now); err != nil {
+		if _, err := LoadApps(path, func(bool) *http.Client { return http.DefaultClient }, time.Now); err != nil {
 			t.Errorf("%s: %v", block, err)
 		}
 	}

@@ -10,16 +10,17 @@ import (
 
 // Owner identifies the database that may write to an archive. Copies of the database have the
 // same log id, but must not write to the archive: they would write files with the same numbers
-// and other events.
+// but different events.
 type Owner struct {
 	// Era is a random id of the database, and Database its OID. A copy by a dump or by logical
 	// replication has a different era. A copy within the same Postgres cluster has a different
 	// OID.
 	Era      int64  `json:"era"`
 	Database uint32 `json:"database"`
-	// Claim is a random id that each writing command stores in the archive and in the database.
-	// A database without this id was restored to an earlier time, or it is a copy of the files
-	// of the database that wrote last, or a copy of its files wrote last.
+	// Claim is a random id that each command that writes to the archive stores in the archive
+	// and in the database. If the database does not have the id, then the database was restored
+	// to an earlier time, or it and the database that wrote last come from the same files: one
+	// is a copy of the other.
 	Claim uuid.UUID `json:"claim"`
 	// Claimed is when the last command that writes to the archive began.
 	Claimed time.Time `json:"claimed"`

@@ -1,7 +1,11 @@
 package app
 
 import (
+	"context"
+	"crypto/rand"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,12 +52,19 @@ func TestReadinessForgetsSessionsThatAreReadOnly(t *testing.T) {
 func TestReadinessSaysThatTheLoginIsRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDB(t, pgtest.Template{})
-	pgtest.Exec(t, url, `CREATE ROLE expelled LOGIN`)
+	operator := pgtest.Connect(t, url)
+	role := "expelled_" + strings.ToLower(rand.Text()) // roles are of the whole server
+	pgtest.Exec(t, operator, `CREATE ROLE `+role+` LOGIN`)
+	t.Cleanup(func() {
+		if _, err := operator.Exec(context.WithoutCancel(t.Context()), `DROP ROLE `+role); err != nil {
+			t.Error(err)
+		}
+	})
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.ConnConfig.User = "expelled"
+	cfg.ConnConfig.User = role
 	faults := pgfault.NewWatch(prometheus.NewRegistry())
 	faults.Configure(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
@@ -64,7 +75,7 @@ func TestReadinessSaysThatTheLoginIsRefused(t *testing.T) {
 	if err := checkPostgres(t.Context(), pool, faults); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Exec(t, url, `ALTER ROLE expelled NOLOGIN`)
+	pgtest.Exec(t, operator, `ALTER ROLE `+role+` NOLOGIN`)
 	pool.Reset()
 	impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

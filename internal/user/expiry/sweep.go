@@ -105,7 +105,7 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 const sweepOverlap = 2
 
 // sweepCategory continues the last sweep of a category. It expires conversations whose last
-// delivery was in an hour less than before, and returns the number of these conversations. folds
+// delivery was in an hour less than `before`, and returns the number of these conversations. folds
 // is false if a batch was not folded within foldTimeout. Then, and after an error, the next
 // sweep reads the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
@@ -149,7 +149,8 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 }
 
 // expire expires, in batches, the conversations of a category that the statement find returns:
-// unread conversations whose last delivery was in an hour from `from` on and less than before.
+// unread or marked conversations whose hour of the last delivery is at least `from` and less
+// than `before`.
 // expire returns the number of these conversations. folds is false if a batch was not folded
 // within foldTimeout.
 func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
