@@ -249,7 +249,7 @@ func TestConfigurationsOfThePages(t *testing.T) {
 
 // The pages show what apps get.
 func TestContentsOfThePages(t *testing.T) {
-	for _, text := range []string{`"retract"`, `"data": { "url"`} {
+	for _, text := range []string{`"retract"`, `"number": 3`} {
 		block := snippets.With(t, "docs/push.md", text, "json")
 		decoder := json.NewDecoder(strings.NewReader(block.Text))
 		decoder.DisallowUnknownFields()

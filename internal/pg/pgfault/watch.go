@@ -97,16 +97,10 @@ func (w *Watch) Written() {
 }
 
 // Present returns the fault that currently prevents writing, or None.
-func (w *Watch) Present() Fault { return w.presentOf(Full, Unwritable, ReadOnly) }
-
-// RefusedLogin returns the fault for which Postgres currently refuses the login, or None. A pool
-// does not report this fault: its error says only that it waited too long for a connection.
-func (w *Watch) RefusedLogin() Fault { return w.presentOf(WrongPassword, LoginRefused, NoDatabase) }
-
-func (w *Watch) presentOf(faults ...Fault) Fault {
+func (w *Watch) Present() Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, f := range faults {
+	for _, f := range []Fault{Full, Unwritable, ReadOnly} {
 		if w.isPresent(f) {
 			return f
 		}

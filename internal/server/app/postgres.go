@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +28,7 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watc
 		return conn.Conn().Close(ctx) // this session would stay read-only after Postgres became writable
 	})
 	if err != nil {
-		f := faultOfRead(err)
-		if f == pgfault.Unreachable {
-			f = cmp.Or(faults.RefusedLogin(), f)
-		}
-		text := f.String()
+		text := faultOfRead(err).String()
 		if ago, ok := faults.LastFull(); ok {
 			text += fmt.Sprintf("; its disk was full %s ago", ago.Round(time.Second))
 		}

@@ -30,7 +30,7 @@ class _MessageDelivered(TypedDict):
 
 
 class MessageDelivered(_MessageDelivered, total=False):
-    """The message joins the unread messages, unless it is at or below the read position or was recalled."""
+    """The message becomes unread, unless it is at or below the read position or was recalled."""
 
     source: str
     time: str
@@ -58,7 +58,7 @@ class _ConversationRead(TypedDict):
 
 
 class ConversationRead(_ConversationRead, total=False):
-    """The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute."""
+    """The read position moves up to up_to_seq; it never moves back. A mark ends, unless up_to_seq is below the read position. With by_app, the read covers only messages delivered before it or within the next minute."""
 
     source: str
     time: str
@@ -86,7 +86,7 @@ class _MessageRecalled(TypedDict):
 
 
 class MessageRecalled(_MessageRecalled, total=False):
-    """The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery, except by message.changed."""
+    """The message is not unread any more. Only message.changed can make it unread again: a delivery cannot, even if it comes after the recall."""
 
     source: str
     time: str
@@ -118,7 +118,7 @@ class _MessageChanged(TypedDict):
 
 
 class MessageChanged(_MessageChanged, total=False):
-    """The message is delivered as this event says: it counts again if it was recalled, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall with the same or a greater revision came before."""
+    """The message is delivered as this event says, even if it was recalled: it is unread, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall of the message with the same or a greater revision came before."""
 
     source: str
     time: str
@@ -146,7 +146,7 @@ class _ConversationMarkedUnread(TypedDict):
 
 
 class ConversationMarkedUnread(_ConversationMarkedUnread, total=False):
-    """The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. With from_seq, the messages of a room from there on do, without the user's own and those from before the user joined: rooms need from_seq, other conversations seqs. With both, from_seq applies to the members of the room and seqs to the others."""
+    """The conversation counts at least 1 until a read up to the read position or further. With seqs, these messages count again instead, until that read; recalled messages do not. With from_seq, this message and all later messages of a room count again, except the user's own messages and messages from before the user joined. To mark messages, give from_seq for a room, and seqs for another conversation. With both, from_seq applies to the members of the room, and seqs to the other users of the event."""
 
     source: str
     time: str
@@ -174,7 +174,7 @@ class _ConversationReset(TypedDict):
 
 
 class ConversationReset(_ConversationReset, total=False):
-    """The conversation is read up to up_to_seq, which may be below the read position, and seqs are unread, whatever was delivered, read or recalled before: seqs may be used again. Those at or below up_to_seq count again until the next read. Membership, level and a mark of the conversation stay. For a member of a room all messages above up_to_seq are unread, without the user's own, and seqs are ignored."""
+    """Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored."""
 
     source: str
     time: str
@@ -202,7 +202,7 @@ class _ConversationSeen(TypedDict):
 
 
 class ConversationSeen(_ConversationSeen, total=False):
-    """The seen position moves up to up_to_seq, and never back: unread messages up to there are not unseen any more. A read moves it as well. With by_app, it covers only messages delivered by then."""
+    """The seen position moves up to up_to_seq; it never moves back. Unread messages up to the seen position are not unseen any more. A read moves the seen position too. With by_app, the event covers only messages delivered before it."""
 
     source: str
     time: str
@@ -230,7 +230,7 @@ class _ConversationLevelSet(TypedDict):
 
 
 class ConversationLevelSet(_ConversationLevelSet, total=False):
-    """Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until. The level default unsets it: then that of the longest category applies which covers the conversation, or else all."""
+    """Sets the level of the conversation: what it adds to the total. The level applies until the next level_set. With until, it also ends at that time; then the last level that was set without until applies again. The level default removes the level: then the level of the longest category applies that covers the conversation and has a level; if there is none, all."""
 
     source: str
     time: str
@@ -257,7 +257,7 @@ class _ConversationLeft(TypedDict):
 
 
 class ConversationLeft(_ConversationLeft, total=False):
-    """The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered."""
+    """The conversation is read up to its last delivered message, or up to up_to_seq if that is greater. It is removed from every list until a message with a greater seq is delivered."""
 
     source: str
     time: str
@@ -285,7 +285,7 @@ class _CategoryLevelSet(TypedDict):
 
 
 class CategoryLevelSet(_CategoryLevelSet, total=False):
-    """Sets the level of a category for all conversations that it covers and that have no level of their own, also for those to come. Of several categories that cover a conversation, the longest that has a level decides. The level default unsets it. With by_app, nothing changes if the user has 500 levels of categories already."""
+    """Sets the level of a category. The level applies to all conversations, present and future, that the category covers and that have no level of their own. If several categories that cover a conversation have levels, the level of the longest category applies. The level default removes the level. With by_app, a level of a further category changes nothing if 500 categories of the user have levels already."""
 
     source: str
     time: str
@@ -311,7 +311,7 @@ class _UserReadAll(TypedDict):
 
 
 class UserReadAll(_UserReadAll, total=False):
-    """Every conversation, or every conversation that a category covers, is read up to its last delivered message."""
+    """All conversations, or all conversations that a category covers, are read up to their last delivered message."""
 
     source: str
     time: str
@@ -337,7 +337,7 @@ class _UserSeenAll(TypedDict):
 
 
 class UserSeenAll(_UserSeenAll, total=False):
-    """Every conversation, or every conversation that a category covers, is seen up to its last delivered message."""
+    """All conversations, or all conversations that a category covers, are seen up to their last delivered message."""
 
     source: str
     time: str
@@ -360,7 +360,7 @@ class _UserLeftAll(TypedDict):
 
 
 class UserLeftAll(_UserLeftAll, total=False):
-    """The users leave every conversation that a category covers, as with conversation.left, and every room there, as with room.left."""
+    """The users leave every conversation that a category covers, as by conversation.left, and every room that it covers, as by room.left."""
 
     source: str
     time: str
@@ -388,7 +388,7 @@ class _RoomJoined(TypedDict):
 
 
 class RoomJoined(_RoomJoined, total=False):
-    """The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already."""
+    """The users become members of the room. Their read position is up_to_seq, by default the last message of the room. Nothing changes for users who are members already."""
 
     source: str
     time: str
@@ -411,7 +411,7 @@ class _RoomLeft(TypedDict):
 
 
 class RoomLeft(_RoomLeft, total=False):
-    """The users stop being members of the room, and what they had unread there is gone. Nothing changes for those who are not members."""
+    """The users stop being members of the room, and the room has no unread messages for them any more. Nothing changes for users who are not members."""
 
     source: str
     time: str
@@ -443,7 +443,7 @@ class _RoomPosted(TypedDict):
 
 
 class RoomPosted(_RoomPosted, total=False):
-    """The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only."""
+    """The message becomes unread for every member of the room except its sender, unless it is at or below the member's read position or was recalled. It does not count for users who are not members."""
 
     source: str
     time: str
@@ -470,7 +470,7 @@ class _RoomRecalled(TypedDict):
 
 
 class RoomRecalled(_RoomRecalled, total=False):
-    """The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message, except by room.changed."""
+    """The message is not unread any more for any member of the room. Only room.changed can make it unread again: room.posted cannot, even if it comes after the recall."""
 
     source: str
     time: str
@@ -502,7 +502,7 @@ class _RoomChanged(TypedDict):
 
 
 class RoomChanged(_RoomChanged, total=False):
-    """The message is posted as this event says: it counts again if it was recalled, for the members who have not read so far, except its sender, and it mentions exactly mentioned_user_ids, or everyone. Nothing changes if a change or recall with the same or a greater revision came before."""
+    """The message is posted as this event says, even if it was recalled: it is unread for the members whose read position is below it, except its sender, and it mentions exactly mentioned_user_ids, or all members. Nothing changes if a change or recall of the message with the same or a greater revision came before."""
 
     source: str
     time: str
@@ -529,7 +529,7 @@ class _RoomReset(TypedDict):
 
 
 class RoomReset(_RoomReset, total=False):
-    """The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing."""
+    """The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes."""
 
     source: str
     time: str

@@ -2,11 +2,11 @@
 export type Seq = number | bigint | string;
 /** What all events have. */
 export interface Envelope {
-    /** Unique within the source. The two identify the event: a repeated event changes nothing. */
+    /** Unique within the source. Source and id identify the event: an event with the same source and id changes nothing. */
     id: string;
     /** The publisher, by convention as a URI reference. */
     source?: string;
-    /** When it happened, for information: no count depends on it. By default the time at which the event was accepted. */
+    /** When the event happened. It is only for information: no count depends on it. By default the time when the server accepted the event. */
     time?: string;
     /** W3C trace context, stored with the event. */
     traceparent?: string;
@@ -20,16 +20,16 @@ export interface Envelope {
     subject?: string;
 }
 export interface Notification {
-    /** The first line. */
+    /** The first line of the alert. */
     title?: string;
-    /** The text. */
+    /** The text of the alert. */
     body?: string;
-    /** For the app. */
+    /** Data for the app, which the push carries. */
     data?: {
         readonly [name: string]: string;
     };
 }
-/** The message joins the unread messages, unless it is at or below the read position or was recalled. */
+/** The message becomes unread, unless it is at or below the read position or was recalled. */
 export interface MessageDelivered extends Envelope {
     type: "message.delivered";
     data: MessageDeliveredData;
@@ -39,20 +39,20 @@ export interface MessageDeliveredData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The users that the message mentions, of user_ids. */
+    /** The users that the message mentions. They must be in user_ids too. */
     mentioned_user_ids?: readonly string[];
-    /** The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters. */
+    /** The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters. */
     category?: string;
-    /** The chat backend's own id of the message, for information. */
+    /** The id that the chat backend gave the message, for information. */
     message_id?: string;
     /** The sender of the message. It does not count for the sender. */
     sender_id?: string;
-    /** What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes. */
+    /** What a push shows on the devices of users who have not read the message, beside their new number. It has title and body, together at most 2048 bytes and not both empty, and optionally data, an object of strings of at most 1024 bytes together. */
     notification?: Notification;
 }
-/** The read position moves up to up_to_seq, and never back. A mark ends, unless up_to_seq is below the read position. With by_app, it covers only messages delivered by then or within the next minute. */
+/** The read position moves up to up_to_seq; it never moves back. A mark ends, unless up_to_seq is below the read position. With by_app, the read covers only messages delivered before it or within the next minute. */
 export interface ConversationRead extends Envelope {
     type: "conversation.read";
     data: ConversationReadData;
@@ -62,12 +62,12 @@ export interface ConversationReadData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The last message that is read. */
+    /** The seq of the last message that is read. */
     up_to_seq: Seq;
-    /** The event comes from an app, which is not trusted: a read covers only messages delivered by then or within the next minute. */
+    /** The event comes from an app, which is not trusted: a read covers only messages delivered before it or within the next minute. */
     by_app?: boolean;
 }
-/** The message leaves the unread messages and cannot join them again, even if the recall comes before the delivery, except by message.changed. */
+/** The message is not unread any more. Only message.changed can make it unread again: a delivery cannot, even if it comes after the recall. */
 export interface MessageRecalled extends Envelope {
     type: "message.recalled";
     data: MessageRecalledData;
@@ -77,12 +77,12 @@ export interface MessageRecalledData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log. */
+    /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
 }
-/** The message is delivered as this event says: it counts again if it was recalled, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall with the same or a greater revision came before. */
+/** The message is delivered as this event says, even if it was recalled: it is unread, unless it is at or below the read position, and it mentions exactly mentioned_user_ids. Nothing changes if a change or recall of the message with the same or a greater revision came before. */
 export interface MessageChanged extends Envelope {
     type: "message.changed";
     data: MessageChangedData;
@@ -92,20 +92,20 @@ export interface MessageChangedData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The users that the message mentions, of user_ids. */
+    /** The users that the message mentions. They must be in user_ids too. */
     mentioned_user_ids?: readonly string[];
-    /** The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log. */
+    /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
-    /** The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters. */
+    /** The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters. */
     category?: string;
-    /** The chat backend's own id of the message, for information. */
+    /** The id that the chat backend gave the message, for information. */
     message_id?: string;
     /** The sender of the message. It does not count for the sender. */
     sender_id?: string;
 }
-/** The conversation counts at least 1 until it is read up to the read position or further. With seqs, these messages count again until then instead, without those that were recalled. With from_seq, the messages of a room from there on do, without the user's own and those from before the user joined: rooms need from_seq, other conversations seqs. With both, from_seq applies to the members of the room and seqs to the others. */
+/** The conversation counts at least 1 until a read up to the read position or further. With seqs, these messages count again instead, until that read; recalled messages do not. With from_seq, this message and all later messages of a room count again, except the user's own messages and messages from before the user joined. To mark messages, give from_seq for a room, and seqs for another conversation. With both, from_seq applies to the members of the room, and seqs to the other users of the event. */
 export interface ConversationMarkedUnread extends Envelope {
     type: "conversation.marked_unread";
     data: ConversationMarkedUnreadData;
@@ -115,12 +115,12 @@ export interface ConversationMarkedUnreadData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** Messages that the user has read and that count again. */
+    /** The seqs of messages that the user has read and that count as unread again. */
     seqs?: readonly Seq[];
-    /** The first message of a room that counts again. */
+    /** The seq of a message in a room: this message and all later messages count as unread again. */
     from_seq?: Seq;
 }
-/** The conversation is read up to up_to_seq, which may be below the read position, and seqs are unread, whatever was delivered, read or recalled before: seqs may be used again. Those at or below up_to_seq count again until the next read. Membership, level and a mark of the conversation stay. For a member of a room all messages above up_to_seq are unread, without the user's own, and seqs are ignored. */
+/** Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored. */
 export interface ConversationReset extends Envelope {
     type: "conversation.reset";
     data: ConversationResetData;
@@ -130,12 +130,12 @@ export interface ConversationResetData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The last message that is read, by default none. */
+    /** The seq of the last message that is read, by default none. */
     up_to_seq?: Seq;
-    /** The messages that are unread, by default none. */
+    /** The seqs of the messages that are unread, by default none. */
     seqs?: readonly Seq[];
 }
-/** The seen position moves up to up_to_seq, and never back: unread messages up to there are not unseen any more. A read moves it as well. With by_app, it covers only messages delivered by then. */
+/** The seen position moves up to up_to_seq; it never moves back. Unread messages up to the seen position are not unseen any more. A read moves the seen position too. With by_app, the event covers only messages delivered before it. */
 export interface ConversationSeen extends Envelope {
     type: "conversation.seen";
     data: ConversationSeenData;
@@ -145,12 +145,12 @@ export interface ConversationSeenData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The last message that the user has seen. */
+    /** The seq of the last message that the user has seen. */
     up_to_seq: Seq;
-    /** The event comes from an app, which is not trusted: a read covers only messages delivered by then or within the next minute. */
+    /** The event comes from an app, which is not trusted: a read covers only messages delivered before it or within the next minute. */
     by_app?: boolean;
 }
-/** Changes what the conversation adds to the total, until the next level_set or, with until, until that time: then the conversation has the last level again that was set without until. The level default unsets it: then that of the longest category applies which covers the conversation, or else all. */
+/** Sets the level of the conversation: what it adds to the total. The level applies until the next level_set. With until, it also ends at that time; then the last level that was set without until applies again. The level default removes the level: then the level of the longest category applies that covers the conversation and has a level; if there is none, all. */
 export interface ConversationLevelSet extends Envelope {
     type: "conversation.level_set";
     data: ConversationLevelSetData;
@@ -160,12 +160,12 @@ export interface ConversationLevelSetData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** What the conversation adds to the total: what its category says, its unread messages, those that mention the user, those that mention the user by name, or nothing. */
+    /** What the conversation adds to the total. default: the level of its category applies; all: its unread messages; mentions: unread messages that mention the user; direct_mentions: unread messages that mention the user by name; none: nothing. */
     level: "default" | "all" | "mentions" | "direct_mentions" | "none";
-    /** When the level ends, in RFC 3339: within a minute of that time the conversation has the level before again. By default it does not end. */
+    /** When the level ends, in RFC 3339. Within about ten seconds after that time, the last level that was set without until applies again. By default the level does not end. */
     until?: string;
 }
-/** The conversation is read up to its last delivered message, or up to up_to_seq if that is greater, and leaves every list until a message with a greater seq is delivered. */
+/** The conversation is read up to its last delivered message, or up to up_to_seq if that is greater. It is removed from every list until a message with a greater seq is delivered. */
 export interface ConversationLeft extends Envelope {
     type: "conversation.left";
     data: ConversationLeftData;
@@ -175,10 +175,10 @@ export interface ConversationLeftData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The last message that does not bring the conversation back, by default the last delivered one. */
+    /** The seq of the last message whose delivery does not restore the conversation, by default the last delivered message. */
     up_to_seq?: Seq;
 }
-/** Sets the level of a category for all conversations that it covers and that have no level of their own, also for those to come. Of several categories that cover a conversation, the longest that has a level decides. The level default unsets it. With by_app, nothing changes if the user has 500 levels of categories already. */
+/** Sets the level of a category. The level applies to all conversations, present and future, that the category covers and that have no level of their own. If several categories that cover a conversation have levels, the level of the longest category applies. The level default removes the level. With by_app, a level of a further category changes nothing if 500 categories of the user have levels already. */
 export interface CategoryLevelSet extends Envelope {
     type: "category.level_set";
     data: CategoryLevelSetData;
@@ -186,14 +186,14 @@ export interface CategoryLevelSet extends Envelope {
 export interface CategoryLevelSetData {
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The category, which covers itself and all that begin with it and a slash. */
+    /** The category. It covers its own conversations, and the conversations of all categories whose name begins with it and a slash. */
     category: string;
-    /** What the conversations add to the total. */
+    /** What the conversations that the category covers add to the total. */
     level: "default" | "all" | "mentions" | "direct_mentions" | "none";
-    /** The event comes from an app, which is not trusted: a read covers only messages delivered by then or within the next minute. */
+    /** The event comes from an app, which is not trusted: a read covers only messages delivered before it or within the next minute. */
     by_app?: boolean;
 }
-/** Every conversation, or every conversation that a category covers, is read up to its last delivered message. */
+/** All conversations, or all conversations that a category covers, are read up to their last delivered message. */
 export interface UserReadAll extends Envelope {
     type: "user.read_all";
     data: UserReadAllData;
@@ -201,10 +201,10 @@ export interface UserReadAll extends Envelope {
 export interface UserReadAllData {
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** Only the conversations of this category and of those below it, by default all. */
+    /** The category: only conversations that it covers are concerned. By default all conversations. */
     category?: string;
 }
-/** Every conversation, or every conversation that a category covers, is seen up to its last delivered message. */
+/** All conversations, or all conversations that a category covers, are seen up to their last delivered message. */
 export interface UserSeenAll extends Envelope {
     type: "user.seen_all";
     data: UserSeenAllData;
@@ -212,10 +212,10 @@ export interface UserSeenAll extends Envelope {
 export interface UserSeenAllData {
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** Only the conversations of this category and of those below it, by default all. */
+    /** The category: only conversations that it covers are concerned. By default all conversations. */
     category?: string;
 }
-/** The users leave every conversation that a category covers, as with conversation.left, and every room there, as with room.left. */
+/** The users leave every conversation that a category covers, as by conversation.left, and every room that it covers, as by room.left. */
 export interface UserLeftAll extends Envelope {
     type: "user.left_all";
     data: UserLeftAllData;
@@ -223,10 +223,10 @@ export interface UserLeftAll extends Envelope {
 export interface UserLeftAllData {
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The category that is left with all below it. */
+    /** The category: the users leave all conversations that it covers. */
     category: string;
 }
-/** The users become members of the room. Each has read it up to up_to_seq, or else up to its last message. Nothing changes for those who are members already. */
+/** The users become members of the room. Their read position is up_to_seq, by default the last message of the room. Nothing changes for users who are members already. */
 export interface RoomJoined extends Envelope {
     type: "room.joined";
     data: RoomJoinedData;
@@ -236,12 +236,12 @@ export interface RoomJoinedData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The last message that is read, by default the last one of the room. */
+    /** The seq of the last message that is read, by default the last message of the room. */
     up_to_seq?: Seq;
-    /** What the conversation adds to the total: what its category says, its unread messages, those that mention the user, those that mention the user by name, or nothing. */
+    /** What the conversation adds to the total. default: the level of its category applies; all: its unread messages; mentions: unread messages that mention the user; direct_mentions: unread messages that mention the user by name; none: nothing. */
     level?: "default" | "all" | "mentions" | "direct_mentions" | "none";
 }
-/** The users stop being members of the room, and what they had unread there is gone. Nothing changes for those who are not members. */
+/** The users stop being members of the room, and the room has no unread messages for them any more. Nothing changes for users who are not members. */
 export interface RoomLeft extends Envelope {
     type: "room.left";
     data: RoomLeftData;
@@ -252,7 +252,7 @@ export interface RoomLeftData {
     /** The users that the event affects. */
     user_ids: readonly string[];
 }
-/** The message joins the unread messages of every member of the room but its sender, unless it is at or below the read position or was recalled. It counts for members only. */
+/** The message becomes unread for every member of the room except its sender, unless it is at or below the member's read position or was recalled. It does not count for users who are not members. */
 export interface RoomPosted extends Envelope {
     type: "room.posted";
     data: RoomPostedData;
@@ -260,22 +260,22 @@ export interface RoomPosted extends Envelope {
 export interface RoomPostedData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The users that the message mentions. Those who are not members are ignored. */
+    /** The users that the message mentions. Users who are not members of the room are ignored. */
     mentioned_user_ids?: readonly string[];
     /** The message mentions every member of the room. */
     mentions_all?: boolean;
-    /** The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters. */
+    /** The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters. */
     category?: string;
-    /** The chat backend's own id of the message, for information. */
+    /** The id that the chat backend gave the message, for information. */
     message_id?: string;
     /** The sender of the message. It does not count for the sender. */
     sender_id?: string;
-    /** What is pushed to the devices of users who have not read the message, with their new number: title and body, at most 2048 bytes together and not both empty, and optionally data, an object of strings of at most 1024 bytes. */
+    /** What a push shows on the devices of users who have not read the message, beside their new number. It has title and body, together at most 2048 bytes and not both empty, and optionally data, an object of strings of at most 1024 bytes together. */
     notification?: Notification;
 }
-/** The message leaves the unread messages of every member of the room and cannot join them again, even if the recall comes before the message, except by room.changed. */
+/** The message is not unread any more for any member of the room. Only room.changed can make it unread again: room.posted cannot, even if it comes after the recall. */
 export interface RoomRecalled extends Envelope {
     type: "room.recalled";
     data: RoomRecalledData;
@@ -283,12 +283,12 @@ export interface RoomRecalled extends Envelope {
 export interface RoomRecalledData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log. */
+    /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
 }
-/** The message is posted as this event says: it counts again if it was recalled, for the members who have not read so far, except its sender, and it mentions exactly mentioned_user_ids, or everyone. Nothing changes if a change or recall with the same or a greater revision came before. */
+/** The message is posted as this event says, even if it was recalled: it is unread for the members whose read position is below it, except its sender, and it mentions exactly mentioned_user_ids, or all members. Nothing changes if a change or recall of the message with the same or a greater revision came before. */
 export interface RoomChanged extends Envelope {
     type: "room.changed";
     data: RoomChangedData;
@@ -296,22 +296,22 @@ export interface RoomChanged extends Envelope {
 export interface RoomChangedData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation. */
+    /** The position of the message in its conversation: a later message has a greater seq. */
     seq: Seq;
-    /** The users that the message mentions. Those who are not members are ignored. */
+    /** The users that the message mentions. Users who are not members of the room are ignored. */
     mentioned_user_ids?: readonly string[];
     /** The message mentions every member of the room. */
     mentions_all?: boolean;
-    /** The number of the change of the message, greater than those of earlier changes, such as its time in milliseconds. Of changes and recalls with a revision the greatest applies, in whatever order they come; without one, they apply in the order of the log. */
+    /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
-    /** The category of the conversation, by default chat: a path of one to eight parts with slashes in between, each of 1 to 64 characters. */
+    /** The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters. */
     category?: string;
-    /** The chat backend's own id of the message, for information. */
+    /** The id that the chat backend gave the message, for information. */
     message_id?: string;
     /** The sender of the message. It does not count for the sender. */
     sender_id?: string;
 }
-/** The last message of the room is seq, by default none: those above are forgotten, recalled or not, and their seqs may be used again. The read position of every member is at most seq, and at least up_to_seq. Levels and marks of the room stay. Of the last resets of a room, a repeat under the same source and id changes nothing. */
+/** The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes. */
 export interface RoomReset extends Envelope {
     type: "room.reset";
     data: RoomResetData;
@@ -319,9 +319,9 @@ export interface RoomReset extends Envelope {
 export interface RoomResetData {
     /** The conversation. */
     conversation_id: string;
-    /** The last message of the room, by default none. */
+    /** The seq of the last message of the room, by default none. */
     seq?: Seq;
-    /** The message up to which every member has read at least. */
+    /** The least read position of every member. */
     up_to_seq?: Seq;
 }
 /** An event, by its type. */
