@@ -75,8 +75,8 @@ type commands struct {
 	Token       offline.Token       `cmd:"" help:"Print a client token for a user, for development and smoke tests."`
 	Conformance offline.Conformance `cmd:"" help:"Check a client of the protocol badge.v1, in any language, against a scripted server."`
 	Ready       readyCmd            `cmd:"" help:"Check that a running server can serve, as a health check of containers."`
-	Completion  completionCmd       `cmd:"" help:"Print a script that completes commands and flags in a shell."`
-	Complete    completeCmd         `cmd:"" hidden:"" help:"Print completions of the words."`
+	Completion  offline.Completion  `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Complete    offline.Complete    `cmd:"" hidden:"" help:"Print completions of the words."`
 	Version     versionCmd          `cmd:"" help:"Print the version."`
 }
 

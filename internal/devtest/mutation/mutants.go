@@ -261,7 +261,7 @@ var mutants = []mutant{
 	{"closed messages are not counted", []edit{{chunkFile, "			r.ClosedLive += closed.Live.Len()\n", ""}}, rooms},
 	{"a message for members is folded as an ordinary one", []edit{{"internal/fold/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
 	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "r != nil && mayHave(r, d.Seq)"}}, rooms},
-	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // before anything marks it as touched\n", ""}}, roomTables},
+	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // first, since it does nothing if c is already touched\n", ""}}, roomTables},
 	{"own messages in a room are unread", []edit{{"projector/badges/badges.sql", "r.live_starts, r.live_before) - c.unread", "r.live_starts, r.live_before)"}}, membersRead},
 	{"messages of closed chunks are not read", []edit{{"projector/badges/badges.sql", "THEN ({closed})[1] ELSE 0", "THEN 0 ELSE 0"}}, membersRead},
 	{"SQL readers get the own messages of members as unread", []edit{{"migrations/00008_views.sql", "r.live_before) + closed.live - c.unread)", "r.live_before) + closed.live)"}}, membersRead},

@@ -136,7 +136,7 @@ var trustMutants = []mutant{
 	{"an erasure is not noted in the archive", []edit{{"internal/user/erasure/archive.go", "	return a.Erasing(ctx, e.noted[0])\n", "	return nil\n"}}, lostErasures},
 	{"any file that says so came from the one before", []edit{{"internal/partition/replay/archived.go", "	return proven, nil\n", "	return true, nil\n"}}, forgedFiles},
 	{"an intact file is given up", []edit{{"internal/partition/archiving/giveup.go", "if l.Matches && f.GivenUp == nil {", "if false {"}}, lostFiles},
-	{"a partition is replayed without files that were given up", []edit{{"internal/partition/replay/baseline.go", "		return nil // the baseline has what they gave\n", ""}}, lostFiles},
+	{"a partition is replayed without files that were given up", []edit{{"internal/partition/replay/baseline.go", "		return nil // only the baseline includes the events of files that were given up\n", ""}}, lostFiles},
 	{"an erasure begins while a file is missing", []edit{{"internal/user/erasure/archive.go", "if err := a.CheckPresent(ctx, f); err != nil {", "if err := error(nil); err != nil {"}}, lostFiles},
 	{"erasing leaves the old files of the archive", []edit{{"internal/user/erasure/archive.go", "	return e.cfg.Archive.RemoveStale(ctx)\n", "	return nil\n"}}, erasing},
 	{"erasing leaves the trail", []edit{{redactFile, "text, changed = &without, changed || without != *failed", "text = &without"}, {redactFile, "rest, changed, err := erasure.JSONWithout(content, userID)", "rest, _, err := erasure.JSONWithout(content, userID)\n		changed := false"}}, chained},

@@ -24,17 +24,17 @@ type Letters struct {
 // LoadLetters reads the places of the dead letters of a partition from the first position to the
 // last, both inclusive.
 func LoadLetters(ctx context.Context, q events.Querier, partition int, first, last events.Position) (Letters, error) {
-	return loadLetters(ctx, q, "read the dead letters of a part of the log", partition, first.TransactionID, first.Offset, last.TransactionID, last.Offset)
+	return loadLetters(ctx, q, statements.Get("read the dead letters of a part of the log"), partition, first.TransactionID, first.Offset, last.TransactionID, last.Offset)
 }
 
 // LoadLettersOf reads the places of the dead letters of some rows of the log of a partition. The
 // positions of the rows are given as their transaction ids and their offsets.
 func LoadLettersOf(ctx context.Context, q events.Querier, partition int, ids, offsets []int64) (Letters, error) {
-	return loadLetters(ctx, q, "read the dead letters of some rows", partition, ids, offsets)
+	return loadLetters(ctx, q, statements.Get("read the dead letters of some rows"), partition, ids, offsets)
 }
 
-func loadLetters(ctx context.Context, q events.Querier, statement string, partition int, args ...any) (l Letters, err error) {
-	rows, _ := q.Query(ctx, statements.Get(statement), append([]any{partition}, args...)...)
+func loadLetters(ctx context.Context, q events.Querier, sql string, partition int, args ...any) (l Letters, err error) {
+	rows, _ := q.Query(ctx, sql, append([]any{partition}, args...)...)
 	var p events.Place
 	var users []string
 	_, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {

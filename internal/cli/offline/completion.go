@@ -1,4 +1,4 @@
-package cli
+package offline
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/badged/badged/internal/cli/terminal"
 )
 
-// completionCmd is `badged completion`.
-type completionCmd struct {
+// Completion is `badged completion`.
+type Completion struct {
 	Shell string `arg:"" enum:"bash,fish,zsh" help:"bash, fish or zsh."`
 }
 
@@ -36,18 +38,18 @@ compdef _badged badged
 }
 
 // Run prints the script.
-func (c completionCmd) Run(_ context.Context, streams Streams) error {
+func (c Completion) Run(_ context.Context, streams terminal.Streams) error {
 	_, err := fmt.Fprint(streams.Out, completionScripts[c.Shell])
 	return err
 }
 
-// completeCmd is `badged complete`, which the scripts call.
-type completeCmd struct {
+// Complete is `badged complete`, which the scripts call.
+type Complete struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words after badged, up to the cursor."`
 }
 
 // Run prints the candidates for the last word, one on each line.
-func (c completeCmd) Run(kctx *kong.Context, streams Streams) error {
+func (c Complete) Run(kctx *kong.Context, streams terminal.Streams) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
