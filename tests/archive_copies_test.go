@@ -133,7 +133,7 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 	p = serve(t, database)
 	awaitTotalOf(t, p, ghost, 3)
 
-	refusedAsCopy(t, database, dir, "this database was restored to before that, or is a copy of the files of that one")
+	refusedAsCopy(t, database, dir, "this database was restored to an earlier time, or is a copy of the files of the other one")
 	const knows = " knows of an erasure of users, the last of "
 	for _, args := range [][]string{{"verify", "--quiet"}, {"user", "explain", "ann"}, {"user", "export", "ann"}} {
 		_, stderr, code := command(t, append(args, "--archive="+dir, "--database-url="+database)...)

@@ -126,7 +126,7 @@ func TestEraseUser(t *testing.T) {
 	}
 	const lacks = `archived events, of which some may name the user: no archive was given`
 	if out, stderr, code := command(t, "user", "export", ghost, "--database-url="+database); code != 1 || strings.Count(out, `"kind":"event"`) != 2 ||
-		!strings.Contains(out, `"lacks":["`) || !strings.Contains(out, lacks) || !strings.Contains(stderr, "badged: the export is incomplete: it lacks ") || !strings.Contains(stderr, lacks+": --archive DIR") {
+		!strings.Contains(out, `"lacks":["`) || !strings.Contains(out, lacks) || !strings.Contains(stderr, "badged: the export is incomplete: it does not include ") || !strings.Contains(stderr, lacks+": --archive DIR") {
 		t.Errorf("without the archive, the export exits with %d:\n%s%s", code, out, stderr)
 	}
 	if status, answer := asAdmin(t, p, http.MethodGet, "v1/users/"+ghost+"/export", ""); status != http.StatusOK || !strings.Contains(answer, lacks) {

@@ -143,7 +143,7 @@ func longTokens(t *testing.T) {
 	if c := hello(tooLong); c.awaitEnd() != 4001 || !strings.Contains(c.err.Error(), "bad token: it has ") {
 		t.Errorf("a hello with a token that is too long ends the connection with %v", c.err)
 	}
-	if c := hello(strings.Repeat("x", 30<<10)); c.awaitEnd() != 1009 || !strings.Contains(c.err.Error(), "a frame may have 4096 bytes, and a hello or auth 20480") {
+	if c := hello(strings.Repeat("x", 30<<10)); c.awaitEnd() != 1009 || !strings.Contains(c.err.Error(), "a frame may have at most 4096 bytes, a hello or auth at most 20480") {
 		t.Errorf("a hello that is too long ends the connection with %v", c.err)
 	}
 

@@ -148,7 +148,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("open: %v, want %q", err, text)
 		}
 	}
-	says(cluster.ErrMissing, []cluster.Candidate{a}, "the map gives the partitions 3-5 to shard b: add --shard b=URL")
+	says(cluster.ErrMissing, []cluster.Candidate{a}, "the map assigns the partitions 3-5 to shard b: add --shard b=URL")
 	says(cluster.ErrEmpty, []cluster.Candidate{a, other}, "shard b has no part of the cluster, but the map gives it the partitions 3-5", "a", "b")
 	says(cluster.ErrEmpty, []cluster.Candidate{a, b, other}, "shard c has not joined the cluster")
 	says(cluster.ErrMisnamed, []cluster.Candidate{a, b}, "the database of --shard b says that it is shard a", "b", "a")

@@ -79,7 +79,7 @@ cache-mib: 0
 	want := []string{
 		`command line: unknown flag --lisen, did you mean "--listen"?`,
 		"command line: unexpected argument serve",
-		"command line: --admin-keys lacks a value",
+		"command line: --admin-keys needs a value",
 		path + `:2: "databse-url" is not a setting; did you mean database-url?`,
 		path + `:5: "roles" appears twice`,
 		path + ":6: --jwt-keys cannot be read",
