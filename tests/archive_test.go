@@ -273,7 +273,7 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 		}
 		file = found[0]
 	}
-	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is of an archive: `badged restore` fills ") {
+	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is a line of an archive: to fill ") {
 		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
 	}
 }

@@ -138,7 +138,7 @@ func TestEraseUser(t *testing.T) {
 	if !strings.Contains(everywhere(t, database, dir), ghost) {
 		t.Error("the id was nowhere before")
 	}
-	if out := run("user", "erase", ghost, "--archive="+dir); !strings.HasPrefix(out, "erased 2 conversations, ") || !strings.Contains(out, "of the archive, 0 events as a whole and the user from ") && !strings.Contains(out, "of the archive, 1 event") {
+	if out := run("user", "erase", ghost, "--archive="+dir); !strings.HasPrefix(out, "erased 2 conversations, ") || !strings.Contains(out, "in the archive, erased 0 events and removed the user from ") && !strings.Contains(out, "in the archive, erased 1 event") {
 		t.Errorf("it prints %s", out)
 	}
 	if all := everywhere(t, database, dir); strings.Contains(all, ghost) {

@@ -108,7 +108,7 @@ func longTokens(t *testing.T) {
 	if len(long) > 16<<10 || len(tooLong) <= 16<<10 || len(tooLong) > 18<<10 {
 		t.Fatalf("the tokens have %d and %d bytes", len(long), len(tooLong))
 	}
-	const reason = "and may have 16384: leave claims out that badged does not use"
+	const reason = "; at most 16384 are allowed: leave out claims that badged does not use"
 	publish(t, p, delivered("c", 1, `"ann"`))
 
 	for name, jwt := range map[string]string{"short": token(t, "ann"), "long": long} { // in the header, and in a frame auth

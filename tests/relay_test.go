@@ -241,7 +241,7 @@ func TestRelayBehindAProxy(t *testing.T) {
 		answer.Store(int64(status))
 		publishIn(t, conn, delivered("c", i+1, `"ann"`))
 		for range polls(t, "the relay to say what the proxy answers") {
-			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; this is no answer of badged", status, http.StatusText(status))) {
+			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; badged did not send this answer", status, http.StatusText(status))) {
 				break
 			}
 		}

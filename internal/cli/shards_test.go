@@ -151,7 +151,7 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 	flags, urls := newShards(t)
 	flags[1] = "--shard=b=" + away
 	on := func(args ...string) []string { return append(args, flags...) }
-	const gone = "shard b, which has partition 1, is away: failed to connect "
+	const gone = "shard b, which has partition 1, is unavailable: failed to connect "
 	for _, tc := range []struct {
 		args []string
 		out  string
@@ -178,7 +178,7 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 			t.Errorf("%v exits with %d and prints\n%s%s", tc.args, r.code, r.out, r.err)
 		}
 	}
-	if r := badged(t, on("user", "erase", userOf(0))...); strings.Contains(r.out, "held nothing") || !strings.Contains(r.err, "not everything was erased: run it again") {
+	if r := badged(t, on("user", "erase", userOf(0))...); strings.Contains(r.out, "had no data") || !strings.Contains(r.err, "not everything was erased: run it again") {
 		t.Errorf("an erasure while a shard is away prints\n%s%s", r.out, r.err)
 	}
 	if r := badged(t, on("user", "show", userOf(0))...); r.code != exitUnknown {
@@ -233,7 +233,7 @@ func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
 		return n
 	}
 	r := badged(t, "migrate", "up", flags[0], "--shard=b="+wrong, flags[2])
-	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it partition 1") {
+	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b is not part of the cluster, but the map assigns it partition 1") {
 		t.Errorf("with an empty database it exits with %d: %s%s", r.code, r.out, r.err)
 	}
 	if n := schemas(); n != 0 {

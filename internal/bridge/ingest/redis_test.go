@@ -167,7 +167,7 @@ func TestRedisStreamMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the second", func() bool { return read(t, db) == 2 })
-	if !strings.Contains(r.logs.String(), "it was made again") || appended(t, db) != 2 {
+	if !strings.Contains(r.logs.String(), "the stream was created again") || appended(t, db) != 2 {
 		t.Errorf("the log has %d events", appended(t, db))
 	}
 }

@@ -101,7 +101,7 @@ func TestRevocationsThatCannotBeRead(t *testing.T) {
 	}
 	release := lockTable(t, url, "erased_revocations")
 	a := s.disconnect(t, "ann")
-	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "stored, and not in force yet") {
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "stored but not in force yet") {
 		t.Errorf("a request that is stored and cannot be read: %d %s", a.status, a.body)
 	}
 	release()

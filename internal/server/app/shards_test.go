@@ -251,7 +251,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	wantTotals(t, s.totals(t, others, position), others, 3)
 	a := s.tryPublish(t, message("3", users)+post("1"))
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "5" ||
-		!strings.Contains(a.body, `"detail":"shard c, which has the partitions 4-5, is away; the events for users of other shards are stored; repeat`) || !strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6}`) {
+		!strings.Contains(a.body, `"detail":"shard c, which has the partitions 4-5, is unavailable; the events for users of other shards are stored; repeat`) || !strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6}`) {
 		t.Errorf("publish for all: %d %v %s", a.status, a.header, a.body)
 	}
 	// A message to a room is kept for the lost shard.
@@ -313,7 +313,7 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 			[]int{0, 1, 2, 3},
 			"shard c, which has the partitions 4-5, does not have the tables of badged", true,
 		},
-		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is away", false},
+		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is unavailable", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
@@ -400,7 +400,7 @@ func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
 	}
 	join := event("4", "room.joined", `"conversation_id":"club","user_ids":`+quotedList(onEach("u")[:2]))
 	if held := s.tryPublish(t, join+event("5", "room.posted", `"conversation_id":"club","seq":1`)); held.status != http.StatusServiceUnavailable ||
-		!strings.Contains(held.body, "except messages to rooms that users of a lost shard join") || !strings.Contains(held.body, `"lacking":{"partitions":[0,1,2,3,4,5],"of":6`) {
+		!strings.Contains(held.body, "except messages to rooms that users of an unavailable shard join") || !strings.Contains(held.body, `"lacking":{"partitions":[0,1,2,3,4,5],"of":6`) {
 		t.Errorf("a message behind a join: %d %s", held.status, held.body)
 	}
 	for what, answered := range map[string]answer{

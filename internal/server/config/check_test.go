@@ -173,8 +173,8 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		"--dedup-window=1h":                                   "may apply twice",
 		"--drain-timeout=20s":                                 "may take twice as long",
 
-		"--trusted-proxies=10.0.0.0/8,0.0.0.0/0": "--trusted-proxies 0.0.0.0/0 has addresses of strangers",
-		"--trusted-proxies=::/0":                 "--trusted-proxies ::/0 has addresses of strangers",
+		"--trusted-proxies=10.0.0.0/8,0.0.0.0/0": "--trusted-proxies 0.0.0.0/0 includes addresses of clients",
+		"--trusted-proxies=::/0":                 "--trusted-proxies ::/0 includes addresses of clients",
 
 		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
 
