@@ -178,7 +178,7 @@ func TestClientFramesAreGolden(t *testing.T) {
 // too long ends no connection.
 func TestLongFrames(t *testing.T) {
 	for typ, want := range map[string]string{
-		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes; at most 4096 are allowed", "frobnicate": "frame has 4097 bytes, and may have 4096",
+		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes; at most 4096 are allowed", "frobnicate": "frame has 4097 bytes; at most 4096 are allowed",
 	} {
 		frame := func(size int) []byte {
 			begin := `{"t":"` + typ + `","id":7,"conversation_id":"`

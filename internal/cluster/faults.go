@@ -60,7 +60,7 @@ func (f *Fault) Which() string {
 	case f.Kind == Lost:
 		return fmt.Sprintf("shard %s does not hold %s, which the map assigns to it", f.Database, Named(f.Partitions))
 	case f.Kind == Bare:
-		return having + " does not have the tables of badged"
+		return having + " does not have all tables of badged"
 	case f.Kind == Unknown:
 		return having + " is not in the settings of this process"
 	case f.Kind == Failed || fault.OfLogin():

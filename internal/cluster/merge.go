@@ -160,7 +160,7 @@ func merge(views []view, starting bool) (placement, error) {
 			case place.Revision > known.Revision:
 				all.put(p, place)
 			case place.Revision == known.Revision && place.Database != known.Database:
-				refuse(ErrTwoMaps, "shard %s assigns partition %d to %s, and another shard assigns it to %s, both at revision %d: one of these shards was restored or created separately; replace it by the right database",
+				refuse(ErrTwoMaps, "shard %s assigns partition %d to %s, and another shard assigns it to %s, both at revision %d: one of these shards was restored or created separately; replace it with the right database",
 					v.name, p, place.Database, known.Database, place.Revision)
 			}
 		}

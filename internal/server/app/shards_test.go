@@ -311,7 +311,7 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 		"a table is missing": {
 			[]string{`ALTER TABLE badged.users RENAME TO others`, `ALTER TABLE badged.users_p04 RENAME TO others_p04`, `ALTER TABLE badged.users_p05 RENAME TO others_p05`},
 			[]int{0, 1, 2, 3},
-			"shard c, which has the partitions 4-5, does not have the tables of badged", true,
+			"shard c, which has the partitions 4-5, does not have all tables of badged", true,
 		},
 		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is unavailable", false},
 	} {
