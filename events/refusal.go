@@ -20,8 +20,8 @@ var ErrNotHeld = errors.New("the partition is not in this database any more")
 // and the copied events have transaction ids of another cluster: readers may not see some
 // events, and new events may sort before old events.
 var ErrRestored = errors.New("the event log was restored from a dump or replicated from another database, " +
-	"and its transaction ids mean nothing in this one; stop all badged servers and run `badged repair-log --database-url …`, " +
-	"which puts it in order and loses nothing")
+	"so its transaction ids are not valid in this one; stop all badged servers and run `badged repair-log --database-url …`, " +
+	"which renumbers the events and loses none")
 
 // checkOrigin returns ErrRestored if any part of the log was copied into this database and has
 // not been renumbered.

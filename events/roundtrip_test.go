@@ -269,9 +269,9 @@ func TestValidateAndDecodeAgree(t *testing.T) {
 func TestReadingEveryCategoryIsExplicit(t *testing.T) {
 	for want, d := range map[string]events.Data{
 		"<nil>": {UserIDs: []string{"ann"}, AllCategories: true},
-		"invalid event: data.category: must not be empty: to name every category, set AllCategories":                      {UserIDs: []string{"ann"}},
-		"invalid event: data.category: is not named where AllCategories is set, in a user.read_all or user.seen_all only": {UserIDs: []string{"ann"}, AllCategories: true, Category: "likes"},
-		"invalid event: data.conversation_id: is not a field of user.read_all":                                            {UserIDs: []string{"ann"}, AllCategories: true, ConversationID: "c"},
+		"invalid event: data.category: must not be empty: to name every category, set AllCategories":                                {UserIDs: []string{"ann"}},
+		"invalid event: data.category: must be empty if AllCategories is set, which only a user.read_all or user.seen_all may have": {UserIDs: []string{"ann"}, AllCategories: true, Category: "likes"},
+		"invalid event: data.conversation_id: is not a field of user.read_all":                                                      {UserIDs: []string{"ann"}, AllCategories: true, ConversationID: "c"},
 	} {
 		e := events.Event{ID: "1", Source: "chat", Type: events.UserReadAll, Data: d}
 		if got := fmt.Sprint(e.Validate()); got != want {

@@ -78,7 +78,7 @@ func (e *Event) Validate() error {
 	e.validate(&p, rule.required|e.Data.present())
 	switch all := e.Data.AllCategories; {
 	case all && (!e.Type.ofAll() || e.Data.Category != ""):
-		p.add("data.category", "is not named where AllCategories is set, in a %s or %s only", UserReadAll, UserSeenAll)
+		p.add("data.category", "must be empty if AllCategories is set, which only a %s or %s may have", UserReadAll, UserSeenAll)
 	case !all && e.Type.ofAll() && e.Data.Category == "":
 		p.add("data.category", "must not be empty: to name every category, set AllCategories")
 	}

@@ -250,7 +250,7 @@ func TestCommandsInCategories(t *testing.T) {
 		{`{"t":"mark_unread","id":6,"conversation_id":"secret"}`, none},
 		{`{"t":"mark_unread","id":7,"conversation_id":"secret","seqs":[1]}`, none},
 		{`{"t":"read_all","id":8,"category":"likes"}`, ""},
-		{`{"t":"read_all","id":9,"category":"hr"}`, "invalid category is none of your token's"},
+		{`{"t":"read_all","id":9,"category":"hr"}`, "invalid your token does not include the category"},
 		{`{"t":"read_all","id":11,"category":""}`, "invalid category must not be empty: leave it out to name everything"},
 		{`{"t":"read_all","id":10}`, ""},
 		{`{"t":"read_all","id":"` + id + `"}`, ""},

@@ -119,7 +119,7 @@ func (s *session) repeatReads(ctx context.Context) {
 	defer cancel()
 	for _, r := range reads {
 		if err := s.gateway.cfg.Commands.Read(ctx, s.who(), "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTokenEnded) {
-			s.gateway.log.WarnContext(ctx, "cannot repeat a read that was ahead of its room", "error", err)
+			s.gateway.log.WarnContext(ctx, "cannot append again a read that was ahead of the messages of its room", "error", err)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	case protocol.FramePong:
 		return s.gaveSign() // a pong needs no answer
 	case protocol.FrameHello:
-		return &closing{code: protocol.CloseProtocol, reason: "a second hello"}
+		return &closing{code: protocol.CloseProtocol, reason: "hello was sent twice"}
 	}
 	return s.limited(f, func() *closing {
 		switch {
@@ -75,7 +75,7 @@ func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *clo
 // then sends frames faster than it reads answers.
 func (s *session) reply(frame any) *closing {
 	if !s.mailbox.Reply(frame) {
-		return noRoom(protocol.CloseRateLimited, "too many answers wait to be read", 0)
+		return noRoom(protocol.CloseRateLimited, "the client reads its answers too slowly", 0)
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string,
 	}
 	switch {
 	case f.T == protocol.FrameLevel && path == "":
-		return &commandError{protocol.CodeInvalid, "category is required: a level is that of a category"}
+		return &commandError{protocol.CodeInvalid, "category is required: a level applies to one category"}
 	case by.Categories == nil:
 		return command(key, path)
 	case path == "":
@@ -266,7 +266,7 @@ func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string,
 		}
 		return nil
 	case !category.AnyCovers(by.Categories, path):
-		return &commandError{protocol.CodeInvalid, "category is none of your token's"}
+		return &commandError{protocol.CodeInvalid, "your token does not include the category"}
 	}
 	return command(key, path)
 }

@@ -402,7 +402,7 @@ func (g *Gateway) admit(s *session, running int) *closing {
 // the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
-		return noRoom(protocol.CloseCapacity, "the server has as many connections as it may", 0)
+		return noRoom(protocol.CloseCapacity, "the server has reached its limit of connections", 0)
 	}
 	return nil
 }
@@ -418,7 +418,7 @@ func (g *Gateway) claim(s *session, userID string) *closing {
 		return refusal
 	}
 	if most := g.cfg.Limits.UserConnections; most > 0 && g.users[userID] >= most {
-		return noRoom(protocol.CloseUserConnections, "you have as many connections as a user may", 0)
+		return noRoom(protocol.CloseUserConnections, "you have reached the limit of connections of a user", 0)
 	}
 	g.sessions[s] = userID
 	g.users[userID]++

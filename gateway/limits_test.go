@@ -24,8 +24,8 @@ func TestConnectionsOverALimit(t *testing.T) {
 		status int
 		reason string
 	}{
-		"in all":         {Limits{Connections: 2}, []string{"bob", "cid"}, protocol.CloseCapacity, 503, "the server has as many connections as it may"},
-		"of a user":      {Limits{UserConnections: 2}, []string{"ann", "bob", "ann"}, protocol.CloseUserConnections, 429, "you have as many connections as a user may"},
+		"in all":         {Limits{Connections: 2}, []string{"bob", "cid"}, protocol.CloseCapacity, 503, "the server has reached its limit of connections"},
+		"of a user":      {Limits{UserConnections: 2}, []string{"ann", "bob", "ann"}, protocol.CloseUserConnections, 429, "you have reached the limit of connections of a user"},
 		"of one address": {Limits{Connects: 0.04}, []string{"bob"}, protocol.CloseRateLimited, 429, "too many connections come from your address"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestFloodIsClosed(t *testing.T) {
 			_, err = writer.Write(nil) // a piece of a message without a byte
 		}
 	}()
-	if code, reason, _ := c.farewell(); code != protocol.CloseRateLimited || reason != "too much at once" {
+	if code, reason, _ := c.farewell(); code != protocol.CloseRateLimited || reason != "the client sends too much data" {
 		t.Errorf("it ends with %d %s", code, reason)
 	}
 	<-ended

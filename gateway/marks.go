@@ -23,7 +23,7 @@ const (
 )
 
 // errBehind reports that the tables did not catch up with the log in time.
-var errBehind = errors.New("not saved, since the badges are behind; try again")
+var errBehind = errors.New("not saved: the badges do not include all published events yet; try again")
 
 // mayMark returns an error if a user must not mark a conversation unread. If the user has left
 // the conversation, the mark would have no effect. If the conversation does not exist, clients
@@ -52,7 +52,7 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protocol.ClientFrame) error {
 	switch {
 	case f.Seqs != nil && f.FromSeq != nil:
-		return &commandError{protocol.CodeInvalid, "seqs and from_seq must not be together"}
+		return &commandError{protocol.CodeInvalid, "give seqs or from_seq, not both"}
 	case f.FromSeq != nil && *f.FromSeq < 1:
 		return &commandError{protocol.CodeInvalid, "from_seq must be at least 1"}
 	case f.FromSeq == nil && len(f.Seqs) == 0: // an event without seqs would mark the whole conversation

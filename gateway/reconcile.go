@@ -131,7 +131,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	g.metrics.compared.Add(float64(compared))
 	if ahead > 0 {
 		g.metrics.aheadCompared.Add(float64(ahead))
-		g.log.WarnContext(ctx, "clients held states that the tables do not have, and get snapshots: users were erased, Postgres has lost commits, or messages on the bus are forged",
+		g.log.WarnContext(ctx, "clients had states that are ahead of the tables, and get snapshots: users were erased, Postgres has lost commits, or messages on the bus are forged",
 			"clients", ahead)
 	}
 	if len(suspects) == 0 {

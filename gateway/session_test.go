@@ -233,7 +233,7 @@ func TestCommands(t *testing.T) {
 		{`{"t":"mark_unread","id":16,"conversation_id":"empty room","from_seq":3}`, `{"t":"ok","id":16}`, "ann marks empty room from 3"},
 		{`{"t":"mark_unread","id":17,"conversation_id":"empty room","from_seq":0}`, `{"t":"error","id":17,"code":"invalid","message":"from_seq must be at least 1"}`, ""},
 		{`{"t":"mark_unread","id":18,"conversation_id":"c1","from_seq":3}`, `{"t":"error","id":18,"code":"invalid","message":"from_seq works only in rooms that you have joined; give seqs instead"}`, ""},
-		{`{"t":"mark_unread","id":19,"conversation_id":"empty room","from_seq":3,"seqs":[4]}`, `{"t":"error","id":19,"code":"invalid","message":"seqs and from_seq must not be together"}`, ""},
+		{`{"t":"mark_unread","id":19,"conversation_id":"empty room","from_seq":3,"seqs":[4]}`, `{"t":"error","id":19,"code":"invalid","message":"give seqs or from_seq, not both"}`, ""},
 		{`{"t":"mark_unread","id":11,"conversation_id":"left"}`, `{"t":"error","id":11,"code":"not_found","message":"you have left this conversation"}`, ""},
 		{`{"t":"read_all","id":10,"category":"bad"}`, `{"t":"error","id":10,"code":"invalid","message":"category must be good"}`, ""},
 		// A UUID in any spelling is the command's idempotency key; other ids
@@ -329,13 +329,13 @@ func TestRefusals(t *testing.T) {
 		"no hello in time":             {ann, []string{protocol.Subprotocol}, nil, 4002, "no hello in time"},
 		"not JSON":                     {ann, []string{protocol.Subprotocol}, text(`hello`), 4002, "frame is not a JSON object"},
 		"wrong type of field":          {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","version":"9"}`), 4002, "field version must not be a JSON string"},
-		"a second hello":               {ann, []string{protocol.Subprotocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"hello"}`) }, 4002, "a second hello"},
+		"a second hello":               {ann, []string{protocol.Subprotocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"hello"}`) }, 4002, "hello was sent twice"},
 		"another user's token":         {ann, []string{protocol.Subprotocol}, func(c *client) { c.say(`{"t":"hello"}`); c.say(`{"t":"auth","token":"bob"}`) }, 4003, "the token is another user's"},
 		"binary": {ann, []string{protocol.Subprotocol}, func(c *client) {
 			_ = c.conn.Write(c.t.Context(), websocket.MessageBinary, []byte(`{"t":"hello"}`))
 		}, 4002, "frames must be text"},
 		"not UTF-8":             {ann, []string{protocol.Subprotocol}, text("{\"t\":\"\xff\"}"), 1007, "text must be UTF-8"},
-		"too large":             {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", protocol.MaxTokenFrameBytes) + `"}`), 1009, "a frame may have 4096 bytes, and a hello or auth 20480"},
+		"too large":             {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","x":"` + strings.Repeat("x", protocol.MaxTokenFrameBytes) + `"}`), 1009, "a frame may have at most 4096 bytes, a hello or auth at most 20480"},
 		"odd id":                {ann, []string{protocol.Subprotocol}, text(`{"t":"hello","id":{}}`), 4002, "id must be a number or a string"},
 		"no type":               {ann, []string{protocol.Subprotocol}, text(`{}`), 4002, "frame has no type t"},
 		"expired when it comes": {nil, []string{protocol.Subprotocol, "bearer.old"}, nil, 4202, "the token has expired"},

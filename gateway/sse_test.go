@@ -318,7 +318,7 @@ func TestCommandsByHTTP(t *testing.T) {
 		{"seen", "ann", `{"t":"seen","id":1,"conversation_id":"c1","up_to_seq":9}`, 200, "", "ann sees c1 up to 9"},
 		{"seen all", "ann", `{"t":"seen_all","id":1,"category":"chat"}`, 200, "", `ann sees all of "chat"`},
 		{"level", "ann", `{"t":"level","id":1,"category":"chat","level":"none"}`, 200, "", `ann sets "chat" to none`},
-		{"level of nothing", "ann", `{"t":"level","id":1,"level":"none"}`, 400, "category is required: a level is that of a category", ""},
+		{"level of nothing", "ann", `{"t":"level","id":1,"level":"none"}`, 400, "category is required: a level applies to one category", ""},
 		{"nowhere", "ann", `{"t":"mark_unread","id":2,"conversation_id":"c2"}`, 404, "no message of this conversation was delivered to you", ""},
 		{"nothing", "ann", `{"t":"read","id":3,"conversation_id":"c1"}`, 400, "up_to_seq must be at least 1", ""},
 		{"bad category", "ann", `{"t":"read_all","id":4,"category":"bad"}`, 400, "category must be good", ""},

@@ -35,7 +35,7 @@ func (g *Gateway) refuseUpgrade(w http.ResponseWriter, r *http.Request, status i
 	detail := reason.Error()
 	if status == http.StatusForbidden { // the upgrader forbids only because of the origin
 		g.foreign.Do(func() {
-			g.log.WarnContext(r.Context(), "refused a page of an origin that is not allowed; if the page is yours, allow its origin with --allowed-origins", "origin", r.Header.Get("Origin"), "host", r.Host)
+			g.log.WarnContext(r.Context(), "refused a connection from a page whose origin is not allowed; if the page is yours, allow its origin with --allowed-origins", "origin", r.Header.Get("Origin"), "host", r.Host)
 		})
 		detail = "the origin of this page is not allowed; if the page is yours, allow its origin with --allowed-origins"
 	}
@@ -299,9 +299,9 @@ func (k *socket) silence(err error) {
 	case errors.As(err, &timeout) && timeout.Timeout() && k.session.userID == "":
 		k.session.end(closing{code: protocol.CloseProtocol, reason: "no hello in time"})
 	case errors.As(err, &timeout) && timeout.Timeout():
-		k.session.end(closing{code: protocol.CloseNoPong, reason: "no sign of life"})
+		k.session.end(closing{code: protocol.CloseNoPong, reason: "the client does not answer pings"})
 	case errors.Is(err, limit.ErrFlood):
-		k.session.end(*noRoom(protocol.CloseRateLimited, "too much at once", 0))
+		k.session.end(*noRoom(protocol.CloseRateLimited, "the client sends too much data", 0))
 	case errors.Is(err, websocket.ErrReadLimit): // the library does not always send a close frame itself
 		k.session.end(tooBig())
 	}
@@ -314,7 +314,7 @@ const hopeless = 1 << 20
 
 // tooBig returns the closing for a client whose frame is too long.
 func tooBig() closing {
-	return closing{code: websocket.CloseMessageTooBig, reason: fmt.Sprintf("a frame may have %d bytes, and a hello or auth %d", protocol.MaxFrameBytes, protocol.MaxTokenFrameBytes)}
+	return closing{code: websocket.CloseMessageTooBig, reason: fmt.Sprintf("a frame may have at most %d bytes, a hello or auth at most %d", protocol.MaxFrameBytes, protocol.MaxTokenFrameBytes)}
 }
 
 // take decodes a frame, and executes it with carryOut. It returns false if the session ends.

@@ -198,7 +198,7 @@ func (s *session) checkClient() error {
 	}
 	if due := !now.Before(s.pingAt); due {
 		if !s.link.alive() {
-			s.end(closing{code: protocol.CloseNoPong, reason: "no sign of life"})
+			s.end(closing{code: protocol.CloseNoPong, reason: "the client does not answer pings"})
 			return nil
 		}
 		if err := s.link.ping(); err != nil {

@@ -590,7 +590,7 @@ BEGIN
             RETURNING transaction_id, "offset", uuid, payload
         )
         INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-        SELECT $1, transaction_id, "offset", uuid, CASE WHEN octet_length(payload) <= 8388608 THEN payload END, 'it had the transaction id ' || transaction_id::text || ', which was not given out yet'
+        SELECT $1, transaction_id, "offset", uuid, CASE WHEN octet_length(payload) <= 8388608 THEN payload END, 'it had the transaction id ' || transaction_id::text || ', which Postgres had not assigned yet'
         FROM unissued$f$, badged.log_table(partition))
     USING partition, badged.log_era();
     GET DIAGNOSTICS buried = ROW_COUNT;

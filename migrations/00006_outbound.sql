@@ -235,7 +235,7 @@ DECLARE
     p integer;
 BEGIN
     IF NOT EXISTS (SELECT FROM badged.tail_partitions WHERE consumer_group = tail) THEN
-        RAISE EXCEPTION 'there is no tail %', tail USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'there is no consumer group % of badged tail', tail USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOR p IN SELECT badged.existing_partitions() LOOP
         EXECUTE format('DELETE FROM badged.%I WHERE consumer_group = $1', badged.log_table(p) || '_offsets') USING tail;

@@ -42,7 +42,7 @@ DECLARE
 BEGIN
     IF owner = '' OR NOT EXISTS (SELECT FROM badged.shard) THEN
         RAISE EXCEPTION 'partition % was split into two', partition
-            USING ERRCODE = 'BD100', CONSTRAINT = 'not_held', HINT = 'Run the transaction again: it finds the partitions that have taken its users.';
+            USING ERRCODE = 'BD100', CONSTRAINT = 'not_held', HINT = 'Run the transaction again: it then publishes to the partitions that its users belong to now.';
     END IF;
     RAISE EXCEPTION 'partition % is not on this shard, but on %', partition, coalesce(owner, 'another')
         USING ERRCODE = 'BD100', CONSTRAINT = 'not_held', HINT = 'Publish to badged, which knows the shards.';
@@ -357,7 +357,7 @@ AS $$
 BEGIN
     PERFORM FROM badged.moves AS m WHERE m.partition_id = partition AND m.role = 'source' AND m.state = 'released' AND m.target <> '' FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'this shard has not released partition % in a move whose rows it still has', partition USING ERRCODE = 'object_not_in_prerequisite_state';
+        RAISE EXCEPTION 'this shard cannot hold partition % again: no move has released it, or its rows were deleted', partition USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     PERFORM badged.hold_partition(partition, revision, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12));
     UPDATE badged.moves AS m SET state = 'copying', round = NULL WHERE m.partition_id = partition;

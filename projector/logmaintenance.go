@@ -36,7 +36,7 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 	}
 	if n > 0 {
 		p.projector.metrics.deadLetters.Add(float64(n))
-		p.projector.log.ErrorContext(ctx, "events in the log had transaction ids that were not given out yet; they are dead letters now, see `badged deadletters list`",
+		p.projector.log.ErrorContext(ctx, "events in the log had transaction ids that Postgres had not assigned yet; they are dead letters now, see `badged deadletters list`",
 			"partition", p.id, "events", n)
 	}
 	return nil

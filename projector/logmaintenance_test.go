@@ -224,7 +224,7 @@ func TestEventWithAnIDToComeIsPutAside(t *testing.T) {
 	if n := d.badge(t, ann).Total; n != 2 {
 		t.Errorf("the total is %d, want 2", n)
 	}
-	want := []string{`nothing because it had the transaction id 99999999999, which was not given out yet`, `{"ahead": true} because it had the transaction id 99999999999, which was not given out yet`}
+	want := []string{`nothing because it had the transaction id 99999999999, which Postgres had not assigned yet`, `{"ahead": true} because it had the transaction id 99999999999, which Postgres had not assigned yet`}
 	if got := d.lines(t, `SELECT coalesce(convert_from(payload, 'UTF8'), 'nothing') || ' because ' || reason FROM badged.dead_letters ORDER BY payload NULLS FIRST`); !slices.Equal(got, want) {
 		t.Errorf("dead letters: %q, want %q", got, want)
 	}

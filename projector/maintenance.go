@@ -48,7 +48,7 @@ func (p *partition) maintain(ctx context.Context) {
 		fails string
 	}{
 		{p.buryUnissued, "cannot look for events with transaction ids from the future, will try again"},
-		{p.extendLog, "cannot extend the log, whose last range cannot be archived; will try again"},
+		{p.extendLog, "cannot add a range to the log, so the last range cannot be archived; will try again"},
 		{p.rotateGenerations, "cannot begin a generation of event keys, will try again"},
 	} {
 		if err := task.run(ctx); err != nil && ctx.Err() == nil {

@@ -47,7 +47,7 @@ func (d *diary) await(t *testing.T, message string) {
 
 const (
 	owning  = "owning partitions"
-	givenUp = "the ownership session ended; its partitions are given up"
+	givenUp = "the ownership session ended; its partitions are released"
 )
 
 // startOwner runs a projector that owns partitions, with timeouts too long for

@@ -133,8 +133,8 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 	p = serve(t, database)
 	awaitTotalOf(t, p, ghost, 3)
 
-	refusedAsCopy(t, database, dir, "this database was restored to before that, or is a copy of the files of that one")
-	const knows = " knows of an erasure of users, the last of "
+	refusedAsCopy(t, database, dir, "this database was restored to an earlier time, or is a copy of the files of the other one")
+	const knows = " lists an erasure of users, the last of "
 	for _, args := range [][]string{{"verify", "--quiet"}, {"user", "explain", "ann"}, {"user", "export", "ann"}} {
 		_, stderr, code := command(t, append(args, "--archive="+dir, "--database-url="+database)...)
 		if fails := args[0] == "verify"; (code != 0) != fails || !strings.Contains(stderr, knows) || !strings.Contains(stderr, "run `badged archive --take-over --to DIR`, which erases these users again") {
@@ -210,7 +210,7 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		staging := to.NewDB(t, pgtest.Template{})
 		to.Run(t, pgtest.Borrow(t).Run(t, nil, "pg_dump", original), "psql", "--quiet", "--set=ON_ERROR_STOP=1", staging)
 		must(t, "repair-log", "--database-url="+staging)
-		refusedAsCopy(t, staging, archive, "this database was restored from a dump or replicated since")
+		refusedAsCopy(t, staging, archive, "this database or the other one was restored from a dump or replicated since")
 		onItsOwn(staging, copied())
 	})
 	t.Run("within the cluster", func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		pgtest.Exec(t, conn, `CREATE DATABASE staging TEMPLATE postgres`)
 		p = serve(t, original)
 		staging := pg.DatabaseURL("staging")
-		refusedAsCopy(t, staging, archive, "this database was copied within its cluster of Postgres since")
+		refusedAsCopy(t, staging, archive, "this database or the other one was copied within its cluster of Postgres since")
 		onItsOwn(staging, copied())
 	})
 	t.Run("of its files", func(t *testing.T) {
@@ -228,16 +228,16 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		own := copied()
 		goesOn(original, archive) // after the copy was made
 		staging := postgresIn(t, filepath.Join(dir, "staging")).URL()
-		refusedAsCopy(t, staging, archive, "is a copy of the files of that one")
+		refusedAsCopy(t, staging, archive, "is a copy of the files of the other one")
 		onItsOwn(staging, own)
 	})
 	t.Run("of its files, which writes first", func(t *testing.T) {
 		baseBackup(t, pg, filepath.Join(dir, "first"))
 		first := postgresIn(t, filepath.Join(dir, "first")).URL()
 		must(t, archiving(first, archive)...)
-		refusedAsCopy(t, original, archive, "is a copy of the files of that one")
+		refusedAsCopy(t, original, archive, "is a copy of the files of the other one")
 		must(t, "archive", "--take-over", "--to="+archive, "--database-url="+original)
-		refusedAsCopy(t, first, archive, "is a copy of the files of that one")
+		refusedAsCopy(t, first, archive, "is a copy of the files of the other one")
 	})
 	goesOn(original, archive)
 }

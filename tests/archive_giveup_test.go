@@ -48,10 +48,10 @@ func TestLostFileIsGivenUp(t *testing.T) {
 	for files, want := range map[string]string{
 		name:                "archive file " + file(2) + " is intact: there is nothing to give up",
 		"events_p99.00001":  "no archived file has the name events_p99.00001",
-		"manifest.json":     `"manifest.json" names no file of an archive`,
+		"manifest.json":     `"manifest.json" does not name a file of an archive`,
 		name + "-00001":     "ends before it begins",
 		name + ".r1":        "is intact",
-		file(2) + ",second": `"second" names no file`,
+		file(2) + ",second": `"second" does not name a file`,
 	} {
 		if out, stderr, code := giveUp(files); code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("giving up %s exits with %d: %s%s", files, code, out, stderr)
@@ -89,7 +89,7 @@ func TestLostFileIsGivenUp(t *testing.T) {
 		}
 		return out
 	}
-	gone := fmt.Sprintf("of partition %d, 1 event in 1 file of the archive were given up: ", home)
+	gone := fmt.Sprintf("in partition %d, 1 event in 1 file of the archive were given up: ", home)
 	agrees := func() {
 		t.Helper()
 		for _, args := range [][]string{{"verify"}, {"rebuild", "-q"}} {

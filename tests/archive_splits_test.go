@@ -116,7 +116,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	p = serve(t, pg.URL())
 	said = 2
 	done("archive", "--take-over", "--to="+archive)
-	const again = "run `badged partition split 0`, which makes them agree, then repeat this command"
+	const again = "run `badged partition split 0`, so that the database agrees with the archive, then repeat this command"
 	for _, args := range [][]string{{"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}, cut} {
 		if _, stderr, code := run(args...); code != 1 || !strings.Contains(stderr, again) {
 			t.Errorf("%v exits with %d: %s", args, code, stderr)
@@ -144,7 +144,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 	for range polls(t, "what archiving says") {
 		_, stderr, code := run(cut...)
 		n := slices.IndexFunc(lost, func(file string) bool {
-			return strings.Contains(stderr, file+" holds events that the log lacks: if the database was restored to before it was written, move it out of the archive")
+			return strings.Contains(stderr, file+" has events that are not in the log: if the database was restored to a time before the file was written, move the file out of the archive")
 		})
 		if code == 0 {
 			continue
@@ -272,7 +272,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 		{"a single database", []string{"--database-url=" + oneDatabase(t)}, []string{"--from=" + dir + "/a", "--from=" + dir + "/b"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if out := must(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); !strings.Contains(out, fmt.Sprintf(" of %d partitions restored from ", partitions+1)) || strings.Contains(out, "have nothing of") {
+			if out := must(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); !strings.Contains(out, fmt.Sprintf(" of %d partitions restored from ", partitions+1)) || strings.Contains(out, "have no events of") {
 				t.Errorf("restoring prints %s", out)
 			}
 			c.t, c.p = t, launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, tc.into...)...)
@@ -290,7 +290,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
 	}
 	// The command is given only one of the two archives.
-	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have nothing of ") {
+	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have no events of ") {
 		t.Errorf("of one of two shards it prints %s", out)
 	}
 }

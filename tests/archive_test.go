@@ -189,12 +189,12 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	publish(t, p, delivered("lunch", 2, `"ann"`))
 	ann.awaitTotal(2)
-	if out := must(t, append(archiving(database, dir), flags...)...); !strings.HasPrefix(out, "nothing to archive; of the first partition, its range from transaction 0 on ") {
+	if out := must(t, append(archiving(database, dir), flags...)...); !strings.HasPrefix(out, "nothing to archive; in the first partition, its range from transaction 0 on ") {
 		t.Errorf("before any range has ended it prints %s", out)
 	}
 	cutLog(t, database)
 	out := must(t, append(archiving(database, dir), flags...)...)
-	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", partitions))+": 2 events in 1 file archived, 1 table cut off the log; its range from transaction ") ||
+	if got := logged(t, database); got != 0 || !strings.Contains(out, "partition "+fmt.Sprint(events.PartitionOf("ann", partitions))+": 2 events in 1 file archived, 1 table dropped from the log; its range from transaction ") ||
 		!strings.Contains(out, "3 events of 8 partitions archived in 2 files, ") {
 		t.Errorf("%d events are left; it prints %s", got, out)
 	}
@@ -273,7 +273,7 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 		}
 		file = found[0]
 	}
-	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is of an archive: `badged restore` fills ") {
+	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is a line of an archive: to fill ") {
 		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
 	}
 }

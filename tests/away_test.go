@@ -43,10 +43,10 @@ func TestAdminBrowserWithoutAShard(t *testing.T) {
 			break
 		}
 	}
-	if out, _, _ := command(t, append([]string{"lag"}, flags...)...); !strings.Contains(out, "Waiting on shard a for shard b: 1 message to rooms, the oldest for ") {
+	if out, _, _ := command(t, append([]string{"lag"}, flags...)...); !strings.Contains(out, "Shard a stores messages for shard b: 1 message to rooms, the oldest for ") {
 		t.Errorf("badged lag prints %s", out)
 	}
-	if out, stderr, code := command(t, append([]string{"user", "erase", ghost}, flags...)...); code == 0 || !strings.Contains(stderr, "shard b") || !strings.Contains(out, "the user from 1 message that waited for shards") {
+	if out, stderr, code := command(t, append([]string{"user", "erase", ghost}, flags...)...); code == 0 || !strings.Contains(stderr, "shard b") || !strings.Contains(out, "removed the user from 1 message stored for other shards") {
 		t.Errorf("badged user erase exits with %d: %s%s", code, out, stderr)
 	}
 

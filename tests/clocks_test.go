@@ -51,7 +51,7 @@ func TestWrongClocks(t *testing.T) {
 	}
 	s.clock.is(30 * 24 * time.Hour) // the server starts with this clock, and without the other server
 	s.wrong = launch(t, func(cmd *exec.Cmd) { with(cmd); s.clock.on(cmd) }, args...)
-	s.wrong.awaitSays("nothing expires by this instance")
+	s.wrong.awaitSays("this instance expires nothing")
 	s.right = launch(t, with, args...)
 	s.right.awaitSays("this instance runs the expiry sweep")
 	operator(t, s.right, http.MethodPut, "crm", hookSettings(s.e, `"badge.changed","unread.reminder"`), http.StatusCreated)

@@ -35,7 +35,7 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 	if said, code := checkConnect(t, "--database-url="+few); code != 1 || !strings.Contains(said, "failure  "+want) || !strings.Contains(said, "ALTER ROLE few CONNECTION LIMIT") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)
 	}
-	if _, said, code := command(t, "serve", "--listen=127.0.0.1:0", "--publisher-keys=a="+publisherKey, "--jwt-keys="+jwtKeys, "--database-url="+few); code != 1 || !strings.Contains(said, want) || !strings.Contains(said, " at least: raise it (ALTER ROLE few CONNECTION LIMIT") {
+	if _, said, code := command(t, "serve", "--listen=127.0.0.1:0", "--publisher-keys=a="+publisherKey, "--jwt-keys="+jwtKeys, "--database-url="+few); code != 1 || !strings.Contains(said, want) || !strings.Contains(said, " at least: raise the limit (ALTER ROLE few CONNECTION LIMIT") {
 		t.Errorf("serve exits with %d and says\n%s", code, said)
 	}
 	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 0`)

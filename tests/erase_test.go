@@ -126,7 +126,7 @@ func TestEraseUser(t *testing.T) {
 	}
 	const lacks = `archived events, of which some may name the user: no archive was given`
 	if out, stderr, code := command(t, "user", "export", ghost, "--database-url="+database); code != 1 || strings.Count(out, `"kind":"event"`) != 2 ||
-		!strings.Contains(out, `"lacks":["`) || !strings.Contains(out, lacks) || !strings.Contains(stderr, "badged: the export is incomplete: it lacks ") || !strings.Contains(stderr, lacks+": --archive DIR") {
+		!strings.Contains(out, `"lacks":["`) || !strings.Contains(out, lacks) || !strings.Contains(stderr, "badged: the export is incomplete: it does not include ") || !strings.Contains(stderr, lacks+": --archive DIR") {
 		t.Errorf("without the archive, the export exits with %d:\n%s%s", code, out, stderr)
 	}
 	if status, answer := asAdmin(t, p, http.MethodGet, "v1/users/"+ghost+"/export", ""); status != http.StatusOK || !strings.Contains(answer, lacks) {
@@ -138,7 +138,7 @@ func TestEraseUser(t *testing.T) {
 	if !strings.Contains(everywhere(t, database, dir), ghost) {
 		t.Error("the id was nowhere before")
 	}
-	if out := run("user", "erase", ghost, "--archive="+dir); !strings.HasPrefix(out, "erased 2 conversations, ") || !strings.Contains(out, "of the archive, 0 events as a whole and the user from ") && !strings.Contains(out, "of the archive, 1 event") {
+	if out := run("user", "erase", ghost, "--archive="+dir); !strings.HasPrefix(out, "erased 2 conversations, ") || !strings.Contains(out, "in the archive, erased 0 events and removed the user from ") && !strings.Contains(out, "in the archive, erased 1 event") {
 		t.Errorf("it prints %s", out)
 	}
 	if all := everywhere(t, database, dir); strings.Contains(all, ghost) {

@@ -112,7 +112,7 @@ func TestMoveToAFullDisk(t *testing.T) {
 
 	move := []string{"partition", "move", "0", "--to=b", "-q", "--database-url=" + database}
 	if _, stderr, code := command(t, move...); code == 0 ||
-		!strings.Contains(stderr, "on b: ") || !strings.Contains(stderr, "could not extend file") || !strings.Contains(stderr, "; a still has it, and nothing is lost: run the command again to go on") {
+		!strings.Contains(stderr, "on b: ") || !strings.Contains(stderr, "could not extend file") || !strings.Contains(stderr, "; a still has it, and nothing is lost: run the command again to continue") {
 		t.Errorf("the move ends with %d: %s", code, stderr)
 	}
 	publish(t, p, deliver(2))

@@ -108,7 +108,7 @@ func longTokens(t *testing.T) {
 	if len(long) > 16<<10 || len(tooLong) <= 16<<10 || len(tooLong) > 18<<10 {
 		t.Fatalf("the tokens have %d and %d bytes", len(long), len(tooLong))
 	}
-	const reason = "and may have 16384: leave claims out that badged does not use"
+	const reason = "; at most 16384 are allowed: leave out claims that badged does not use"
 	publish(t, p, delivered("c", 1, `"ann"`))
 
 	for name, jwt := range map[string]string{"short": token(t, "ann"), "long": long} { // in the header, and in a frame auth
@@ -143,7 +143,7 @@ func longTokens(t *testing.T) {
 	if c := hello(tooLong); c.awaitEnd() != 4001 || !strings.Contains(c.err.Error(), "bad token: it has ") {
 		t.Errorf("a hello with a token that is too long ends the connection with %v", c.err)
 	}
-	if c := hello(strings.Repeat("x", 30<<10)); c.awaitEnd() != 1009 || !strings.Contains(c.err.Error(), "a frame may have 4096 bytes, and a hello or auth 20480") {
+	if c := hello(strings.Repeat("x", 30<<10)); c.awaitEnd() != 1009 || !strings.Contains(c.err.Error(), "a frame may have at most 4096 bytes, a hello or auth at most 20480") {
 		t.Errorf("a hello that is too long ends the connection with %v", c.err)
 	}
 

@@ -168,9 +168,9 @@ func TestIngestSettings(t *testing.T) {
 	for from, want := range map[string]string{
 		"":                              "--from (BADGED_FROM) is required",
 		"amqp://ann:hunter2@h/q":        "there is no broker for amqp://",
-		"redis://ann:hunter2@h:1/0":     "it names no stream",
+		"redis://ann:hunter2@h:1/0":     "the URL names no stream",
 		server.URL() + "?stream=s":      "connection refused",
-		"redis://ann:hunter2@h:1/0?x=y": "it names no stream",
+		"redis://ann:hunter2@h:1/0?x=y": "the URL names no stream",
 		"redis://ann:hunter2@127.0.0.1:1/0?stream=a&nam=b": "nam",
 	} {
 		args := []string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database}

@@ -90,7 +90,7 @@ func TestMarkedMessagesOfARoom(t *testing.T) {
 	for frame, want := range map[string]string{
 		`{"t":"mark_unread","id":5,"conversation_id":"hall","from_seq":0}`:            "from_seq must be at least 1",
 		`{"t":"mark_unread","id":6,"conversation_id":"hall","from_seq":"1"}`:          "field from_seq must not be a JSON string",
-		`{"t":"mark_unread","id":7,"conversation_id":"hall","from_seq":1,"seqs":[1]}`: "seqs and from_seq must not be together",
+		`{"t":"mark_unread","id":7,"conversation_id":"hall","from_seq":1,"seqs":[1]}`: "give seqs or from_seq, not both",
 		`{"t":"mark_unread","id":8,"conversation_id":"c","from_seq":1}`:               "from_seq works only in rooms that you have joined; give seqs instead",
 	} {
 		if status, answer := p.command("ann", frame); status != http.StatusBadRequest || !strings.Contains(answer, want) {

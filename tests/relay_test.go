@@ -107,7 +107,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("status:\n%s", out)
 	}
 	pgtest.Exec(t, owner, `UPDATE badged.outbox_refused SET payload = $1`, delivered("c", 2, `"ann"`))
-	if out := must(t, "relay", "retry", "--outbox-url="+as(t, outbox, "mover")); out != "1 events are back in the outbox, behind all others\n" {
+	if out := must(t, "relay", "retry", "--outbox-url="+as(t, outbox, "mover")); out != "1 events were moved back to the end of the outbox\n" {
 		t.Errorf("retry says %q", out)
 	}
 	awaitTotalOf(t, p, "ann", 2)
@@ -241,7 +241,7 @@ func TestRelayBehindAProxy(t *testing.T) {
 		answer.Store(int64(status))
 		publishIn(t, conn, delivered("c", i+1, `"ann"`))
 		for range polls(t, "the relay to say what the proxy answers") {
-			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; this is no answer of badged", status, http.StatusText(status))) {
+			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; badged did not send this answer", status, http.StatusText(status))) {
 				break
 			}
 		}

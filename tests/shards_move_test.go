@@ -332,7 +332,7 @@ func TestPartitionCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server of a shard is stopped: nothing listens at its address.
-	wants := []string{"shard a, which has the partitions 0-3, is away: failed to connect", "shard b, which has the partitions 4-7, is away: failed to connect"}
+	wants := []string{"shard a, which has the partitions 0-3, is unavailable: failed to connect", "shard b, which has the partitions 4-7, is unavailable: failed to connect"}
 	for away := range wants {
 		shards := slices.Clone(stackOf(database))
 		stopped := parsed(shards[away])

@@ -164,7 +164,7 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	if _, stderr, code := command(t, "partition", "move", number, "--to=a", "--database-url="+database); code == 0 {
 		t.Errorf("a move to the source: %d, %s", code, stderr)
 	}
-	if out := must(t, "partition", "move", number, "--undo", "--database-url="+database); out != fmt.Sprintf("partition %d stays on a; what was copied to b is deleted\n", p) {
+	if out := must(t, "partition", "move", number, "--undo", "--database-url="+database); out != fmt.Sprintf("partition %d stays on a; the rows copied to b were deleted\n", p) {
 		t.Errorf("undo says %q", out)
 	}
 	if _, stderr, code := command(t, "partition", "move", number, "--undo", "--database-url="+database); code == 0 || !strings.Contains(stderr, "no move was begun of partition "+number) {

@@ -263,13 +263,13 @@ func TestTailRefusals(t *testing.T) {
 	}
 	for to, want := range map[string]string{
 		"amqp://h/x":                                 "there is no broker for amqp://; want kafka://, nats://, redis://, rediss://",
-		server.URL() + "?stream=text":                "the key text is a string and no stream",
-		server.URL():                                 "it must name one stream; want redis://",
+		server.URL() + "?stream=text":                "the key text has the type string, not stream",
+		server.URL():                                 "the URL must name one stream; want redis://",
 		server.URL() + "?stream=a&send=letters":      `send must be events, badges or both with a comma, is "letters"`,
 		server.URL() + "?stream=a&maxlen=none":       `maxlen must be a number of entries, is "none"`,
 		"redis://127.0.0.1:1/0?stream=a":             "connect to Redis: ",
 		"kafka://ann:hunter2@127.0.0.1:1/chat":       "connect to Kafka at 127.0.0.1:1",
-		"kafka://ann:hunter2@127.0.0.1:1/a,b":        "it must name one topic",
+		"kafka://ann:hunter2@127.0.0.1:1/a,b":        "the URL must name one topic",
 		"nats://ann:hunter2@127.0.0.1:1/CHAT":        "connect to NATS at nats://127.0.0.1:1",
 		"nats://ann:hunter2@127.0.0.1:1/C?subject=*": "subject must have no wildcards",
 	} {

@@ -17,7 +17,7 @@ import (
 
 // errDeleted means that the position of the consumer group, a row of the table of positions, was
 // deleted.
-var errDeleted = errors.New("it was deleted; subscribe again to start at the beginning of the log")
+var errDeleted = errors.New("the position was deleted; subscribe again to start at the beginning of the log")
 
 // logRow is a row of the log.
 type logRow struct {

@@ -97,7 +97,7 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 	case f.T == "":
 		return f, errors.New("frame has no type t")
 	case len(b) > MaxFrameBytes && f.T != FrameHello && f.T != FrameAuth:
-		return f, fmt.Errorf("frame has %d bytes, and may have %d", len(b), MaxFrameBytes)
+		return f, fmt.Errorf("frame has %d bytes; at most %d are allowed", len(b), MaxFrameBytes)
 	}
 	return f, checkMembers(f.T, members)
 }

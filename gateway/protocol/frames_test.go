@@ -64,7 +64,7 @@ func TestServerFramesAreGolden(t *testing.T) {
 		"error":              ErrorFrame{T: "error", ID: json.RawMessage("2"), Code: CodeUnavailable, Message: "not saved; try again", RetryMS: 1500},
 		"error-rate-limited": ErrorFrame{T: "error", ID: json.RawMessage("3"), Code: CodeRateLimited, Message: "too many commands; try again", RetryMS: 501},
 		"bye-too-many": ByeFrame{
-			T: "bye", Code: CloseUserConnections, Reason: "you have as many connections as a user may", ReconnectMS: 12000,
+			T: "bye", Code: CloseUserConnections, Reason: "you have reached the limit of connections of a user", ReconnectMS: 12000,
 		},
 		"ping": BareFrame{FramePing},
 		"pong": BareFrame{FramePong},
@@ -178,7 +178,7 @@ func TestClientFramesAreGolden(t *testing.T) {
 // too long ends no connection.
 func TestLongFrames(t *testing.T) {
 	for typ, want := range map[string]string{
-		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes, and may have 4096", "frobnicate": "frame has 4097 bytes, and may have 4096",
+		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes; at most 4096 are allowed", "frobnicate": "frame has 4097 bytes; at most 4096 are allowed",
 	} {
 		frame := func(size int) []byte {
 			begin := `{"t":"` + typ + `","id":7,"conversation_id":"`

@@ -69,8 +69,8 @@ func TestNoCommandWorksOnAWrongDatabase(t *testing.T) {
 		want  string
 	}{
 		{"two names exchanged", []string{"--shard=a=" + urls[1], "--shard=b=" + urls[0], flags[2]}, "the database is another shard: the database of --shard a says that it is shard b: check the names"},
-		{"a shard of another cluster", []string{flags[0], others[1], flags[2]}, "the database is of another cluster: shard b is of the cluster "},
-		{"an empty database", []string{flags[0], "--shard=b=" + empty, flags[2]}, "the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it partition 1: check its URL"},
+		{"a shard of another cluster", []string{flags[0], others[1], flags[2]}, "the database belongs to another cluster: shard b belongs to the cluster "},
+		{"an empty database", []string{flags[0], "--shard=b=" + empty, flags[2]}, "the database is empty or not part of the cluster: shard b is not part of the cluster, but the map assigns it partition 1: check its URL"},
 	} {
 		for name, args := range known {
 			if i > 0 && !slices.Contains(ways, name) {

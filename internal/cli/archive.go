@@ -183,7 +183,7 @@ func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.
 	if c.JSON {
 		return done, json.NewEncoder(streams.Out).Encode(done)
 	}
-	_, err = fmt.Fprintf(streams.Out, "%s encrypted again, %s bytes; every file is under the first key now\n", terminal.Counted(int64(done.Files), "file"), progress.Count(done.Bytes))
+	_, err = fmt.Fprintf(streams.Out, "%s encrypted again, %s bytes; every file is now encrypted with the first key\n", terminal.Counted(int64(done.Files), "file"), progress.Count(done.Bytes))
 	return done, err
 }
 
@@ -213,7 +213,7 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(p)
 	}
-	_, err := fmt.Fprintf(w, "partition %d: %s in %s archived, %s cut off the log; %s\n",
+	_, err := fmt.Fprintf(w, "partition %d: %s in %s archived, %s dropped from the log; %s\n",
 		p.Partition, terminal.Counted(p.Events, "event"), terminal.Counted(int64(p.Files), "file"), terminal.Counted(int64(p.Dropped), "table"), p.Kept)
 	return err
 }
@@ -228,10 +228,10 @@ func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 		}
 	}
 	if nothing && sum.held {
-		return fmt.Errorf("nothing could be archived: of the first partition, %s; then run the command again", sum.kept)
+		return fmt.Errorf("nothing could be archived: in the first partition, %s; then run the command again", sum.kept)
 	}
 	if nothing {
-		_, err := fmt.Fprintf(w, "nothing to archive; of the first partition, %s\n", sum.kept)
+		_, err := fmt.Fprintf(w, "nothing to archive; in the first partition, %s\n", sum.kept)
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%s of %s archived in %s, %s bytes\n", terminal.Counted(sum.Events, "event"),

@@ -15,11 +15,11 @@ func TestArchivePrints(t *testing.T) {
 		partitions []archiving.Result
 		want       string
 	}{
-		{archiveCmd{}, []archiving.Result{none}, "nothing to archive; of the first partition, its range from transaction 1 on has an event of 2026-01-31T00:00:00Z\n"},
+		{archiveCmd{}, []archiving.Result{none}, "nothing to archive; in the first partition, its range from transaction 1 on has an event of 2026-01-31T00:00:00Z\n"},
 		{
 			archiveCmd{},
 			[]archiving.Result{some, none},
-			`partition 3: 12,345 events in 2 files archived, 3 tables cut off the log; its range from transaction 700 on is not complete yet
+			`partition 3: 12,345 events in 2 files archived, 3 tables dropped from the log; its range from transaction 700 on is not complete yet
 12,345 events of 2 partitions archived in 2 files, 1,234,567 bytes
 `,
 		},

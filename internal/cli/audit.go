@@ -205,7 +205,7 @@ func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, 
 		fmt.Fprintf(&b, "%s  record %d: %s by %s via %s, of %s\n", prefix, r.Record, stamp(r.At), r.Who, r.Via, numbered(r.Redacted))
 	}
 	if more := v.Redactions - maxRedactions; more > 0 {
-		fmt.Fprintf(&b, "%s  … and %s before; --json lists up to 100\n", prefix, progress.Count(more))
+		fmt.Fprintf(&b, "%s  … and %s earlier; --json lists up to 100\n", prefix, progress.Count(more))
 	}
 	if v.Count > 0 {
 		fmt.Fprintf(&b, "%s--count=%d --head=%s\n", prefix, v.Count, v.Head)
@@ -265,7 +265,7 @@ func (c *auditPruneCmd) Run(ctx context.Context, streams Streams) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail begins behind record %d now\n%[1]s--count=%[2]d --head=%s\n", connect.Prefix(s.Name), start.Count, start.Head)
+		_, err = fmt.Fprintf(streams.Out, "%sthe audit trail now begins after record %d\n%[1]s--count=%[2]d --head=%s\n", connect.Prefix(s.Name), start.Count, start.Head)
 		return err
 	})
 }

@@ -291,9 +291,9 @@ func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
 	for _, n := range pgneeds.All() {
 		switch err := n.Try(ctx, conn); {
 		case errors.Is(err, pgneeds.ErrNotTried):
-			f.add(isOK, "Postgres: the role may not try whether the server has %s", n.Name)
+			f.add(isOK, "Postgres: the role lacks the privilege to test whether the server supports %s", n.Name)
 		case err != nil:
-			f.add(isFailure, "Postgres: the server does not have %s, as badged needs it: %s", n.Name, oneLine(err))
+			f.add(isFailure, "Postgres: the server does not support %s as badged needs it: %s", n.Name, oneLine(err))
 		default:
 			met++
 		}
@@ -354,9 +354,9 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 		}
 		switch {
 		case l.Most < least:
-			f.add(isFailure, "%s, but this process may open %d, and needs %d at least to fold: raise it (%s), or give the process fewer roles", l, need, least, l.Setting)
+			f.add(isFailure, "%s, but this process may open %d, and needs %d at least to fold: raise the limit (%s), or give the process fewer roles", l, need, least, l.Setting)
 		case l.Most < need:
-			f.add(isRisk, "%s, but this process may open %d: its pools will be smaller, and no connection is left for another process; raise it (%s), or set pool_max_conns in the database URL", l, need, l.Setting)
+			f.add(isRisk, "%s, but this process may open %d: its pools will be smaller, and no connection is left for another process; raise the limit (%s), or set pool_max_conns in the database URL", l, need, l.Setting)
 		default:
 			f.add(isOK, "%s; this process may open %d: enough for %d such processes", l, need, l.Most/need)
 		}
@@ -372,7 +372,7 @@ func (f *findings) openTransactions(ctx context.Context, conn *pgx.Conn) {
 	}
 	for _, h := range open {
 		if !h.Since.IsZero() { // zero: the start is unknown
-			f.add(isRisk, "a transaction stays open and keeps the log behind it from being archived: %s, %s; %s", h, h.Open(), h.Remedy())
+			f.add(isRisk, "a transaction is open, and the log after it cannot be archived until it ends: %s, %s; %s", h, h.Open(), h.Remedy())
 		}
 	}
 }
@@ -458,6 +458,6 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 		f.add(isFailure, "privileges: %s missing, such as %s: run `badged migrate grant server %s` as the owner of the schema",
 			terminal.Counted(int64(len(missing)), "privilege"), missing[0], conn.Config().User)
 	default:
-		f.add(isOK, "privileges: the role has all that serving needs")
+		f.add(isOK, "privileges: the role has all privileges that serving needs")
 	}
 }

@@ -174,7 +174,7 @@ func TestConfigCheckAcceptsRangesOfTheLog(t *testing.T) {
 		t.Fatalf("%d ranges, %v", ranges, err)
 	}
 	found, _ := looked(t, withParameter(t, db, "user", "chat"))
-	expect(t, found, isOK, "privileges: the role has all that serving needs")
+	expect(t, found, isOK, "privileges: the role has all privileges that serving needs")
 }
 
 // withParameter sets one parameter of a connection string.

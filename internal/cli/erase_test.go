@@ -11,7 +11,7 @@ import (
 // An erasure is in the audit trail, without the id, and one of an unknown user succeeds.
 func TestUserErase(t *testing.T) {
 	database := "--database-url=" + pgtest.NewDB(t, migrated())
-	if out := mustDo(t, "user", "erase", "unknown", database); out != "badged held nothing of this user\n" {
+	if out := mustDo(t, "user", "erase", "unknown", database); out != "badged had no data of this user\n" {
 		t.Errorf("it prints %s", out)
 	}
 	mustDo(t, "user", "export", "unknown", database) // which the trail says
@@ -38,10 +38,10 @@ func TestPrintErasure(t *testing.T) {
 		t.Errorf("of an erasure that was refused it prints %s, %v", &none, err)
 	}
 	for want, r := range map[string]erasure.Erased{
-		"erased 3 conversations, 1 device and 0 dead letters; of the log, 41 events as a whole and the user from 12 of others; of the audit trail, the id in 2 records\n": {
+		"erased 3 conversations, 1 device and 0 dead letters; in the log, erased 41 events and removed the user from 12 more; in the audit trail, redacted the id in 2 records\n": {
 			Partition: 3, Conversations: 3, Devices: 1, Actions: 2, Counts: erasure.Counts{Erased: 41, Changed: 12},
 		},
-		"badged held nothing of this user\nthe id stays in 1 event of others, as something else, such as the id of a conversation\n": {
+		"badged had no data of this user\nthe id stays in 1 event of other users, where it names something else, such as a conversation\n": {
 			Partition: 3, Counts: erasure.Counts{Kept: 1},
 		},
 	} {

@@ -278,7 +278,7 @@ func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	}
 	p.table(rows...)
 	if d.More > 0 {
-		p.line("  … and %s before: --before %s", progress.Count(d.More), d.Messages[len(d.Messages)-1].Position)
+		p.line("  … and %s earlier: --before %s", progress.Count(d.More), d.Messages[len(d.Messages)-1].Position)
 	}
 }
 

@@ -98,7 +98,7 @@ Delivered, newest first:
   APPENDED                  POSITION  CONVERSATION  SEQ  EVENT  FATE    BY
   2026-01-31T12:00:00.000Z  9/6       lunch         10   e10    unread  
   2026-01-31T12:00:00.000Z  9/1       lunch         4    e4     read    conversation.read l of chat, appended 2026-01-31T12:00:00.000Z at 9/5
-  … and 7 before: --before 9/1
+  … and 7 earlier: --before 9/1
 
 Events that changed no count:
   APPENDED                  POSITION  TYPE               CONVERSATION  SEQ  EVENT  SOURCE  BECAUSE

@@ -38,7 +38,7 @@ func announces(command *kong.Node) bool {
 }
 
 // interruptedText is printed if a command has not ended within slowEnd after an interrupt.
-const interruptedText = "interrupted; waiting for the databases to end what was begun (a second interrupt does not wait)"
+const interruptedText = "interrupted; waiting until the databases end the running statements (interrupt again to end at once)"
 
 const slowEnd = 2 * time.Second
 

@@ -26,10 +26,10 @@ func TestInterruptedCommands(t *testing.T) {
 		command, hint string
 	}{
 		{b, "verify -q", "Not everything was compared."},
-		{b, "rebuild -q", "The partitions that are done stay so; run it again for the others."},
-		{b, "partition move 1 --to=a -q", "Nothing is lost: finish the move with `badged partition move 1 --to a`, or give it up with `badged partition move 1 --undo`, which is refused after the switch."},
+		{b, "rebuild -q", "The finished partitions stay rebuilt; run the command again for the others."},
+		{b, "partition move 1 --to=a -q", "Nothing is lost: finish the move with `badged partition move 1 --to a`, or undo it with `badged partition move 1 --undo`, which is refused after the switch."},
 		{b, "partition move 1 --undo -q", "Run it again: `badged partition move 1 --undo`."},
-		{c, "partition split 2 -q", "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo gives up one that has not switched yet."},
+		{c, "partition split 2 -q", "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo undoes a split that has not switched yet."},
 	} {
 		t.Run(tc.command, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

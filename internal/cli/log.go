@@ -199,14 +199,14 @@ func printLag(streams Streams, lags operations.Lag) error {
 	}
 	for _, l := range lags.Partitions {
 		if l.Notifier != "" {
-			fmt.Fprintf(streams.Out, "Devices and webhooks are told up to %s of partition %d.\n", l.Notifier, l.Partition)
+			fmt.Fprintf(streams.Out, "Devices and webhooks were notified of the events up to %s of partition %d.\n", l.Notifier, l.Partition)
 		}
 	}
 	for _, o := range lags.Open {
 		fmt.Fprintf(streams.Out, "%sOpen transaction: %s.\n", connect.Prefix(o.Shard), o.Text)
 	}
 	for _, w := range lags.Waiting {
-		fmt.Fprintf(streams.Out, "Waiting on shard %s for shard %s: %s to rooms, the oldest for %.1f seconds.\n", w.On, w.For, terminal.Counted(w.Messages, "message"), w.Seconds)
+		fmt.Fprintf(streams.Out, "Shard %s stores messages for shard %s: %s to rooms, the oldest for %.1f seconds.\n", w.On, w.For, terminal.Counted(w.Messages, "message"), w.Seconds)
 	}
 	return nil
 }

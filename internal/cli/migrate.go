@@ -116,7 +116,7 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if made.Adopted != "" {
-		fmt.Fprintf(streams.Out, "shard %s: keeps what it has, and all partitions\n", made.Adopted)
+		fmt.Fprintf(streams.Out, "shard %s: keeps its data and all partitions\n", made.Adopted)
 	}
 	dbs, err := cluster.Open(ctx, cluster.Config{Databases: databases, Guard: &guard})
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 		switch have := of[d.Name]; {
 		case have == 0:
 		case n != 0 && have != n:
-			return 0, fmt.Errorf("the number of partitions of shard %s is %d, and that of shard %s is %d: all shards of a cluster have the same", d.Name, have, first, n)
+			return 0, fmt.Errorf("shard %s has %d partitions, and shard %s has %d: all shards of a cluster must have the same number", d.Name, have, first, n)
 		case c.partitions() != 0 && have != c.partitions():
 			return 0, fmt.Errorf("the number of partitions of shard %s is %d, not %d: it is settled when the first database is created", d.Name, have, c.partitions())
 		default:
@@ -235,7 +235,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 		if errs[i] == nil {
 			done++
 		} else if pgfault.Of(errs[i]) == pgfault.OutOfMemory {
-			errs[i] = fmt.Errorf("%w; it takes some %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
+			errs[i] = fmt.Errorf("%w; the migration needs about %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
 		}
 		errs[i] = connect.InShard(s.Name, errs[i])
 	}

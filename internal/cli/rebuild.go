@@ -128,7 +128,7 @@ func (c *rebuildCmd) AfterInterruption() string {
 	if c.User != "" || c.Partition != nil {
 		return ""
 	}
-	return "The partitions that are done stay so; run it again for the others."
+	return "The finished partitions stay rebuilt; run the command again for the others."
 }
 
 // arguments returns the arguments that the audit trail records.

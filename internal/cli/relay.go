@@ -171,6 +171,6 @@ func (c *relayRetryCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Out, "%d events are back in the outbox, behind all others\n", n)
+	fmt.Fprintf(streams.Out, "%d events were moved back to the end of the outbox\n", n)
 	return nil
 }

@@ -144,7 +144,7 @@ func (c *restoreCmd) print(w io.Writer, done archiving.Restored) error {
 		_, err = fmt.Fprintf(w, "%s of files that were given up are lost\n", terminal.Counted(done.GivenUp, "event"))
 	}
 	if err == nil && len(done.Without) > 0 {
-		_, err = fmt.Fprintf(w, "the archives have nothing of %s: nothing was archived of them, or the archive of another database is missing\n", cluster.Named(done.Without))
+		_, err = fmt.Fprintf(w, "the archives have no events of %s: none were archived, or the archive of another database is missing\n", cluster.Named(done.Without))
 	}
 	return err
 }

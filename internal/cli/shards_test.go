@@ -120,7 +120,7 @@ func TestCommandsOnShards(t *testing.T) {
 	export := mustDo(t, on("user", "export", userOf(1))...)
 	has(t, "the export", export, `"record":{"holdings":`)
 	mustDo(t, on("user", "merge", userOf(0), userOf(2))...)
-	has(t, "erasing nothing", mustDo(t, on("user", "erase", "somebody-else", "--archive="+dir)...), "badged held nothing of this user")
+	has(t, "erasing nothing", mustDo(t, on("user", "erase", "somebody-else", "--archive="+dir)...), "badged had no data of this user")
 }
 
 // Dead letters have ids of their own on each shard.
@@ -151,7 +151,7 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 	flags, urls := newShards(t)
 	flags[1] = "--shard=b=" + away
 	on := func(args ...string) []string { return append(args, flags...) }
-	const gone = "shard b, which has partition 1, is away: failed to connect "
+	const gone = "shard b, which has partition 1, is unavailable: failed to connect "
 	for _, tc := range []struct {
 		args []string
 		out  string
@@ -178,7 +178,7 @@ func TestCommandsWhileAShardIsAway(t *testing.T) {
 			t.Errorf("%v exits with %d and prints\n%s%s", tc.args, r.code, r.out, r.err)
 		}
 	}
-	if r := badged(t, on("user", "erase", userOf(0))...); strings.Contains(r.out, "held nothing") || !strings.Contains(r.err, "not everything was erased: run it again") {
+	if r := badged(t, on("user", "erase", userOf(0))...); strings.Contains(r.out, "had no data") || !strings.Contains(r.err, "not everything was erased: run it again") {
 		t.Errorf("an erasure while a shard is away prints\n%s%s", r.out, r.err)
 	}
 	if r := badged(t, on("user", "show", userOf(0))...); r.code != exitUnknown {
@@ -233,7 +233,7 @@ func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
 		return n
 	}
 	r := badged(t, "migrate", "up", flags[0], "--shard=b="+wrong, flags[2])
-	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b has no part of the cluster, but the map gives it partition 1") {
+	if r.code != exitFailed || r.out != "" || !strings.Contains(r.err, "nothing was migrated: the database is empty or not part of the cluster: shard b is not part of the cluster, but the map assigns it partition 1") {
 		t.Errorf("with an empty database it exits with %d: %s%s", r.code, r.out, r.err)
 	}
 	if n := schemas(); n != 0 {
@@ -242,7 +242,7 @@ func TestMigrateUpLeavesAWrongDatabaseAlone(t *testing.T) {
 	others, urls := newShards(t)
 	// Its number of partitions is another too, which is not the mistake.
 	pgtest.Exec(t, poolOf(t, urls[2]), `UPDATE badged.settings SET partitions = partitions + 1`)
-	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, flags[0], flags[1]}, others[2])...); r.code != exitFailed || !strings.Contains(r.err, "nothing was migrated: the database is of another cluster") {
+	if r := badged(t, append([]string{"migrate", "up", "--shard=new=" + wrong, flags[0], flags[1]}, others[2])...); r.code != exitFailed || !strings.Contains(r.err, "nothing was migrated: the database belongs to another cluster") {
 		t.Errorf("with a shard of another cluster it exits with %d: %s%s", r.code, r.out, r.err)
 	}
 	if n := schemas(); n != 0 {
@@ -299,7 +299,7 @@ func TestServerWithFewLocksAndConnections(t *testing.T) {
 		}
 	}
 	if r := badged(t, "migrate", "up", "--partitions=200", "--database-url="+server.URL()); r.code != exitFailed ||
-		!strings.Contains(r.err, "out of shared memory (SQLSTATE 53200); it takes some 9000 locks at a time: raise max_locks_per_transaction of the server") {
+		!strings.Contains(r.err, "out of shared memory (SQLSTATE 53200); the migration needs about 9000 locks at a time: raise max_locks_per_transaction of the server") {
 		t.Errorf("with 200 partitions it exits with %d: %s", r.code, r.err)
 	}
 }

@@ -158,7 +158,7 @@ func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard stri
 			c.FirstUnreadSeq, c.ReadSeq, c.LastSeq, levelOf(&c), c.Category, marked, c.Version)
 	}
 	if s.More {
-		fmt.Fprintf(table, "… and more than these %d\n", len(s.Conversations))
+		fmt.Fprintf(table, "… and more; these are the first %d\n", len(s.Conversations))
 	}
 	return table.Flush()
 }
@@ -226,20 +226,20 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 // printErasure prints how much was erased. whole is set if the erasure is complete.
 func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 	if nothing := r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}); nothing && whole {
-		fmt.Fprintln(w, "badged held nothing of this user")
+		fmt.Fprintln(w, "badged had no data of this user")
 	} else if !nothing {
-		fmt.Fprintf(w, "erased %s, %s and %s; of the log, %s as a whole and the user from %s of others; of the audit trail, the id in %s\n",
+		fmt.Fprintf(w, "erased %s, %s and %s; in the log, erased %s and removed the user from %s more; in the audit trail, redacted the id in %s\n",
 			terminal.Counted(r.Conversations, "conversation"), terminal.Counted(r.Devices, "device"), terminal.Counted(r.DeadLetters, "dead letter"),
 			terminal.Counted(r.Erased, "event"), progress.Count(r.Changed), terminal.Counted(r.Actions, "record"))
 	}
 	if n := r.Archived.Erased + r.Archived.Changed; n > 0 {
-		fmt.Fprintf(w, "of the archive, %s as a whole and the user from %s of others\n", terminal.Counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
+		fmt.Fprintf(w, "in the archive, erased %s and removed the user from %s more\n", terminal.Counted(r.Archived.Erased, "event"), progress.Count(r.Archived.Changed))
 	}
 	if n := r.Waiting.Erased + r.Waiting.Changed; n > 0 {
-		fmt.Fprintf(w, "the user from %s that waited for shards\n", terminal.Counted(n, "message"))
+		fmt.Fprintf(w, "removed the user from %s stored for other shards\n", terminal.Counted(n, "message"))
 	}
 	if r.Kept += r.Archived.Kept + r.Waiting.Kept; r.Kept > 0 {
-		fmt.Fprintf(w, "the id stays in %s of others, as something else, such as the id of a conversation\n", terminal.Counted(r.Kept, "event"))
+		fmt.Fprintf(w, "the id stays in %s of other users, where it names something else, such as a conversation\n", terminal.Counted(r.Kept, "event"))
 	}
 	return nil
 }
@@ -286,7 +286,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return done, errors.Join(err, out.Flush())
 	})
 	if err == nil && len(done.Lacks) > 0 {
-		err = fmt.Errorf("the export is incomplete: it lacks %s", strings.Join(done.Lacks, "; "))
+		err = fmt.Errorf("the export is incomplete: it does not include %s", strings.Join(done.Lacks, "; "))
 		if c.Archive == "" {
 			err = fmt.Errorf("%w: --archive DIR", err)
 		}

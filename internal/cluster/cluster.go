@@ -197,7 +197,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 	for _, s := range c.databases {
 		s.Log = events.Attach(s.Pool, c.partitions)
 		if s.last.err != nil {
-			c.cfg.Logger.WarnContext(ctx, "a shard cannot be reached: nothing reaches its users' badges until it is back",
+			c.cfg.Logger.WarnContext(ctx, "a shard cannot be reached: the badges of its users do not change until it is back",
 				"shard", s.Name, "partitions", List(merged.of(s.Name)), "error", s.last.err)
 			continue
 		}

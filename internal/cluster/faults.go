@@ -44,7 +44,7 @@ func (f *Fault) Error() string {
 	case Failed:
 		return fmt.Sprintf("shard %s: %v", f.Database, f.Err)
 	case Lost:
-		return f.Which() + ": the database was restored from before it got them; restore it to a later time"
+		return f.Which() + ": the database was restored to a time before it got them; restore it to a later time"
 	case Unknown:
 		return fmt.Sprintf("%s: add --shard %s=URL", f.Which(), f.Database)
 	}
@@ -58,15 +58,15 @@ func (f *Fault) Which() string {
 	fault := pgfault.Of(f.Err)
 	switch {
 	case f.Kind == Lost:
-		return fmt.Sprintf("shard %s does not hold %s, as it should by the map", f.Database, Named(f.Partitions))
+		return fmt.Sprintf("shard %s does not hold %s, which the map assigns to it", f.Database, Named(f.Partitions))
 	case f.Kind == Bare:
-		return having + " lacks tables of badged"
+		return having + " does not have all tables of badged"
 	case f.Kind == Unknown:
 		return having + " is not in the settings of this process"
 	case f.Kind == Failed || fault.OfLogin():
 		return having + " " + fault.String()
 	}
-	return having + " is away"
+	return having + " is unavailable"
 }
 
 // Unwrap returns the cause, and [ErrAway] unless the call failed on the database.

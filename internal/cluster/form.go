@@ -248,7 +248,7 @@ func plan(views []view, used []string) (Formed, error) {
 	}
 	for _, place := range merged.places {
 		if place.Database != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Database }) {
-			return Formed{}, fmt.Errorf("%w: the map gives %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.of(place.Database)), place.Database, place.Database)
+			return Formed{}, fmt.Errorf("%w: the map assigns %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.of(place.Database)), place.Database, place.Database)
 		}
 	}
 	return made, nil

@@ -56,7 +56,7 @@ var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", Er
 func mistaken(cluster, member, of, name string) error {
 	switch {
 	case cluster != of:
-		return fmt.Errorf("%w: it is of %s, not %s: check its URL", ErrForeign, cluster, of)
+		return fmt.Errorf("%w: it belongs to %s, not to %s: check its URL", ErrForeign, cluster, of)
 	case member != name:
 		return fmt.Errorf("%w: it says that it is shard %s, not %s: check its URL", ErrMisnamed, member, name)
 	}

@@ -10,7 +10,7 @@ import (
 
 // ErrHeldBack means that a database failed to store the events by which users join a room.
 // Therefore the later messages to this room were appended to no database.
-var ErrHeldBack = errors.New("messages to a room follow joins that a database lacks; none has them")
+var ErrHeldBack = errors.New("messages to a room were appended to no database, since a database failed to store the joins before them")
 
 // SplitAtJoins splits the events of a call into stages and returns the end index of each. A
 // stage ends before the first message to a room that users join in the same stage. Every

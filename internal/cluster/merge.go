@@ -22,15 +22,15 @@ var (
 	// ErrEmpty: a database is not part of the cluster.
 	ErrEmpty = errors.New("the database is empty or not part of the cluster")
 	// ErrForeign: a database belongs to another cluster.
-	ErrForeign = errors.New("the database is of another cluster")
+	ErrForeign = errors.New("the database belongs to another cluster")
 	// ErrMisnamed: a database has another name in the cluster than in the configuration.
 	ErrMisnamed = errors.New("the database is another shard")
 	// ErrUnknown: a database cannot be reached, and no map names it.
 	ErrUnknown = errors.New("the shard cannot be reached, and no other shard knows it")
 	// ErrTwoMaps: two databases name different owners of a partition at the same revision.
-	ErrTwoMaps = errors.New("there are two maps")
+	ErrTwoMaps = errors.New("the maps of two shards contradict each other")
 	// ErrClaims: a database holds a partition that the map assigns to another database.
-	ErrClaims = errors.New("the shard holds a partition of another")
+	ErrClaims = errors.New("the shard holds a partition of another shard")
 	// ErrLost: a database does not hold a partition that the map assigns to it.
 	ErrLost = errors.New("the shard has lost a partition")
 	// ErrPartitions: databases have different numbers of partitions.
@@ -38,11 +38,11 @@ var (
 	// ErrEncodings: databases store text in different encodings.
 	ErrEncodings = errors.New("the encodings of the databases differ")
 	// ErrAway: a database cannot be reached.
-	ErrAway = errors.New("the shard is away")
+	ErrAway = errors.New("the shard is unavailable")
 )
 
 // noPart is the format of the error for an empty database to which the map assigns partitions.
-const noPart = "shard %s has no part of the cluster, but the map gives it %s: check its URL, or restore the database from a backup"
+const noPart = "shard %s is not part of the cluster, but the map assigns it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.
 type Place struct {
@@ -139,13 +139,13 @@ func merge(views []view, starting bool) (placement, error) {
 		case v.cluster == "":
 			continue // all.check refuses it, once the map is known
 		case v.cluster != all.cluster:
-			refuse(ErrForeign, "shard %s is of the cluster %s, and shard %s of the cluster %s: check the URLs", v.name, v.cluster, views[first].name, all.cluster)
+			refuse(ErrForeign, "shard %s belongs to the cluster %s, and shard %s to the cluster %s: check the URLs", v.name, v.cluster, views[first].name, all.cluster)
 			continue
 		case v.member != v.name:
 			refuse(ErrMisnamed, "the database of --shard %s says that it is shard %s: check the names", v.name, v.member)
 			continue
 		case v.partitions != all.first:
-			refuse(ErrPartitions, "shard %s began with %d, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
+			refuse(ErrPartitions, "shard %s began with %d partitions, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
 			continue
 		}
 		if err := sameEncoding(v.name, v.encoding, "shard "+views[first].name, all.encoding); err != nil {
@@ -160,7 +160,7 @@ func merge(views []view, starting bool) (placement, error) {
 			case place.Revision > known.Revision:
 				all.put(p, place)
 			case place.Revision == known.Revision && place.Database != known.Database:
-				refuse(ErrTwoMaps, "shard %s gives partition %d to %s, and another shard gives it to %s, both at revision %d: one of these shards was restored or created separately; bring back the right one",
+				refuse(ErrTwoMaps, "shard %s assigns partition %d to %s, and another shard assigns it to %s, both at revision %d: one of these shards was restored or created separately; replace it with the right database",
 					v.name, p, place.Database, known.Database, place.Revision)
 			}
 		}
@@ -176,7 +176,7 @@ func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil
 	}
-	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
+	return fmt.Errorf("%w: shard %s has %s, and %s has %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
 // begun reports whether a partition was split: the map has an entry for a descendant.
@@ -210,14 +210,14 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 				case starting && slices.Contains(m.staleClaims(views), claim{v.name, p, place}):
 					// Servers make the database release the partition: see stale.go.
 				case place.Database == "" && place.Revision > 0:
-					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored from before the split; restore it to a later time",
+					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored to a time before the split; restore it to a later time",
 						v.name, p, place.Revision)
 				case m.begun(p):
 					a, b, _ := eventlog.Children(p, m.first)
-					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, as other shards know: the database was restored from before the split; restore it to a later time",
+					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, according to other shards: the database was restored to a time before the split; restore it to a later time",
 						v.name, p, a, b)
 				case place.Database != v.name:
-					refuse(ErrClaims, "shard %s holds partition %d, which the map gives to shard %s since revision %d: the database was restored from before a move; once %[3]s holds it and can be reached, servers make %[1]s give it up",
+					refuse(ErrClaims, "shard %s holds partition %d, which the map assigns to shard %s since revision %d: the database was restored to a time before a move; once %[3]s holds it and can be reached, servers make %[1]s release it",
 						v.name, p, place.Database, place.Revision)
 				}
 			}
@@ -230,7 +230,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		}
 	}
 	for _, name := range missing {
-		refuse(ErrMissing, "the map gives %s to shard %s: add --shard %s=URL", Named(m.of(name)), name, name)
+		refuse(ErrMissing, "the map assigns %s to shard %s: add --shard %s=URL", Named(m.of(name)), name, name)
 	}
 }
 
@@ -243,7 +243,7 @@ func (m *placement) lost(views []view) (errs []error) {
 		}
 		for _, p := range m.of(v.name) {
 			if !slices.Contains(v.held, p) {
-				errs = append(errs, fmt.Errorf("%w: shard %s does not hold partition %d, which the map gives to it since revision %d: the database was restored from before it got the partition; restore it to a later time",
+				errs = append(errs, fmt.Errorf("%w: shard %s does not hold partition %d, which the map assigns to it since revision %d: the database was restored to a time before it got the partition; restore it to a later time",
 					ErrLost, v.name, p, m.places[p].Revision))
 			}
 		}

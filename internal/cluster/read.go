@@ -248,7 +248,7 @@ func (c *Cluster) storeView(ctx context.Context, s *Database, v view) {
 	}
 	switch was := s.last.err; {
 	case v.err != nil && was == nil:
-		c.cfg.Logger.WarnContext(ctx, "a shard is away: nothing reaches its users' badges until it is back",
+		c.cfg.Logger.WarnContext(ctx, "a shard is unavailable: the badges of its users do not change until it is back",
 			"shard", s.Name, "partitions", List(s.Held()), "error", v.err)
 	case v.err == nil && was != nil:
 		c.cfg.Logger.InfoContext(ctx, "a shard is back", "shard", s.Name, "partitions", List(v.held))

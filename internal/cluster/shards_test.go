@@ -148,8 +148,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("open: %v, want %q", err, text)
 		}
 	}
-	says(cluster.ErrMissing, []cluster.Candidate{a}, "the map gives the partitions 3-5 to shard b: add --shard b=URL")
-	says(cluster.ErrEmpty, []cluster.Candidate{a, other}, "shard b has no part of the cluster, but the map gives it the partitions 3-5", "a", "b")
+	says(cluster.ErrMissing, []cluster.Candidate{a}, "the map assigns the partitions 3-5 to shard b: add --shard b=URL")
+	says(cluster.ErrEmpty, []cluster.Candidate{a, other}, "shard b is not part of the cluster, but the map assigns it the partitions 3-5", "a", "b")
 	says(cluster.ErrEmpty, []cluster.Candidate{a, b, other}, "shard c has not joined the cluster")
 	says(cluster.ErrMisnamed, []cluster.Candidate{a, b}, "the database of --shard b says that it is shard a", "b", "a")
 	if _, err := cluster.Form(t.Context(), again(t, []cluster.Candidate{a, other}, "a", "b")); !errors.Is(err, cluster.ErrEmpty) || !strings.Contains(err.Error(), "restore") {
@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 	}
 
 	form(t, []cluster.Candidate{other})
-	says(cluster.ErrForeign, []cluster.Candidate{a, b, other}, "shard c is of the cluster")
+	says(cluster.ErrForeign, []cluster.Candidate{a, b, other}, "shard c belongs to the cluster")
 
 	move(t, a, b, 0, 2)
 	open(t, []cluster.Candidate{a, b})
@@ -168,11 +168,11 @@ func TestRefusals(t *testing.T) {
 	exec(t, a, `UPDATE badged.shard_partitions SET shard = 'a', revision = 1 WHERE partition_id = 0`)
 	open(t, []cluster.Candidate{a, b}) // b has it, so a is to give it up
 	exec(t, b, `DELETE FROM badged.partitions WHERE partition_id = 0`)
-	says(cluster.ErrClaims, []cluster.Candidate{a, b}, "shard a holds partition 0, which the map gives to shard b since revision 2")
+	says(cluster.ErrClaims, []cluster.Candidate{a, b}, "shard a holds partition 0, which the map assigns to shard b since revision 2")
 
 	empty := connect(t, "d", pgtest.NewDB(t, pgtest.Template{}))
 	says(cluster.ErrEmpty, []cluster.Candidate{a, b, empty}, "shard d has not joined the cluster")
-	says(cluster.ErrEmpty, []cluster.Candidate{a, empty}, "shard b has no part of the cluster, but the map gives it the partitions", "a", "b")
+	says(cluster.ErrEmpty, []cluster.Candidate{a, empty}, "shard b is not part of the cluster, but the map assigns it the partitions", "a", "b")
 	gone := connect(t, "e", "postgres://127.0.0.1:1/x")
 	says(cluster.ErrUnknown, []cluster.Candidate{a, b, gone}, "e: ")
 	few := connect(t, "few", pgtest.NewDB(t, schematest.Migrated(2)))
@@ -414,7 +414,7 @@ func TestAShardThatAProcessDoesNotKnow(t *testing.T) {
 	form(t, all)
 	move(t, all[0], all[2], 0, 2)
 	move(t, all[0], all[1], 1, 2)
-	if err := c.Reload(t.Context()); !errors.Is(err, cluster.ErrMissing) || !strings.Contains(err.Error(), "the map gives partition 0 to shard c") {
+	if err := c.Reload(t.Context()); !errors.Is(err, cluster.ErrMissing) || !strings.Contains(err.Error(), "the map assigns partition 0 to shard c") {
 		t.Errorf("the problem is %v", err)
 	}
 	if s := c.DatabaseOf(1); s == nil || s.Name != "b" || !s.Holds(1) {
@@ -501,7 +501,7 @@ func TestALostPartitionIsTold(t *testing.T) {
 	if got := c.Database("b").Lost(); !slices.Equal(got, []int{0}) || len(c.Database("a").Lost()) > 0 {
 		t.Errorf("lost are %v", got)
 	}
-	for !strings.Contains(said.String(), "shard b does not hold partition 0, which the map gives to it since revision 2") {
+	for !strings.Contains(said.String(), "shard b does not hold partition 0, which the map assigns to it since revision 2") {
 		if err := c.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}

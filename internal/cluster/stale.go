@@ -99,10 +99,10 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	}
 	var held bool
 	if err := stale.Pool.QueryRow(ctx, statements.Get("give up a partition"), one.partition, owner.Name, one.place.Revision, since).Scan(&held); err != nil {
-		return fmt.Errorf("make shard %s give up partition %d: %w", stale.Name, one.partition, err)
+		return fmt.Errorf("make shard %s release partition %d: %w", stale.Name, one.partition, err)
 	}
 	if held {
-		c.cfg.Logger.WarnContext(ctx, "a shard was restored to a time before a partition moved away, and has given the partition up again; events published there meanwhile will be appended to the other shard",
+		c.cfg.Logger.WarnContext(ctx, "a shard was restored to a time before a partition moved away, and has released the partition again; events published there meanwhile will be appended to the other shard",
 			"shard", stale.Name, "partition", one.partition, "other", owner.Name)
 	}
 	return nil

@@ -152,17 +152,17 @@ type auditWalk struct {
 func (w *auditWalk) add(r auditRecord) *AuditFault {
 	switch {
 	case r.number > w.records:
-		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s is more than the %d records that were written", r, w.records)}
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s has a number above %d, the number of records that were written", r, w.records)}
 	case r.number <= w.number:
-		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s has a number that the trail has passed", r)}
+		return &AuditFault{r.number, recordInserted, fmt.Sprintf("%s has a number that is not above the number of the record before it", r)}
 	case r.number > w.number+1:
 		return missing(w.number+1, r.number-1, fmt.Sprintf("%s follows", r))
 	case !bytes.Equal(r.hash, r.link(w.hash)):
 		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match its hash. If its hash was changed too, so may have been the record before it", r)}
 	case r.former != nil && hex.EncodeToString(r.content()) != w.redacted[r.number]:
-		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not say what it said, nor what a redaction has left of it", r)}
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s has neither its original content nor the content that its redaction left", r)}
 	case r.number == w.kept.Count && hex.EncodeToString(r.hash) != w.kept.Head:
-		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s is not the one of the given head: it or a record before it was changed, and the hashes were computed again", r)}
+		return &AuditFault{r.number, recordChanged, fmt.Sprintf("%s does not match the given head: this record or one before it was changed, and the hashes were computed again", r)}
 	}
 	w.number, w.hash = r.number, r.hash
 	w.observe(r)
@@ -190,13 +190,13 @@ func (w *auditWalk) end() *AuditFault {
 	case w.number < w.records:
 		return missing(w.number+1, w.records, fmt.Sprintf("%d records were written", w.records))
 	case w.records > 0 && !bytes.Equal(w.hash, w.head):
-		return &AuditFault{w.number, recordChanged, "it is not the one that was written last"}
+		return &AuditFault{w.number, recordChanged, "it is not the record that was written last"}
 	case w.start.Count > 0 && !w.announced:
 		return missing(1, w.start.Count, "no record says that they were pruned")
 	case w.kept.Count > w.number:
 		return missing(w.number+1, w.kept.Count, fmt.Sprintf("the given head has %d records", w.kept.Count))
 	case w.kept.Count == w.start.Count && w.kept != w.start && w.kept.Count > 0:
-		return &AuditFault{w.kept.Count, recordChanged, "it was pruned, and is not the one of the given head: it or a record before it was changed before"}
+		return &AuditFault{w.kept.Count, recordChanged, "it was pruned, and did not match the given head: before the pruning, this record or one before it was changed"}
 	}
 	return nil
 }

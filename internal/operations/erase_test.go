@@ -280,7 +280,7 @@ func TestEraseAUserOfALostShard(t *testing.T) {
 	if err := c.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := over(c).Erase(t.Context(), ops, user, nil); err == nil || strings.Count(err.Error(), "shard b, which has the partitions 2-3, is away") != 1 {
+	if _, err := over(c).Erase(t.Context(), ops, user, nil); err == nil || strings.Count(err.Error(), "shard b, which has the partitions 2-3, is unavailable") != 1 {
 		t.Errorf("erase: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func (k *KeyLoads) Loaded(l KeyLoad) {
 func (k *KeyLoads) Run(ctx context.Context) error {
 	err := wait.Repeat(ctx, keyLoadInterval, func(ctx context.Context) {
 		if err := k.record(ctx); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "a change of keys is not in the audit trail yet", "error", err)
+			k.log.WarnContext(ctx, "cannot record a change of keys in the audit trail, will try again", "error", err)
 		}
 	})
 	return errors.Join(err, k.record(context.WithoutCancel(ctx)))

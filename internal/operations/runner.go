@@ -21,7 +21,7 @@ var errStopping = errors.New("the server was stopped")
 var errCanceled = errors.New("canceled")
 
 // ErrNotRunning is returned if a job cannot start, since [Operations.Run] does not run.
-var ErrNotRunning = errors.New("this process takes no jobs: it is starting or stopping")
+var ErrNotRunning = errors.New("this process accepts no jobs now: it is starting or stopping")
 
 // Run lets jobs start until ctx is done. Then it cancels all jobs, and returns once they have
 // ended.

@@ -121,7 +121,7 @@ func (s *SignIns) record(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
 	if err := s.write(ctx, counted); err != nil {
-		s.log.WarnContext(ctx, "failed sign-ins are not in the audit trail yet", "error", err)
+		s.log.WarnContext(ctx, "cannot record failed sign-ins in the audit trail, will try again", "error", err)
 		for by, f := range counted {
 			s.add(by, f.Times, f.Since)
 		}

@@ -307,7 +307,7 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 		case slices.Contains(settings.Events[:i], event):
 			wrong("events[%d] is named twice", i)
 		case event == outbound.UnreadReminder && !r.Reminders:
-			wrong("events[%d]: the server has no --remind-after, so it reminds of nothing", i)
+			wrong("events[%d]: the server has no --remind-after, so it sends no reminders", i)
 		}
 	}
 	if len(settings.Categories) > maxWebhookCategories {

@@ -213,7 +213,7 @@ func TestWebhookSettingsAreChecked(t *testing.T) {
 		{"crm", operations.WebhookSettings{URL: "https://10.1.2.3/hook", Events: drift}, "url belongs to a private network"},
 		{"crm", operations.WebhookSettings{URL: url + strings.Repeat("x", 3000), Events: drift}, "url must have at most 2048 bytes"},
 		{"crm", operations.WebhookSettings{URL: url, Events: []string{"badge.changed", "badge.change", "badge.changed"}}, "events[1] must be one of badge.changed, unread.reminder, deadletter.buried, drift.found; events[2] is named twice"},
-		{"crm", operations.WebhookSettings{URL: url, Events: []string{"unread.reminder"}}, "events[0]: the server has no --remind-after, so it reminds of nothing"},
+		{"crm", operations.WebhookSettings{URL: url, Events: []string{"unread.reminder"}}, "events[0]: the server has no --remind-after, so it sends no reminders"},
 		{"crm", operations.WebhookSettings{URL: url, Events: drift, Batch: new(101)}, "batch must be from 1 to 100, is 101"},
 		{"crm", operations.WebhookSettings{URL: url, Events: drift, Batch: new(0)}, "batch must be from 1 to 100, is 0"},
 		{"crm", operations.WebhookSettings{URL: url, Events: drift, State: "on"}, "state must be active, paused or disabled"},

@@ -152,7 +152,7 @@ func TestKafkaLosesRecords(t *testing.T) {
 	}
 	p = run(t, d, k.from("chat"))
 	await(t, "the record of the new topic", func() bool { return d.read(t) == 5 })
-	if !strings.Contains(p.out.String(), "was deleted and made again") {
+	if !strings.Contains(p.out.String(), "was deleted and created again") {
 		t.Error("it does not say so")
 	}
 }

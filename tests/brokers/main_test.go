@@ -289,12 +289,12 @@ func event(n int) []byte {
 // URLs of streams and brokers are checked before connecting, and errors contain no secrets.
 func TestURLs(t *testing.T) {
 	for url, want := range map[string]string{
-		"nats://ann:hunter2@h:4222":                      "nats://ann:***@h:4222/: it names no stream; want nats://USER:PASSWORD@HOST:4222/STREAM",
+		"nats://ann:hunter2@h:4222":                      "nats://ann:***@h:4222/: the URL names no stream; want nats://USER:PASSWORD@HOST:4222/STREAM",
 		"nats://hunter2@h:4222/CHAT?subjects=a":          `nats://***@h:4222/CHAT: there is no parameter "subjects"`,
 		"nats://ann:hunter2@h:4222/CHAT,CALLS?subject=a": "subject needs one stream",
 		"nats://ann:hunter2@h:4222/CHAT?creds=/no/file":  "creds: ",
 		"nats://ann:hunter2@h:4222/CHAT?ca=/no/file":     "ca: ",
-		"kafka://ann:hunter2@h:9092":                     "it names no topic; want kafka://",
+		"kafka://ann:hunter2@h:9092":                     "the URL names no topic; want kafka://",
 		"kafka://ann:hunter2@h:9092/chat?sasl=md5":       `sasl must be plain, scram-sha-256 or scram-sha-512, is "md5"`,
 		"kafka://h:9092/chat?sasl=plain":                 "sasl needs USER:PASSWORD@",
 		"kafka://ann:hunter2@h:9092/chat?group=a":        `there is no parameter "group"`,

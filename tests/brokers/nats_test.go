@@ -193,7 +193,7 @@ func TestJetStreamLosesMessages(t *testing.T) {
 	createStream(t, js, stream)
 	publish(t, js, &nats.Msg{Subject: "chat", Data: event(20)})
 	await(t, "the message of the new stream", func() bool { return d.read(t) == 5 })
-	if !strings.Contains(p.out.String(), "was deleted and made again") {
+	if !strings.Contains(p.out.String(), "was deleted and created again") {
 		t.Error("it does not say so")
 	}
 }

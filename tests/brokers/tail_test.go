@@ -218,7 +218,7 @@ func TestTailRefusals(t *testing.T) {
 		strings.Replace(k.from("chat"), "hunter2", "wrong", 1): "are user, password, sasl and tls right?",
 		c.from("NONE"):                            "there is no stream NONE; create it",
 		c.from("MANY"):                            "the stream MANY has the subjects a, b.*; choose where to write: ?subject=SUBJECT",
-		c.from("MANY?subject=b.c.d"):              "the stream MANY does not take the subject b.c.d, but a, b.*",
+		c.from("MANY?subject=b.c.d"):              "the stream MANY does not accept the subject b.c.d, but only a, b.*",
 		"nats://ann:wrong@" + c.hosts() + "/MANY": "Authorization Violation",
 	} {
 		if said := failsAs(t, d, "tail", "--to="+to); !strings.Contains(said, want) || strings.Contains(said, "hunter2") || strings.Contains(said, "wrong") {

@@ -34,7 +34,7 @@ func ParseAddress(text string, schemes []string) (Address, error) {
 		if ok && len(scheme) < 16 && !strings.ContainsAny(scheme, ":@/ ") {
 			return Address{}, fmt.Errorf("there is no broker for %s://; want %s", scheme, known)
 		}
-		return Address{}, fmt.Errorf("it is no URL of a broker; want %s", known)
+		return Address{}, fmt.Errorf("this is not the URL of a broker; want %s", known)
 	}
 	a := Address{Scheme: scheme, Text: text}
 	authority, rest := cutAny(rest, "/?#")

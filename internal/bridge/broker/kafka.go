@@ -58,7 +58,7 @@ func KafkaTopics(ctx context.Context, client *kgo.Client, hosts []string, topics
 	}
 	answer, err := request.RequestWith(ctx, client)
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("it closes the connection; are user, password, sasl and tls right? (%w)", err)
+		err = fmt.Errorf("the broker closes the connection; are user, password, sasl and tls right? (%w)", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(hosts, ", "), err)

@@ -16,7 +16,7 @@ func Redis(a *Address, blocking int) (func() redis.UniversalClient, error) {
 	const others = 4
 	u, err := url.Parse(a.Text)
 	if err != nil {
-		return nil, errors.New("it cannot be read")
+		return nil, errors.New("the URL cannot be parsed")
 	}
 	u.RawQuery = a.Query.Encode()
 	clear(a.Query) // go-redis reports unknown parameters itself

@@ -48,12 +48,12 @@ func openInput(ctx context.Context, file string, stdin io.Reader) (in input, err
 	}
 	temp, err := os.CreateTemp("", "badged-import-")
 	if err != nil {
-		return in, fmt.Errorf("keep %s: %w", src.Name, err)
+		return in, fmt.Errorf("copy %s to a temporary file: %w", src.Name, err)
 	}
 	in = input{name: src.Name, path: temp.Name(), temp: true}
 	in.size, err = io.Copy(temp, src)
 	if err = errors.Join(err, temp.Close()); err != nil {
-		return in, errors.Join(fmt.Errorf("keep %s: %w", src.Name, err), os.Remove(in.path))
+		return in, errors.Join(fmt.Errorf("copy %s to a temporary file: %w", src.Name, err), os.Remove(in.path))
 	}
 	return in, nil
 }

@@ -130,7 +130,7 @@ func (r *Reader) readHeader(line string) error {
 		name = strings.TrimSpace(name)
 		switch {
 		case !slices.Contains(fields, name):
-			return fmt.Errorf("the header names %.40q, which is not a field: those are %s", name, strings.Join(fields, ", "))
+			return fmt.Errorf("the header names %.40q, which is not a field; the fields are %s", name, strings.Join(fields, ", "))
 		case slices.Contains(r.columns, name):
 			return fmt.Errorf("the header names %s twice", name)
 		}
@@ -139,7 +139,7 @@ func (r *Reader) readHeader(line string) error {
 	}
 	for _, name := range fields[:required] {
 		if !slices.Contains(r.columns, name) {
-			return fmt.Errorf("the header lacks %s", name)
+			return fmt.Errorf("the header does not name %s", name)
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (r *Reader) parseCSV(line []byte) (err error) {
 		return err
 	}
 	if len(r.values) != len(r.columns) {
-		return wrong("line", "has %d values, the header %d", len(r.values), len(r.columns))
+		return wrong("line", "has %d values, but the header has %d", len(r.values), len(r.columns))
 	}
 	var row Row
 	s := stated{empty: r.Empty}
@@ -350,7 +350,7 @@ func describeJSON(line []byte, err error) error {
 	case name == "":
 		return wrong("line", "is not a JSON object: %v", err)
 	case errors.Is(err, json.ErrUnknownName):
-		return wrong(name, "is not a field: those are %s", strings.Join(fields, ", "))
+		return wrong(name, "is not a field; the fields are %s", strings.Join(fields, ", "))
 	}
 	var raw map[string]jsontext.Value
 	_ = json.Unmarshal(line, &raw) // the line is valid JSON

@@ -147,7 +147,7 @@ func TestReaderNamesLineAndField(t *testing.T) {
 		"ada,c,9,5,,6-,,,":      "unread_seqs: is required",
 		"ada,c,9,5,,6,,7,":      "mentions_seqs: 7 is not among the unread messages",
 		"ada,c,9,5,,6,,,yes":    `marked_unread: must be true or false, is "yes"`,
-		"ada,c,9,5":             "line: has 4 values, the header 9",
+		"ada,c,9,5":             "line: has 4 values, but the header has 9",
 		`ada,"c,9,5,,,,,`:       "line: a double quote is not closed",
 		`ada,"c"d,9,5,,,,,`:     "line: want a comma after a value in double quotes",
 		`ada,c"d",9,5,,,,,`:     "line: a double quote within a value",
@@ -165,7 +165,7 @@ func TestReaderNamesLineAndField(t *testing.T) {
 		`{"user_id":5,"conversation_id":"c","last_seq":1,"read_seq":0}`:                        "user_id: must be a string, is 5",
 		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"unread_seqs":"1"}`:    `unread_seqs: must be an array of whole numbers, is "1"`,
 		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"marked_unread":"no"}`: `marked_unread: must be true or false, is "no"`,
-		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"unread":1}`:           "unread: is not a field: those are user_id, ",
+		`{"user_id":"a","conversation_id":"c","last_seq":1,"read_seq":0,"unread":1}`:           "unread: is not a field; the fields are user_id, ",
 		`{"user_id":"a","conversation_id":"c","last_seq":10001,"read_seq":0}`:                  "last_seq: 10001 messages after read_seq 0 would be unread, at most 10000 may be",
 		`{"user_id":"a","conversation_id":"c","last_seq":null,"read_seq":0}`:                   "last_seq: is required",
 		`{"user_id":"a","user_id":"b","conversation_id":"c","last_seq":1,"read_seq":0}`:        "user_id: duplicate object member name",
@@ -182,9 +182,9 @@ func TestReaderNamesLineAndField(t *testing.T) {
 
 func TestReaderRefusesBadHeaders(t *testing.T) {
 	for text, want := range map[string]string{
-		"user_id,conversation_id,last_seq\n":                  "the header lacks read_seq",
+		"user_id,conversation_id,last_seq\n":                  "the header does not name read_seq",
 		"user_id,user_id,conversation_id,last_seq,read_seq\n": "the header names user_id twice",
-		"user_id,conversation_id,last_seq,read_seq,unread\n":  `the header names "unread", which is not a field: those are user_id, `,
+		"user_id,conversation_id,last_seq,read_seq,unread\n":  `the header names "unread", which is not a field; the fields are user_id, `,
 		"ada;tea;1;0\n": `the header names "ada;tea;1;0", which is not a field`,
 		"user_id,conversation_id,last_seq,read_seq,\"open_ended\n": "line: a double quote is not closed",
 	} {

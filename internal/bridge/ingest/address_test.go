@@ -10,13 +10,13 @@ import (
 // A bad URL is refused with what is wrong, and without its secrets.
 func TestBadURLs(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                               "it is no URL of a broker; want ",
-		"localhost:6379":                                 "it is no URL of a broker",
+		"":                                               "this is not the URL of a broker; want ",
+		"localhost:6379":                                 "this is not the URL of a broker",
 		"amqp://ada:hunter2@localhost/x":                 "there is no broker for amqp://",
-		"ada:hunter2@redis://host/x":                     "it is no URL of a broker",
+		"ada:hunter2@redis://host/x":                     "this is not the URL of a broker",
 		"redis://ada:hunter2@/0?stream=a":                "it needs HOST:PORT",
 		"redis://ada:hun%ter2@h/0?stream=a":              "special characters as %XX",
-		"redis://ada:hunter2@h:6379/0":                   "redis://ada:***@h:6379/0: it names no stream; want redis://USER:PASSWORD@HOST:6379/0?stream=STREAM",
+		"redis://ada:hunter2@h:6379/0":                   "redis://ada:***@h:6379/0: the URL names no stream; want redis://USER:PASSWORD@HOST:6379/0?stream=STREAM",
 		"redis://:hunter2@h:6379/x?stream=a":             "invalid database number",
 		"redis://ada:hunter2@h:6379/0?stream=a&streem=b": "streem",
 		"redis://ada:hunter2@h:6379/0?stream=a&stream=a": "a is named twice",

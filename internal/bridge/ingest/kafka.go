@@ -20,7 +20,7 @@ import (
 func parseKafka(a broker.Address) (Source, error) {
 	topics := broker.SplitList(a.Path)
 	if len(topics) == 0 {
-		return Source{}, errors.New("it names no topic")
+		return Source{}, errors.New("the URL names no topic")
 	}
 	options := []kgo.Opt{
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),

@@ -19,7 +19,7 @@ import (
 func parseNATS(a broker.Address) (Source, error) {
 	streams, subjects := broker.SplitList(a.Path), a.List("subject")
 	if len(streams) == 0 {
-		return Source{}, errors.New("it names no stream")
+		return Source{}, errors.New("the URL names no stream")
 	}
 	if len(subjects) > 0 && len(streams) > 1 {
 		return Source{}, errors.New("subject needs one stream; give a URL for each")

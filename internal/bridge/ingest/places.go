@@ -187,7 +187,7 @@ func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs [
 	}
 	s := p.places
 	if !s.known[shard] {
-		return events.Receipt{}, fmt.Errorf("%s was away; reading the places of its partitions", shard.Label())
+		return events.Receipt{}, fmt.Errorf("the places in %s are not known, since it was unavailable; reading them again", shard.Label())
 	}
 	touched := map[int]bool{}
 	for i := range evs {

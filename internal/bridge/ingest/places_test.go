@@ -322,7 +322,7 @@ func TestLateReaderOfShards(t *testing.T) {
 	r := s.ingest(t, b)
 	s.awaitRead(t, 2)
 	close(leave)
-	await(t, "the late reader to notice", func() bool { return strings.Contains(late.logs.String(), "another process has read on") })
+	await(t, "the late reader to notice", func() bool { return strings.Contains(late.logs.String(), "another process has read further") })
 	r.stop()
 	late.stop()
 	if got, want := s.logs(t), []int{1, 1, 1, 1, 1, 1}; !slices.Equal(got, want) {

@@ -17,7 +17,7 @@ import (
 func parseRedis(a broker.Address) (Source, error) {
 	streams := a.List("stream")
 	if len(streams) == 0 {
-		return Source{}, errors.New("it names no stream")
+		return Source{}, errors.New("the URL names no stream")
 	}
 	open, err := broker.Redis(&a, len(streams))
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 		case err != nil:
 			return nil, fmt.Errorf("connect to Redis: %w", err)
 		case kind != "stream" && kind != "none":
-			return nil, fmt.Errorf("the key %s is a %s and no stream", stream, kind)
+			return nil, fmt.Errorf("the key %s has the type %s, not stream", stream, kind)
 		}
 		all = append(all, Partition{Stream: stream})
 	}
@@ -154,7 +154,7 @@ func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	r.asked = time.Now()
 	switch {
 	case isBefore(info.LastGeneratedID, r.at.id):
-		r.note = fmt.Sprintf("the stream went back from entry %s to %s: it was made again, or Redis lost entries; reading it again from its first entry; repeated events count once", r.at.id, info.LastGeneratedID)
+		r.note = fmt.Sprintf("the last entry of the stream went back from %s to %s: the stream was created again, or Redis lost entries; reading it again from its first entry; repeated events count once", r.at.id, info.LastGeneratedID)
 		r.at, r.backlog = redisPosition{"0-0", max(0, info.EntriesAdded-info.Length)}, info.Length
 		return 0, nil
 	case info.Length > 0 && isBefore(r.at.id, info.LastEntry.ID):

@@ -137,7 +137,7 @@ func TestRedisTrimmedEntries(t *testing.T) {
 badged_ingest_lost_total{broker="redis",stream="s"} 7
 `)
 	await(t, "a dead letter", func() bool { return len(letters(t, db)) == 1 })
-	if got := letters(t, db)[0]; got != "redis/s/lost: the broker deleted up to 7 messages before they were read; keep messages longer, and publish again what they told" {
+	if got := letters(t, db)[0]; got != "redis/s/lost: the broker deleted up to 7 messages before they were read; let the broker keep messages longer, and publish the lost events again" {
 		t.Errorf("the letter: %s", got)
 	}
 	r.stop()
@@ -167,7 +167,7 @@ func TestRedisStreamMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the second", func() bool { return read(t, db) == 2 })
-	if !strings.Contains(r.logs.String(), "it was made again") || appended(t, db) != 2 {
+	if !strings.Contains(r.logs.String(), "the stream was created again") || appended(t, db) != 2 {
 		t.Errorf("the log has %d events", appended(t, db))
 	}
 }
@@ -209,7 +209,7 @@ func TestRedisKeyThatIsNoStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, db, sourcesOf(t, server.URL()+"?stream=k"))
-	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the key k is a string and no stream") {
+	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "the key k has the type string, not stream") {
 		t.Errorf("%v", err)
 	}
 }

@@ -123,7 +123,7 @@ func TestFence(t *testing.T) {
 	if n := appended(t, db); n != 2 {
 		t.Errorf("the log has %d events instead of the two that the other process has not read", n)
 	}
-	if !strings.Contains(r.logs.String(), "another process has read on, or") || b.opened.Load() != 2 {
+	if !strings.Contains(r.logs.String(), "another process has read further, or") || b.opened.Load() != 2 {
 		t.Errorf("readers opened: %d", b.opened.Load())
 	}
 }
@@ -163,7 +163,7 @@ func TestNewIncarnation(t *testing.T) {
 	db.Exec(t, `INSERT INTO badged.ingest_positions (broker, stream, partition, incarnation, position) VALUES ('fake', 'chat', 3, 'earlier', '99')`)
 	r := run(t, db, []ingest.Source{ingest.SourceOf("fake", &fakeBroker{messages: []string{event(1)}})})
 	await(t, "the event", func() bool { return read(t, db) == 1 })
-	if !strings.Contains(r.logs.String(), "was deleted and made again") {
+	if !strings.Contains(r.logs.String(), "was deleted and created again") {
 		t.Error("it does not say that the stream is another")
 	}
 }

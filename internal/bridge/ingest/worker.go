@@ -26,7 +26,7 @@ func (s *source) read(ctx context.Context, p Partition) {
 		})
 		switch {
 		case errors.Is(err, errTaken): // normal for a short time, while processes rebalance
-			s.cfg.Logger.WarnContext(ctx, "another process has read on, or partitions of the log have moved; reading again from the stored position", "broker", s.Name, "partition", p.String())
+			s.cfg.Logger.WarnContext(ctx, "another process has read further, or partitions of the log have moved; reading again from the stored position", "broker", s.Name, "partition", p.String())
 		case errors.Is(err, events.ErrNotHeld) && (refused.IsZero() || time.Since(refused) < s.cfg.switchTime): // normal for a short time
 			if refused.IsZero() {
 				refused = time.Now()
@@ -58,7 +58,7 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 		return err
 	}
 	if again {
-		w.cfg.Logger.WarnContext(ctx, "a stream was deleted and made again; reading it from its first message; messages of the deleted stream that were not read are lost",
+		w.cfg.Logger.WarnContext(ctx, "a stream was deleted and created again; reading it from its first message; messages of the deleted stream that were not read are lost",
 			"broker", w.Name, "partition", w.partition.String())
 	}
 	reader, err := w.broker.Open(ctx, w.partition, position.at)
@@ -115,7 +115,7 @@ func (w *worker) store(ctx context.Context, position *positionOf, b *Batch) erro
 	var lost []letter
 	if b.Lost > 0 {
 		lost = []letter{{origin: position.origin("lost"), reason: fmt.Sprintf(
-			"the broker deleted up to %d messages before they were read; keep messages longer, and publish again what they told", b.Lost)}}
+			"the broker deleted up to %d messages before they were read; let the broker keep messages longer, and publish the lost events again", b.Lost)}}
 		w.cfg.Metrics.lost.WithLabelValues(w.Name, w.partition.Stream).Add(float64(b.Lost))
 		w.cfg.Logger.ErrorContext(ctx, "a broker deleted messages before they were read", "broker", w.Name, "partition", w.partition.String(), "messages", b.Lost)
 	}

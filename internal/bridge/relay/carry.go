@@ -163,7 +163,7 @@ func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 	c.refused = append(c.refused, refused...)
 	for _, f := range refused {
 		c.carried = append(c.carried, f.offset)
-		c.cfg.Logger.ErrorContext(ctx, "badged refuses an event; it is set aside in badged.outbox_refused", "offset", f.offset, "reason", f.reason)
+		c.cfg.Logger.ErrorContext(ctx, "badged refused an event; the relay moves it to badged.outbox_refused", "offset", f.offset, "reason", f.reason)
 	}
 }
 
@@ -258,7 +258,7 @@ func (c *carrier) settle(ctx context.Context) {
 	var batch pgx.Batch
 	c.queueSettling(&batch)
 	if err := c.conn.SendBatch(ctx, &batch).Close(); err != nil {
-		c.cfg.Logger.WarnContext(ctx, "cannot delete carried events from the outbox; they are carried again, and count once", "error", err)
+		c.cfg.Logger.WarnContext(ctx, "cannot delete published events from the outbox; the relay will publish them again, and they count once", "error", err)
 	}
 }
 

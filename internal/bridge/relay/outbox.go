@@ -99,7 +99,7 @@ func explained(err error, role string) error {
 }
 
 func lacksRights(role string) error {
-	return fmt.Errorf("role %s may not carry the events of the outbox; as the owner of its schema run `badged relay install --relay-role %s`", role, role)
+	return fmt.Errorf("role %s may not read and delete the events of the outbox; as the owner of its schema run `badged relay install --relay-role %s`", role, role)
 }
 
 // Close closes the connections.

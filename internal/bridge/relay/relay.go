@@ -171,10 +171,10 @@ func (r *Relay) report(ctx context.Context, err error) {
 	case err != nil:
 		r.cfg.Metrics.failed.Inc()
 		if before == nil || before.Error() != err.Error() {
-			r.cfg.Logger.ErrorContext(ctx, "cannot carry events; trying again", "error", err)
+			r.cfg.Logger.ErrorContext(ctx, "cannot publish events of the outbox; trying again", "error", err)
 		}
 	case before != nil:
-		r.cfg.Logger.InfoContext(ctx, "carrying events again")
+		r.cfg.Logger.InfoContext(ctx, "publishing of the outbox has resumed")
 	}
 }
 
@@ -187,7 +187,7 @@ func (r *Relay) measure(ctx context.Context) {
 		case err == nil:
 			r.cfg.Metrics.set(b)
 		case !failing && ctx.Err() == nil:
-			r.cfg.Logger.WarnContext(ctx, "cannot measure the backlog; its metrics stay as they were", "error", err)
+			r.cfg.Logger.WarnContext(ctx, "cannot measure the backlog; its metrics keep their last values", "error", err)
 		}
 		failing = err != nil
 	})

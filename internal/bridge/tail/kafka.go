@@ -16,7 +16,7 @@ import (
 // parseKafka parses a URL that names a topic of Kafka.
 func parseKafka(a broker.Address) (Target, error) {
 	if a.Path == "" || strings.Contains(a.Path, ",") {
-		return Target{}, errors.New("it must name one topic")
+		return Target{}, errors.New("the URL must name one topic")
 	}
 	options, err := broker.Kafka(&a)
 	if err != nil {

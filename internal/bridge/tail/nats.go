@@ -20,7 +20,7 @@ func parseNATS(a broker.Address) (Target, error) {
 	stream, subject := a.Path, a.Take("subject")
 	switch {
 	case stream == "" || strings.Contains(stream, ","):
-		return Target{}, errors.New("it must name one stream")
+		return Target{}, errors.New("the URL must name one stream")
 	case strings.ContainsAny(subject, "*> "):
 		return Target{}, errors.New("subject must have no wildcards")
 	}
@@ -60,7 +60,7 @@ func (w *natsWriter) check(ctx context.Context) error {
 	subject, has := w.subject, info.Config.Subjects
 	switch {
 	case subject != "" && !slices.ContainsFunc(has, func(pattern string) bool { return matches(pattern, subject) }):
-		return fmt.Errorf("the stream %s does not take the subject %s, but %s", w.stream, subject, strings.Join(has, ", "))
+		return fmt.Errorf("the stream %s does not accept the subject %s, but only %s", w.stream, subject, strings.Join(has, ", "))
 	case subject == "" && (len(has) != 1 || strings.ContainsAny(has[0], "*>")):
 		return fmt.Errorf("the stream %s has the subjects %s; choose where to write: ?subject=SUBJECT", w.stream, strings.Join(has, ", "))
 	case subject == "":

@@ -15,7 +15,7 @@ import (
 func parseRedis(a broker.Address) (Target, error) {
 	streams, text := a.List("stream"), a.Take("maxlen")
 	if len(streams) != 1 {
-		return Target{}, errors.New("it must name one stream")
+		return Target{}, errors.New("the URL must name one stream")
 	}
 	most := int64(0)
 	if text != "" {
@@ -47,7 +47,7 @@ func (w *redisWriter) check(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("connect to Redis: %w", err)
 	case kind != "stream" && kind != "none":
-		return fmt.Errorf("the key %s is a %s and no stream", w.stream, kind)
+		return fmt.Errorf("the key %s has the type %s, not stream", w.stream, kind)
 	}
 	return nil
 }

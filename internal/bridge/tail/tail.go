@@ -278,7 +278,7 @@ func (t *Tail) measure(ctx context.Context, target *Target) {
 					continue
 				}
 				if ctx.Err() == nil {
-					t.cfg.Logger.WarnContext(ctx, "cannot measure the lag; its metrics stay as they were", "target", target.Name, "error", err)
+					t.cfg.Logger.WarnContext(ctx, "cannot measure the lag; its metrics keep their last values", "target", target.Name, "error", err)
 				}
 				break
 			}

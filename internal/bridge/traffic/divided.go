@@ -90,7 +90,7 @@ func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err err
 		return nil, err
 	}
 	if n := int64(lacking.Of); !t.partitions.CompareAndSwap(0, n) && t.partitions.Load() != n {
-		return nil, fmt.Errorf("the server is another than before, with %d partitions instead of %d: start the relay again (%w)", n, t.partitions.Load(), err)
+		return nil, fmt.Errorf("the server is a different one, with %d partitions instead of %d: restart the relay (%w)", n, t.partitions.Load(), err)
 	}
 	s := &cluster.PartialFailure{Partitions: make([]bool, lacking.Of), Err: err}
 	some := false

@@ -231,7 +231,7 @@ func (e *ServerError) Error() string {
 		s += ": check the publisher key"
 	}
 	if !e.ByBadged {
-		s += "; this is no answer of badged: check the server URL, and the proxies in between"
+		s += "; badged did not send this answer: check the server URL, and the proxies in between"
 	}
 	return s
 }

@@ -238,12 +238,12 @@ func TestHTTPTargetErrors(t *testing.T) {
 			header: map[string]string{"Content-Type": "application/problem+json"}, body: `{"type":"urn:badged:problem","detail":"no such key"}`,
 			want: "the server answered 401 Unauthorized: no such key",
 		},
-		{name: "refused key without a body", status: 403, want: "the server answered 403 Forbidden: check the publisher key; this is no answer of badged: check the server URL, and the proxies in between"},
+		{name: "refused key without a body", status: 403, want: "the server answered 403 Forbidden: check the publisher key; badged did not send this answer: check the server URL, and the proxies in between"},
 		{
 			name: "another server", status: 404, header: map[string]string{"Content-Type": "text/html"}, body: "<html>",
-			want: "the server answered 404 Not Found; this is no answer of badged: check the server URL, and the proxies in between",
+			want: "the server answered 404 Not Found; badged did not send this answer: check the server URL, and the proxies in between",
 		},
-		{name: "a redirect", status: 301, header: map[string]string{"Location": "/v2"}, want: "the server answered 301 Moved Permanently; this is no answer of badged: check the server URL, and the proxies in between"},
+		{name: "a redirect", status: 301, header: map[string]string{"Location": "/v2"}, want: "the server answered 301 Moved Permanently; badged did not send this answer: check the server URL, and the proxies in between"},
 		{
 			name: "plain text", status: 502, header: map[string]string{"Content-Type": "text/plain; charset=utf-8"}, body: "no upstream\nat all",
 			want: "the server answered 502 Bad Gateway: no upstream", wantTransient: true,

@@ -25,7 +25,7 @@ var errEmpty = errors.New("there is no traffic in it")
 
 // errArchived refuses a line of an archive. Such a line is the part of an event that belongs to one
 // partition: if it were published again, a message to a room would go to all partitions.
-var errArchived = errors.New("is of an archive: `badged restore` fills the log of a new database from one")
+var errArchived = errors.New("is a line of an archive: to fill the log of a new database from an archive, use `badged restore`")
 
 // LineError is an error in one line of a traffic file.
 type LineError struct {

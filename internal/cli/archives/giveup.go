@@ -59,7 +59,7 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, 
 	if asJSON {
 		return json.NewEncoder(out).Encode(sum)
 	}
-	_, err = fmt.Fprintf(out, "gave up %s in %s: %s\nBadges stay as they are. What was in these files cannot be listed, restored or erased any more: delete copies of them, which may name users who are erased.\n",
+	_, err = fmt.Fprintf(out, "gave up %s in %s: %s\nBadges do not change. The events of these files cannot be listed, restored or erased any more: delete copies of the files, which may name erased users.\n",
 		terminal.Counted(sum.Events, "event"), terminal.Counted(int64(len(sum.Files)), "file"), strings.Join(sum.Files, ", "))
 	return err
 }
@@ -69,7 +69,7 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, 
 func WarnLost(ctx context.Context, w io.Writer, s *cluster.Database, follows string) error {
 	all, err := archiving.AllLost(ctx, s.Pool)
 	for _, lost := range all {
-		fmt.Fprintf(w, "badged: %sof partition %d, %s in %s of the archive were given up: %s\n", connect.Prefix(s.Name), lost.Partition,
+		fmt.Fprintf(w, "badged: %sin partition %d, %s in %s of the archive were given up: %s\n", connect.Prefix(s.Name), lost.Partition,
 			terminal.Counted(lost.Events, "event"), terminal.Counted(int64(lost.Files), "file"), follows)
 	}
 	return err

@@ -45,7 +45,7 @@ func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *cluster.Database,
 		return err
 	}
 	if done.ErasedAgain, err = operations.EraseAgain(ctx, s, operations.OSUser(), a); err != nil {
-		return fmt.Errorf("the archive belongs to this database now, but not all users are erased again who were erased since: run the command once more: %w", err)
+		return fmt.Errorf("the archive belongs to this database now, but badged could not repeat all erasures that the archive lists: run the command again: %w", err)
 	}
 	if asJSON {
 		return json.NewEncoder(out).Encode(done)
@@ -55,7 +55,7 @@ func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *cluster.Database,
 		fmt.Fprintf(out, "%s erased again, since the archive lists the erasure\n", terminal.Counted(int64(done.Users), "user"))
 	}
 	if done.Gone > 0 {
-		fmt.Fprintf(out, "badged holds nothing of %s who were erased\n", terminal.Counted(int64(done.Gone), "other user"))
+		fmt.Fprintf(out, "badged has no data of %s who were erased\n", terminal.Counted(int64(done.Gone), "other user"))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		case moving.Away:
 			bytes, events = "?", "?"
 			if s := dbs.Database(p.Shard); s != nil && s.Err() == nil {
-				state = fmt.Sprintf("lost: %s was restored from before it got the partition; restore it to a later time", p.Shard)
+				state = fmt.Sprintf("lost: %s was restored to a time before it got the partition; restore it to a later time", p.Shard)
 			}
 		case moving.Moving:
 			state = fmt.Sprintf("moving to %s, which has %s of the log", p.To, terminal.Counted(p.CopiedRows, "row"))
@@ -182,7 +182,7 @@ func (c *moveCmd) AfterInterruption() string {
 	if c.Undo {
 		return fmt.Sprintf("Run it again: `%s --undo`.", again)
 	}
-	return fmt.Sprintf("Nothing is lost: finish the move with `%s --to %s`, or give it up with `%[1]s --undo`, which is refused after the switch.", again, c.To)
+	return fmt.Sprintf("Nothing is lost: finish the move with `%s --to %s`, or undo it with `%[1]s --undo`, which is refused after the switch.", again, c.To)
 }
 
 // moveArguments has the arguments that the audit trail records for a move.
@@ -229,7 +229,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			if err != nil {
 				return nil, err
 			}
-			_, err = fmt.Fprintf(streams.Out, "partition %d stays on %s; what was copied to %s is deleted\n", c.Partition, from, to)
+			_, err = fmt.Fprintf(streams.Out, "partition %d stays on %s; the rows copied to %s were deleted\n", c.Partition, from, to)
 			return nil, err
 		}
 		r, err := moving.Move(ctx, cfg)

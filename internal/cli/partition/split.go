@@ -44,7 +44,7 @@ func (c *splitCmd) Validate() error {
 
 // AfterInterruption returns what the operator should do after an interruption.
 func (c *splitCmd) AfterInterruption() string {
-	return "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo gives up one that has not switched yet."
+	return "Nothing is lost: run it again. `badged partition list` shows what is being split, and --undo undoes a split that has not switched yet."
 }
 
 // splitArguments has the arguments that the audit trail records for a split.
@@ -156,7 +156,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *clust
 			if err := splitting.Undo(ctx, cfg); err != nil {
 				return nil, err
 			}
-			_, err := fmt.Fprintf(streams.Out, "partition %d stays as it is; what was copied is deleted\n", p)
+			_, err := fmt.Fprintf(streams.Out, "partition %d is unchanged; the copied rows were deleted\n", p)
 			return nil, err
 		}
 		r, err := splitting.Split(ctx, cfg)

@@ -81,25 +81,25 @@ var reasons = [...]struct {
 	readAhead:         {WhyAlreadyRead, "an app had read the message before it was delivered"},
 	alreadySeen:       {WhyAlreadyRead, "the conversation was seen up to SEEN before"},
 	alreadyRecalled:   {WhyRecalled, "the message was recalled before"},
-	alreadyRevised:    {WhySameState, "the message was so before, or a later revision of it came before"},
+	alreadyRevised:    {WhySameState, "the message was in this state already, or a later revision of it was folded before"},
 	alreadyDelivered:  {WhyAlreadyDelivered, "an earlier event delivered the message"},
 	alreadyPosted:     {WhyAlreadyDelivered, "an earlier event posted the message"},
 	nothingDelivered:  {WhyNotDelivered, "no message above READ was delivered before"},
-	notDelivered:      {WhyNotDelivered, "the message was not delivered; if it comes, it does not count"},
-	notPosted:         {WhyNotDelivered, "the message was not posted; if it comes, it does not count"},
+	notDelivered:      {WhyNotDelivered, "the message was not delivered; if it is delivered later, it does not count"},
+	notPosted:         {WhyNotDelivered, "the message was not posted; if it is posted later, it does not count"},
 	hasLeft:           {WhyLeft, "the user had left the conversation"},
 	leftFurther:       {WhyLeft, "the user had left the conversation up to LEFT"},
 	alreadyLeft:       {WhyLeft, "the user had left the conversation before"},
 	alreadyMarked:     {WhyAlreadyMarked, "the conversation was marked unread before"},
 	allMarked:         {WhyAlreadyMarked, "each of the messages was marked or unread before, recalled, or not delivered since the user last left"},
-	markedFrom:        {WhyAlreadyMarked, "messages from there on were marked or unread before, or are from before the user joined"},
+	markedFrom:        {WhyAlreadyMarked, "messages from that seq on were marked or unread before, or are from before the user joined"},
 	sameLevel:         {WhySameLevel, "the level was LEVEL before"},
-	noLevelEnds:       {WhySameLevel, "no level was set until then or earlier"},
+	noLevelEnds:       {WhySameLevel, "no level ends at that time or earlier"},
 	sameCategoryLevel: {WhySameLevel, "the level of the category was LEVEL before"},
 	tooManyLevels:     {WhySameLevel, "apps have set the levels of too many categories"},
-	sameState:         {WhySameState, "the conversation was so before"},
-	allSame:           {WhySameState, "every conversation was so before"},
-	sameRoom:          {WhySameState, "the room was so before for the user"},
+	sameState:         {WhySameState, "the conversation was in this state already"},
+	allSame:           {WhySameState, "every conversation was in this state already"},
+	sameRoom:          {WhySameState, "the room was in this state already for the user"},
 	alreadyReset:      {WhySameState, "the room had the same event before"},
 	nothingUnread:     {WhyNothingUnread, "nothing was unread"},
 	alreadyMember:     {WhyAlreadyMember, "the user was a member before"},
@@ -114,7 +114,7 @@ func (r Reason) Explain(e *events.Event, c *Conversation) (Why, string) {
 		text = strings.NewReplacer("READ", fmt.Sprint(c.ReadPosition()), "SEEN", fmt.Sprint(c.SeenPosition()), "LEFT", fmt.Sprint(c.LeftSeq)).Replace(text)
 	}
 	if r == nothingDelivered && e.Data.ByApp {
-		text += fmt.Sprintf("; those up to %d are read if they come within %s", e.Data.UpToSeq, ClaimSpan)
+		text += fmt.Sprintf("; messages up to %d are read if they are delivered within %s", e.Data.UpToSeq, ClaimSpan)
 	}
 	return reasons[r].why, text
 }

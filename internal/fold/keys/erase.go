@@ -32,7 +32,7 @@ func Erase(ctx context.Context, tx pgx.Tx, partition int, entries []Entry) error
 		return fmt.Errorf("wait for merges of event keys: %w", err)
 	}
 	if _, err := tx.Exec(ctx, statements.Get("give up merges"), partition); err != nil {
-		return fmt.Errorf("give up merges of event keys: %w", err)
+		return fmt.Errorf("cancel merges of event keys: %w", err)
 	}
 	if err := e.blocks(ctx); err != nil {
 		return fmt.Errorf("erase entries of blocks: %w", err)

@@ -90,7 +90,7 @@ func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != 
 
 // ErrForged means that a record has the form of an event after an erasure, but was not written
 // by badged.
-var ErrForged = errors.New("what remains of an event without erased users is written by badged itself only")
+var ErrForged = errors.New("the event has the form of a tombstone, which only badged itself writes")
 
 // ItemOf returns the item for a decoded event. It fails if a user does not belong to the
 // partition.

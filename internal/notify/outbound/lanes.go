@@ -206,7 +206,7 @@ func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition 
 			}
 			n.metrics.failed.Inc()
 			pause := backoff.Next()
-			n.log.WarnContext(ctx, "cannot read what is due, will try again", "partition", partition, "error", err, "in", pause)
+			n.log.WarnContext(ctx, "cannot read which pushes or webhook calls are due, will try again", "partition", partition, "error", err, "in", pause)
 			if err := wait.For(ctx, pause); err != nil {
 				return nil, err
 			}

@@ -26,7 +26,7 @@ const maxRemembered = 20_000
 func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
 	text, err := json.Marshal(what)
 	if err != nil {
-		return false, fmt.Errorf("encode what the endpoint was told: %w", err)
+		return false, fmt.Errorf("encode the numbers for the endpoint: %w", err)
 	}
 	digest := sha256.Sum256(text)
 	m.mu.Lock()

@@ -105,9 +105,9 @@ type DamagedError struct {
 // Error implements error.
 func (e *DamagedError) Error() string {
 	if e.Damage == nil {
-		return "the row of the log was empty or too large, and nothing of it was kept; publish its events again from their source, then discard the dead letter"
+		return "the row of the log was empty or too large, and its payload was not stored; publish its events again from their source, then discard the dead letter"
 	}
-	return fmt.Sprintf("the row of the log still cannot be taken apart: %v; publish its events again from their source, then discard the dead letter", e.Damage)
+	return fmt.Sprintf("the row of the log still cannot be decoded: %v; publish its events again from their source, then discard the dead letter", e.Damage)
 }
 
 // Unwrap returns Damage.

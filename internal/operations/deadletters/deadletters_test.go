@@ -111,9 +111,9 @@ func TestRetryAWholeRow(t *testing.T) {
 		{"that can be read now", row, ""},
 		{"that can be decompressed now", eventbatch.Pack(slices.Repeat([]string{encode(1), encode(2)}, 10)), ""},
 		{"with an event that is invalid", eventbatch.Pack([]string{encode(1), `{}`}), "event 1 of its row: invalid event: specversion: is required"},
-		{"that ends too early", row[:len(row)-1], "the row of the log still cannot be taken apart: the batch is not valid JSON: it ends too early; publish its events again"},
-		{"that is damaged", large[:len(large)-4], "the row of the log still cannot be taken apart: the row cannot be decompressed: "},
-		{"that was too large to keep", nil, "nothing of it was kept"},
+		{"that ends too early", row[:len(row)-1], "the row of the log still cannot be decoded: the batch is not valid JSON: it ends too early; publish its events again"},
+		{"that is damaged", large[:len(large)-4], "the row of the log still cannot be decoded: the row cannot be decompressed: "},
+		{"that was too large to keep", nil, "its payload was not stored"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d := projectortest.New(t)

@@ -129,7 +129,7 @@ func TestCut(t *testing.T) {
 			return nil, nil
 		}
 		var wrong *archive.FileError
-		if err := a.CheckCut(t.Context(), tail); !errors.As(err, &wrong) || filepath.Base(wrong.Path) != lost.Name || !strings.Contains(err.Error(), "holds events that the log lacks") {
+		if err := a.CheckCut(t.Context(), tail); !errors.As(err, &wrong) || filepath.Base(wrong.Path) != lost.Name || !strings.Contains(err.Error(), "has events that are not in the log") {
 			t.Errorf("the only copy of events in %s: %v", lost.Name, err)
 		}
 	}

@@ -23,7 +23,7 @@ var namesSyntax = regexp.MustCompile(`^(events_p\d+)\.(\d{5,9})(?:-(\d{5,9}))?(?
 func ParseFileNames(text string) (FileNames, error) {
 	m := namesSyntax.FindStringSubmatch(text)
 	if m == nil {
-		return FileNames{}, fmt.Errorf("%q names no file of an archive: that is events_p03.00002, or events_p03.00002-00007 for several", text)
+		return FileNames{}, fmt.Errorf("%q does not name a file of an archive: want a name such as events_p03.00002, or events_p03.00002-00007 for several", text)
 	}
 	n := FileNames{topic: m[1], text: text}
 	n.first, _ = strconv.Atoi(m[2]) // at most nine digits

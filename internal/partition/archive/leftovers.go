@@ -17,7 +17,7 @@ import (
 // earlier time, a leftover may be the only copy of its events.
 
 // lostEvents is the reason why a leftover is not deleted.
-const lostEvents = "holds events that the log lacks: if the database was restored to before it was written, move it out of the archive, with the later files of its partition; it may name users who are erased now"
+const lostEvents = "has events that are not in the log: if the database was restored to a time before the file was written, move the file out of the archive, with the later files of its partition; it may name users who are erased now"
 
 // Row identifies a row of the log. Splits, moves and erasures, and restores of an archive, do not
 // change the two fields. Moves and restores change the place of the row.

@@ -76,7 +76,7 @@ type SplitError struct {
 // Error implements error.
 func (e *SplitError) Error() string {
 	list := strings.Trim(fmt.Sprint(e.Partitions), "[]")
-	return fmt.Sprintf("the archive was continued after partition %d was split, and the database was restored to before that: run `badged partition split %s`, which makes them agree, then repeat this command", e.Partitions[0], list)
+	return fmt.Sprintf("the archive was continued after partition %d was split, and the database was restored to a time before the split: run `badged partition split %s`, so that the database agrees with the archive, then repeat this command", e.Partitions[0], list)
 }
 
 // Split returns the partitions to split, in this order, so that the log has all descendants of
@@ -121,7 +121,7 @@ func (a *Archive) filters(f File) (steps []childfilter.Filter, err error) {
 	for at := f.Partition; at != *f.From; {
 		parent, ok := a.parent(at)
 		if !ok {
-			return nil, &FileError{a.path(f), fmt.Sprintf("is of partition %d, from which partition %d did not come", *f.From, f.Partition)}
+			return nil, &FileError{a.path(f), fmt.Sprintf("is a file of partition %d, which is not an ancestor of partition %d", *f.From, f.Partition)}
 		}
 		first, _, _ := eventlog.Children(parent, a.manifest.Partitions)
 		steps = append(steps, childfilter.Filter{Parent: parent, Child: at, Partitions: a.manifest.Partitions, First: at == first})

@@ -145,7 +145,7 @@ func TestSharedFiles(t *testing.T) {
 	if err := os.WriteFile(manifest, []byte(strings.Replace(string(text), `"number": 1,`, `"number": 1, "from": 1,`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := archive.Open(dir); err == nil || !strings.Contains(err.Error(), "is of partition 1, from which partition 4 did not come") {
+	if _, err := archive.Open(dir); err == nil || !strings.Contains(err.Error(), "is a file of partition 1, which is not an ancestor of partition 4") {
 		t.Errorf("a share of a partition from which it did not come: %v", err)
 	}
 }

@@ -372,7 +372,7 @@ func TestArchiveIsChecked(t *testing.T) {
 	}
 	// A file that is in the way, and has events that the log lacks, is not overwritten.
 	write(filepath.Join(dir, "events_p00.00002.ndjson.zst"), intact)
-	if _, err := tryArchive(t.Context(), d, dir, nil); err == nil || !strings.Contains(err.Error(), "holds events that the log lacks") {
+	if _, err := tryArchive(t.Context(), d, dir, nil); err == nil || !strings.Contains(err.Error(), "has events that are not in the log") {
 		t.Errorf("with another's file there it ended with %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "events_p00.00002.ndjson.zst")); err != nil {

@@ -154,7 +154,7 @@ func (r *restore) into(ctx context.Context, i int) error {
 	case err == nil:
 		r.committed = &d.Name
 	case filled && r.committed != nil:
-		return fmt.Errorf("shard %s could not store its log: %w; shard %s has its own: make new databases, and restore again", d.Name, err, *r.committed)
+		return fmt.Errorf("shard %s could not store its log: %w; the log of shard %s is stored: create new databases, and restore again", d.Name, err, *r.committed)
 	case filled:
 		return d.named(err)
 	}

@@ -44,7 +44,7 @@ func (e *CopyError) Error() string {
 	if !e.Since.IsZero() {
 		since = ", which last wrote to it at " + e.Since.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("the archive %s belongs to another copy of this log%s: %s. If this database takes the place of that one, as after a restore or a failover, run `badged archive --take-over --to DIR`. Otherwise copy the archive, and run that with the copy",
+	return fmt.Sprintf("the archive %s belongs to another copy of this log%s: %s. If this database replaces the other one, as after a restore or a failover, run `badged archive --take-over --to DIR`. Otherwise copy the archive, and run the command with the copy",
 		e.Path, since, e.Why)
 }
 
@@ -80,11 +80,11 @@ func Check(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	case has == archive.Owner{}:
 		why = "its manifest has files and names no owner"
 	case has.Era != k.owner.Era:
-		why = "this database was restored from a dump or replicated since, or that one was"
+		why = "this database or the other one was restored from a dump or replicated since"
 	case has.Database != k.owner.Database:
-		why = "this database was copied within its cluster of Postgres since, or that one was"
+		why = "this database or the other one was copied within its cluster of Postgres since"
 	case !k.claims:
-		why = "this database was restored to before that, or is a copy of the files of that one"
+		why = "this database was restored to an earlier time, or is a copy of the files of the other one"
 	default:
 		return nil
 	}

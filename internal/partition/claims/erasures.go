@@ -25,7 +25,7 @@ func (e *IncompleteError) Error() string {
 	if n := len(e.Erasures); n > 1 {
 		what = fmt.Sprintf("%d erasures", n)
 	}
-	return fmt.Sprintf("the archive %s knows of %s of users, the last of %s, that this database has not completed: it was restored to before that, or the erasure was interrupted; run `badged archive --take-over --to DIR`, which erases these users again",
+	return fmt.Sprintf("the archive %s lists %s of users, the last of %s, that this database has not completed: the database was restored to an earlier time, or the erasure was interrupted; run `badged archive --take-over --to DIR`, which erases these users again",
 		e.Path, what, e.Erasures[len(e.Erasures)-1].At.UTC().Format(time.RFC3339))
 }
 

@@ -136,7 +136,7 @@ func (c *Copy) attempt(ctx context.Context) error {
 	return nil
 }
 
-const lessOrLonger = "less may be published at another time, or permit a longer pause with --max-pause"
+const lessOrLonger = "try again when fewer events are published, or permit a longer pause with --max-pause"
 
 // remedy returns advice on how to make the switch succeed, after it failed with err.
 func (s *Session) remedy(ctx context.Context, err error) string {

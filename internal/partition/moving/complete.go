@@ -80,7 +80,7 @@ var ErrTargetLost = errors.New("the target does not have all of the partition")
 
 // lostBy returns the error of a move whose target has lost rows of the partition.
 func lostBy(to, from *side, partition int) error {
-	return fmt.Errorf("%w: %s has released partition %d to %s, which was restored from before the switch, or lost the switch in a failover: restore it to a later time; if that is impossible, `badged partition move %[3]d --undo` makes %[2]s serve the partition in its state before the switch, without the events that %[4]s accepted since",
+	return fmt.Errorf("%w: %s has released partition %d to %s, which was restored to a time before the switch, or lost the switch in a failover: restore it to a later time; if that is impossible, `badged partition move %[3]d --undo` makes %[2]s serve the partition in its state before the switch, without the events that %[4]s accepted since",
 		ErrTargetLost, from.Name, partition, to.Name)
 }
 

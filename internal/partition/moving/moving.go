@@ -100,7 +100,7 @@ var (
 	ErrUnknownShard     = errors.New("there is no such shard")
 	ErrUnknownPartition = errors.New("there is no such partition")
 	ErrWasSplit         = errors.New("the partition was split already")
-	ErrSameShard        = errors.New("the partition is there already")
+	ErrSameShard        = errors.New("the partition is on that shard already")
 	ErrAway             = errors.New("the shard cannot be reached")
 	ErrOtherMove        = errors.New("the partition is being moved elsewhere")
 	ErrBusy             = copier.ErrBusy
@@ -366,7 +366,7 @@ func (m *mover) run(ctx context.Context) error {
 	case !from.holds && from.hasReleased(to) && !to.has(from.move):
 		return lostBy(to, from, m.p)
 	case !from.holds && !from.hasReleased(to):
-		return fmt.Errorf("partition %d has left %s meanwhile", m.p, from.Name)
+		return fmt.Errorf("partition %d is no longer on %s", m.p, from.Name)
 	}
 	if from.holds {
 		if err := m.copy(ctx); err != nil {

@@ -28,7 +28,7 @@ func (m *mover) change(ctx context.Context) error {
 
 // unchanged wraps an error after which the source still has the partition.
 func (m *mover) unchanged(err error) error {
-	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to go on with what is copied, or `badged partition move %[1]d --undo` to give up", m.p, m.target.Name, err, m.source.Name)
+	return fmt.Errorf("move partition %d to %s: %w; %s still has it, and nothing is lost: run the command again to continue with the copied rows, or `badged partition move %[1]d --undo` to undo the move", m.p, m.target.Name, err, m.source.Name)
 }
 
 // uncertain wraps an error of an attempt to switch. The source may have committed the release in

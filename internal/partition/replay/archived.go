@@ -45,7 +45,7 @@ func archivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, pa
 		switch {
 		case l.Matches:
 		case l.File.GivenUp != nil:
-			return nil, fmt.Errorf("file %s of the archive of partition %d was given up at %s, and the database was restored to before that: give it up again with %s", l.File.Name, partition, l.File.GivenUp.Format(time.RFC3339), archive.HowToGiveUp([]archive.File{l.File}))
+			return nil, fmt.Errorf("file %s of the archive of partition %d was given up at %s, and the database was restored to a time before that: give it up again with %s", l.File.Name, partition, l.File.GivenUp.Format(time.RFC3339), archive.HowToGiveUp([]archive.File{l.File}))
 		default:
 			return nil, fmt.Errorf("the archive of partition %d does not match the log: file %s has changed since it was written; replace it by an intact copy, or give it up with %s", partition, l.File.Name, archive.HowToGiveUp([]archive.File{l.File}))
 		}

@@ -89,7 +89,7 @@ not again: already_marked, each of the messages was marked or unread before, rec
 			mentioning(foldtest.Event("old", events.MessageChanged, "c", func(d *events.Data) { d.Seq, d.Revision = 1, 1 }, ann)),
 		}, `total 1, mentions 0
 c adds 1 of 1 at level all; 1 by back
-not old: same_state, the message was so before, or a later revision of it came before
+not old: same_state, the message was in this state already, or a later revision of it was folded before
 `},
 		{"reset, after a read far ahead", []events.Event{
 			foldtest.Deliver("c", 1, ann), foldtest.Event("far", events.ConversationRead, "c", foldtest.UpTo(1e15), ann), foldtest.Deliver("c", 2, ann),
@@ -97,7 +97,7 @@ not old: same_state, the message was so before, or a later revision of it came b
 			foldtest.Event("same", events.ConversationReset, "d", nil, ann),
 		}, `total 2, mentions 0
 c adds 2 of 2 at level all, read up to 1 by reset; 3 by c/3; 2 by reset
-not same: same_state, the conversation was so before
+not same: same_state, the conversation was in this state already
 not c/2: already_read, the conversation was read up to 1000000000000000 before
 `},
 		{"a duplicate", []events.Event{foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 1, ann)}, `total 1, mentions 0
@@ -137,7 +137,7 @@ not y: recalled, the message was recalled before
 `},
 		{"recalled before it came", []events.Event{recall("x", 1), foldtest.Deliver("c", 1, ann)}, `total 0, mentions 0
 not c/1: recalled, the message was recalled before
-not x: not_delivered, the message was not delivered; if it comes, it does not count
+not x: not_delivered, the message was not delivered; if it is delivered later, it does not count
 `},
 		{"read by an app before it was delivered", []events.Event{
 			foldtest.Event("r", events.ConversationRead, "c", foldtest.ByApp(2), ann), foldtest.Deliver("c", 1, ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann),
@@ -145,7 +145,7 @@ not x: not_delivered, the message was not delivered; if it comes, it does not co
 c adds 1 of 1 at level all, read up to 2 by r; 3 by c/3
 not c/2: already_read, an app had read the message before it was delivered
 not c/1: already_read, an app had read the message before it was delivered
-not r: not_delivered, no message above 0 was delivered before; those up to 2 are read if they come within 1m0s
+not r: not_delivered, no message above 0 was delivered before; messages up to 2 are read if they are delivered within 1m0s
 `},
 		{"left before it was delivered", []events.Event{
 			foldtest.Deliver("c", 1, ann), foldtest.Event("l", events.ConversationLeft, "c", foldtest.UpTo(2), ann), foldtest.Deliver("c", 2, ann), foldtest.Deliver("c", 3, ann),

@@ -115,7 +115,7 @@ func TestSplitGivesUp(t *testing.T) {
 	if !errors.Is(err, splitting.ErrBusy) || attempts != 3 {
 		t.Fatalf("after %d attempts: %v", attempts, err)
 	}
-	for _, said := range []string{"split partition 0", "3 attempts of up to 800ms failed", fmt.Sprintf("\"a long report\" (Postgres process %d)", other.PgConn().PID()), "has locks; wait for it", "serves as before", "run the command again to go on", "`badged partition split 0 --undo` to give up"} {
+	for _, said := range []string{"split partition 0", "3 attempts of up to 800ms failed", fmt.Sprintf("\"a long report\" (Postgres process %d)", other.PgConn().PID()), "has locks; wait for it", "is served as before", "run the command again to continue", "`badged partition split 0 --undo` to undo the split"} {
 		if !strings.Contains(err.Error(), said) {
 			t.Errorf("the error says nothing of %q: %v", said, err)
 		}

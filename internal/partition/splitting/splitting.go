@@ -249,7 +249,7 @@ func (s *splitter) uncertain(ctx context.Context, err error) error {
 	case readErr != nil:
 		return fmt.Errorf("split partition %d: %w; the split may have succeeded, and the database does not answer: run the command again", s.Partition, err)
 	case now.held:
-		return fmt.Errorf("split partition %d: %w; it serves as before, and nothing is lost: run the command again to go on with what is copied, or `badged partition split %[1]d --undo` to give up", s.Partition, err)
+		return fmt.Errorf("split partition %d: %w; the partition is served as before, and nothing is lost: run the command again to continue with the copied rows, or `badged partition split %[1]d --undo` to undo the split", s.Partition, err)
 	}
 	return fmt.Errorf("partition %d is split, but the command failed: run it again to delete the old rows: %w", s.Partition, err)
 }

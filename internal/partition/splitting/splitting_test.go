@@ -212,7 +212,7 @@ func TestBadSplits(t *testing.T) {
 	d.Exec(t, `DELETE FROM badged.moves`)
 	d.Exec(t, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space left on device' USING ERRCODE = '53100'; END $$;
 CREATE TRIGGER full_disk BEFORE DELETE ON badged.partitions FOR EACH ROW EXECUTE FUNCTION full_disk()`)
-	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}); err == nil || !strings.Contains(err.Error(), "it serves as before") {
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}); err == nil || !strings.Contains(err.Error(), "the partition is served as before") {
 		t.Errorf("the split ended with %v", err)
 	}
 	d.Append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))

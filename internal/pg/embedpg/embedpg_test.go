@@ -324,7 +324,7 @@ func TestStopDeadline(t *testing.T) {
 	query(t, s.URL(), "CREATE TABLE kept AS SELECT 'yes' AS answer")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	wantError(t, s.Stop(ctx), "cut off")
+	wantError(t, s.Stop(ctx), "was killed during its shutdown")
 
 	s = mustStart(t, cfg)
 	if got := query(t, s.URL(), "SELECT answer FROM kept"); got != "yes" {

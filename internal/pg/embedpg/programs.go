@@ -87,7 +87,7 @@ func find(ctx context.Context, as *account, major int, dirs []string, fetch func
 	}
 	err = fmt.Errorf("%s%w", strings.Join(append(unfit, ""), "; "), err)
 	if major != 0 {
-		return programs{}, fmt.Errorf("no PostgreSQL %d found, which made the data: install that version too, or choose another directory (%w)", major, err)
+		return programs{}, fmt.Errorf("no PostgreSQL %d found, the version that created the data: install it too, or choose another directory (%w)", major, err)
 	}
 	return programs{}, fmt.Errorf("no PostgreSQL server found: %s (%w)", install, err)
 }

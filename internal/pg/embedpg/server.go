@@ -138,5 +138,5 @@ func (s *Server) shutdown(ctx context.Context) error {
 	if ended {
 		return nil
 	}
-	return fmt.Errorf("postgres was cut off in its shutdown and will recover at its next start: %w", context.Cause(ctx))
+	return fmt.Errorf("postgres was killed during its shutdown and will recover at its next start: %w", context.Cause(ctx))
 }

@@ -101,7 +101,7 @@ func OfContent(err error) bool {
 func (f Fault) String() string {
 	switch f {
 	case None:
-		return "is well"
+		return "has no fault"
 	case Full:
 		return "has no space left on its disk"
 	case Unwritable:

@@ -19,7 +19,7 @@ type LockedError struct {
 // Error implements error.
 func (e *LockedError) Error() string {
 	if e.Err == nil {
-		return e.Which() + ": waited behind others that wait for them"
+		return e.Which() + ": waited behind other reads that wait for this lock"
 	}
 	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
 }

@@ -53,7 +53,7 @@ func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // errDiffers means that the server answers a query otherwise than Postgres does.
-var errDiffers = errors.New("the server answers otherwise than Postgres does")
+var errDiffers = errors.New("the server does not answer as Postgres does")
 
 // isTrue returns a test that passes if a query returns true.
 func isTrue(sql string) func(context.Context, *pgx.Conn) error {

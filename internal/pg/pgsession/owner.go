@@ -87,7 +87,7 @@ type Owner struct {
 // the partitions while the session lasts. When the session ends, Run opens another one.
 func (o *Owner) Run(ctx context.Context) {
 	wait.Backoff{First: firstPause, Last: lastPause}.Retry(ctx, o.session, func(err error, pause time.Duration) {
-		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are given up",
+		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are released",
 			"of", o.Kind, "error", err, "retry_in", pause)
 	})
 }
@@ -108,7 +108,7 @@ func (o *Owner) session(ctx context.Context) error {
 		return fmt.Errorf("set up the session: %w", err)
 	}
 	if _, err := conn.Exec(ctx, joinSQL, o.MemberClass); err != nil {
-		return fmt.Errorf("join the others: %w", err)
+		return fmt.Errorf("register as an owner: %w", err)
 	}
 
 	h := holdings{owner: o, conn: conn, held: map[int]holding{}}
@@ -156,7 +156,7 @@ func (h *holdings) rebalance(ctx context.Context) error {
 		if err := h.giveUp(queryCtx, gone); err != nil {
 			return err
 		}
-		h.owner.Logger.InfoContext(ctx, "giving up partitions that are in another database, or were split", "as", h.owner.Kind, "given_up", gone, "owned", len(h.held))
+		h.owner.Logger.InfoContext(ctx, "releasing partitions that are in another database, or were split", "as", h.owner.Kind, "given_up", gone, "owned", len(h.held))
 	}
 	share := fairShare(len(all), members, before)
 	switch surplus := len(h.held) - share; {
@@ -203,11 +203,11 @@ func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int
 	rand.Shuffle(len(missing), func(i, j int) { missing[i], missing[j] = missing[j], missing[i] }) //nolint:gosec // spreads load, guards nothing
 	rows, err := h.conn.Query(queryCtx, TakeSQL, missing, o.Class, n)
 	if err != nil {
-		return fmt.Errorf("take partitions: %w", err)
+		return fmt.Errorf("acquire partitions: %w", err)
 	}
 	taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
-		return fmt.Errorf("take partitions: %w", err)
+		return fmt.Errorf("acquire partitions: %w", err)
 	}
 	if len(taken) == 0 {
 		return nil
@@ -236,7 +236,7 @@ func (h *holdings) release(ctx context.Context, n, members int) error {
 	if err := h.giveUp(ctx, ids); err != nil {
 		return err
 	}
-	h.owner.Logger.InfoContext(ctx, "giving up partitions for other processes", "as", h.owner.Kind, "given_up", ids, "owned", len(h.held), "processes", members)
+	h.owner.Logger.InfoContext(ctx, "releasing partitions for other processes", "as", h.owner.Kind, "given_up", ids, "owned", len(h.held), "processes", members)
 	return nil
 }
 
@@ -244,7 +244,7 @@ func (h *holdings) release(ctx context.Context, n, members int) error {
 func (h *holdings) giveUp(ctx context.Context, ids []int) error {
 	h.stop(ids)
 	if _, err := h.conn.Exec(ctx, releaseSQL, h.owner.Class, ids); err != nil {
-		return fmt.Errorf("give up partitions: %w", err)
+		return fmt.Errorf("release partitions: %w", err)
 	}
 	return nil
 }

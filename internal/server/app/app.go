@@ -178,7 +178,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	appender := cluster.NewAppender(a.cluster, a.appendTo)
 	a.publisher.appendAll = appender.Append
 	if a.cluster.Several() {
-		a.stage("messages that wait for databases", appender.ReplayHints)
+		a.stage("hints", appender.ReplayHints)
 	}
 	a.stage("publisher", a.publisher.run)
 	a.watchDatabases()

@@ -208,7 +208,7 @@ func (a *App) registerShards() {
 	})
 	waiting := newWaitingMessages(a.cluster)
 	a.registry.MustRegister(waiting)
-	a.stage("measure of messages that wait for shards", waiting.run)
+	a.stage("measure of hints", waiting.run)
 	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
 		Help: "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.",
@@ -509,7 +509,7 @@ func (a *App) checkDatabases(ctx context.Context) error {
 		return checkPostgres(ctx, d.watching, d.faults)
 	})
 	if away := a.cluster.Away(); len(away) > 0 {
-		text := "partitions that are away: " + cluster.List(away)
+		text := "partitions of unavailable shards: " + cluster.List(away)
 		if err != nil {
 			text = err.Error() + "; " + text
 		}

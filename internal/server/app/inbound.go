@@ -68,7 +68,7 @@ func LimitRisks(cfg config.Server) (risks []string) {
 		risks = append(risks, fmt.Sprintf("--max-connections %d: the limit of open files here allows %d; raise that limit (ulimit -n, LimitNOFILE)", cfg.MaxConnections, limits.Streams()))
 	}
 	if bytes, ok := memory.Limit("/"); ok && int64(cfg.BodyMemoryMiB)<<20 > bytes/2 {
-		risks = append(risks, fmt.Sprintf("--body-memory-mib %d: the memory limit here is %d MiB: bodies of requests may end the process", cfg.BodyMemoryMiB, bytes>>20))
+		risks = append(risks, fmt.Sprintf("--body-memory-mib %d: the memory limit here is %d MiB: request bodies may use up the memory, so that the process is killed", cfg.BodyMemoryMiB, bytes>>20))
 	}
 	return risks
 }

@@ -96,10 +96,10 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 		}
 		switch {
 		case most < least:
-			return fmt.Errorf("%s: %s; this process needs %d, and %d at least: raise it (%s), or give the process fewer roles", d.config.Label(), l, need, least, l.Setting)
+			return fmt.Errorf("%s: %s; this process needs %d, and %d at least: raise the limit (%s), or give the process fewer roles", d.config.Label(), l, need, least, l.Setting)
 		case most < d.conns.Sum():
 			d.conns = d.conns.Within(most)
-			d.log.WarnContext(ctx, "fewer connections to Postgres are permitted than this process would open; its pools are smaller, and nothing is left for other processes",
+			d.log.WarnContext(ctx, "fewer connections to Postgres are permitted than this process would open; its pools are smaller, and no connection is left for other processes",
 				"limit", l.String(), "needs", need, "opens", d.conns.Sum(), "raise", l.Setting)
 		case l.Most-l.Used < d.conns.Sum():
 			d.log.WarnContext(ctx, "connections to Postgres may run out: other clients have open connections too", "limit", l.String(), "needs", need, "raise", l.Setting)

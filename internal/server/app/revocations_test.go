@@ -64,11 +64,11 @@ func TestRevocationsThatAreNotReadYet(t *testing.T) {
 	if a := s.get(t, "/v1/users/ada/badge?at_least="+position); a.status != http.StatusOK {
 		t.Errorf("a key reads a badge: %d %s", a.status, a.body)
 	}
-	if a := s.get(t, "/readyz"); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"revocations":"which tokens are revoked was not read yet"`) {
+	if a := s.get(t, "/readyz"); a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, `"revocations":"the revoked tokens were not read yet"`) {
 		t.Errorf("readiness: %d %s", a.status, a.body)
 	}
 	token := s.token(t, "ada")
-	if a := s.badgeAs(t, "ada", token); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "which tokens are revoked was not read yet") {
+	if a := s.badgeAs(t, "ada", token); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, "the revoked tokens were not read yet") {
 		t.Errorf("a token reads a badge: %d %s", a.status, a.body)
 	}
 	eventually(t, "the gateway is open", func() bool { return strings.Contains(s.get(t, "/readyz").body, `"gateway":"ok"`) })
@@ -101,7 +101,7 @@ func TestRevocationsThatCannotBeRead(t *testing.T) {
 	}
 	release := lockTable(t, url, "erased_revocations")
 	a := s.disconnect(t, "ann")
-	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "stored, and not in force yet") {
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "stored but not in force yet") {
 		t.Errorf("a request that is stored and cannot be read: %d %s", a.status, a.body)
 	}
 	release()

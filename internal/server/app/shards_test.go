@@ -243,7 +243,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	}
 	eventually(t, "the loss is seen", func() bool {
 		a := s.get(t, "/readyz")
-		return a.status == http.StatusOK && strings.Contains(a.body, "shard c: cannot be reached; partitions that are away: 4-5")
+		return a.status == http.StatusOK && strings.Contains(a.body, "shard c: cannot be reached; partitions of unavailable shards: 4-5")
 	})
 	others := users[:4]
 	position := s.publish(t, message("3", others))
@@ -251,7 +251,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	wantTotals(t, s.totals(t, others, position), others, 3)
 	a := s.tryPublish(t, message("3", users)+post("1"))
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "5" ||
-		!strings.Contains(a.body, `"detail":"shard c, which has the partitions 4-5, is away; what there was for users of other shards is stored; repeat`) || !strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6}`) {
+		!strings.Contains(a.body, `"detail":"shard c, which has the partitions 4-5, is unavailable; the events for users of other shards are stored; repeat`) || !strings.Contains(a.body, `"lacking":{"partitions":[4,5],"of":6}`) {
 		t.Errorf("publish for all: %d %v %s", a.status, a.header, a.body)
 	}
 	// A message to a room is kept for the lost shard.
@@ -306,14 +306,14 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 		"restored from before it got a partition": {
 			[]string{`DELETE FROM badged.partitions WHERE partition_id = 4`, `DROP TABLE badged.users_p04 CASCADE`, `DROP TABLE badged.events_p04 CASCADE`},
 			[]int{0, 1, 2, 3, 5},
-			"shard c does not hold partition 4, as it should by the map", false,
+			"shard c does not hold partition 4, which the map assigns to it", false,
 		},
 		"a table is missing": {
 			[]string{`ALTER TABLE badged.users RENAME TO others`, `ALTER TABLE badged.users_p04 RENAME TO others_p04`, `ALTER TABLE badged.users_p05 RENAME TO others_p05`},
 			[]int{0, 1, 2, 3},
-			"shard c, which has the partitions 4-5, lacks tables of badged", true,
+			"shard c, which has the partitions 4-5, does not have all tables of badged", true,
 		},
-		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is away", false},
+		"empty": {[]string{`DROP SCHEMA badged CASCADE`}, []int{0, 1, 2, 3}, "shard c, which has the partitions 4-5, is unavailable", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
@@ -400,7 +400,7 @@ func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
 	}
 	join := event("4", "room.joined", `"conversation_id":"club","user_ids":`+quotedList(onEach("u")[:2]))
 	if held := s.tryPublish(t, join+event("5", "room.posted", `"conversation_id":"club","seq":1`)); held.status != http.StatusServiceUnavailable ||
-		!strings.Contains(held.body, "except messages to rooms that users of a lost shard join") || !strings.Contains(held.body, `"lacking":{"partitions":[0,1,2,3,4,5],"of":6`) {
+		!strings.Contains(held.body, "except messages to rooms that users of an unavailable shard join") || !strings.Contains(held.body, `"lacking":{"partitions":[0,1,2,3,4,5],"of":6`) {
 		t.Errorf("a message behind a join: %d %s", held.status, held.body)
 	}
 	for what, answered := range map[string]answer{

@@ -94,7 +94,7 @@ func (c *claims) set(claim string, value jsontext.Value) (err error) {
 		c.categories, err = categoriesOf(claim, value)
 	default:
 		if n := len(ownPrefix); len(claim) >= n && strings.EqualFold(claim[:n], ownPrefix) {
-			err = &faultError{fmt.Sprintf("claim %.40q", claim), "is not known: of the claims that begin with " + ownPrefix + " there is " + categoriesClaim + ", spelt so"}
+			err = &faultError{fmt.Sprintf("claim %.40q", claim), "is not known: the only claim that begins with " + ownPrefix + " is " + categoriesClaim + ", in this spelling"}
 		}
 	}
 	return err

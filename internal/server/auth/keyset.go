@@ -274,9 +274,9 @@ func (s *KeySet) Check(context.Context) error {
 		return fmt.Errorf("never fetched: %w", s.err)
 	}
 	if s.tooOld() {
-		return fmt.Errorf("%w; the keys of %s are too old, and not in use any more", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w; the keys fetched at %s are too old, and not in use any more", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 	}
-	return fmt.Errorf("%w; the keys of %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
+	return fmt.Errorf("%w; the keys fetched at %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
 // find returns the key with a kid; static takes precedence. If kid is "", it returns the only

@@ -338,7 +338,7 @@ func TestLoginServiceThatIsDown(t *testing.T) {
 			if _, err := tokens.Authenticate(t.Context(), good); err != nil {
 				t.Errorf("with a known key: %v", err)
 			}
-			if err := set.Check(t.Context()); err == nil || !strings.Contains(err.Error(), down.want) || !strings.Contains(err.Error(), "; the keys of ") {
+			if err := set.Check(t.Context()); err == nil || !strings.Contains(err.Error(), down.want) || !strings.Contains(err.Error(), "; the keys fetched at ") {
 				t.Errorf("Check: %v, want %q", err, down.want)
 			}
 			l.publish(t, key, webKey(t, "new", other.private.Public(), nil))

@@ -164,7 +164,7 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 		return tokenKey{}, fmt.Errorf("read the public key: %w", err)
 	}
 	if k.key, err = parse(pem); err != nil {
-		return tokenKey{}, fmt.Errorf("%s holds no %s public key: %w", value, method, err)
+		return tokenKey{}, fmt.Errorf("%s contains no %s public key: %w", value, method, err)
 	}
 	return k, nil
 }
@@ -236,7 +236,7 @@ func shortKID(kid string) string { return kid[:min(len(kid), 64)] }
 
 func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, error) {
 	if len(token) > maxTokenBytes {
-		return Identity{}, fmt.Errorf("bad token: it has %d bytes, and may have %d: leave claims out that badged does not use", len(token), maxTokenBytes)
+		return Identity{}, fmt.Errorf("bad token: it has %d bytes; at most %d are allowed: leave out claims that badged does not use", len(token), maxTokenBytes)
 	}
 	var c claims
 	keyOf := func(token *jwt.Token) (any, error) { return t.keyOf(ctx, token) }
@@ -260,10 +260,10 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 		// Without iat, only the remaining time could be limited: the same token would be
 		// admitted later, when less time remains.
 		if c.issued.IsZero() {
-			return Identity{}, fmt.Errorf("bad token: it lacks iat, from which tokens may be valid for %s at most (--jwt-max-lifetime)", most)
+			return Identity{}, fmt.Errorf("bad token: it has no iat; from iat to exp, a token may be valid for at most %s (--jwt-max-lifetime)", most)
 		}
 		if valid := c.expires.Sub(c.issued); valid > most {
-			return Identity{}, fmt.Errorf("bad token: it is valid for %s from its iat to its exp, and may be for %s (--jwt-max-lifetime)", valid.Round(time.Second), most)
+			return Identity{}, fmt.Errorf("bad token: it is valid for %s from its iat to its exp; the limit is %s (--jwt-max-lifetime)", valid.Round(time.Second), most)
 		}
 	}
 	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {

@@ -286,8 +286,8 @@ func TestTokensThatLiveTooLong(t *testing.T) {
 	tokens := mustTokens(t, auth.TokenConfig{Keys: []string{"h=HS256:" + secret}, MaxLifetime: time.Hour})
 	now := time.Now()
 	in := func(d time.Duration) int64 { return now.Add(d).Unix() }
-	const lacks = "bad token: it lacks iat, from which tokens may be valid for 1h0m0s at most (--jwt-max-lifetime)"
-	const long = " from its iat to its exp, and may be for 1h0m0s (--jwt-max-lifetime)"
+	const lacks = "bad token: it has no iat; from iat to exp, a token may be valid for at most 1h0m0s (--jwt-max-lifetime)"
+	const long = " from its iat to its exp; the limit is 1h0m0s (--jwt-max-lifetime)"
 	for name, test := range map[string]struct {
 		claims jwt.MapClaims
 		wrong  string

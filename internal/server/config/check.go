@@ -97,7 +97,7 @@ func (r *Report) trace(parser *kong.Kong, args []string) (given *kong.Context, r
 			switch {
 			case hasValue:
 			case end == len(args):
-				err = fmt.Errorf("--%s lacks a value", name)
+				err = fmt.Errorf("--%s needs a value", name)
 			default:
 				end++
 			}

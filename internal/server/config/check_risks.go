@@ -102,7 +102,7 @@ func (s *Server) risks() []string {
 	warn(strings.HasPrefix(s.JWKSURL, "http://"), "--jwks-url is not https: an attacker on the network can replace the keys")
 	warn(s.ConnectsPerSecond > 0 && len(s.TrustedProxies) == 0, "--connects-per-second without --trusted-proxies: behind a proxy all clients count as one")
 	for _, p := range s.TrustedProxies {
-		warn(isWide(p), "--trusted-proxies %s has addresses of strangers: with X-Forwarded-For they choose the address under which connections and wrong keys are counted, and no limit of an address holds: name the proxies only", p)
+		warn(isWide(p), "--trusted-proxies %s includes addresses of clients: with X-Forwarded-For a client chooses the address under which its connections and wrong keys are counted, and evades the limits for an address: name the proxies only", p)
 	}
 	for _, names := range s.similarShards() {
 		warn(true, "--shard %s: these names differ in case only, and are different shards: a mistyped one is a new, empty shard", strings.Join(names, ", "))

@@ -79,7 +79,7 @@ cache-mib: 0
 	want := []string{
 		`command line: unknown flag --lisen, did you mean "--listen"?`,
 		"command line: unexpected argument serve",
-		"command line: --admin-keys lacks a value",
+		"command line: --admin-keys needs a value",
 		path + `:2: "databse-url" is not a setting; did you mean database-url?`,
 		path + `:5: "roles" appears twice`,
 		path + ":6: --jwt-keys cannot be read",
@@ -173,8 +173,8 @@ func TestCheckWarnsAboutRisks(t *testing.T) {
 		"--dedup-window=1h":                                   "may apply twice",
 		"--drain-timeout=20s":                                 "may take twice as long",
 
-		"--trusted-proxies=10.0.0.0/8,0.0.0.0/0": "--trusted-proxies 0.0.0.0/0 has addresses of strangers",
-		"--trusted-proxies=::/0":                 "--trusted-proxies ::/0 has addresses of strangers",
+		"--trusted-proxies=10.0.0.0/8,0.0.0.0/0": "--trusted-proxies 0.0.0.0/0 includes addresses of clients",
+		"--trusted-proxies=::/0":                 "--trusted-proxies ::/0 includes addresses of clients",
 
 		"--roles=api --redis-url=redis://localhost --expire=chat=24h": "--expire has no effect",
 

@@ -53,7 +53,7 @@ func (l *Limits) Validate() error {
 	} {
 		p.when(limit.value < 0 || math.IsNaN(limit.value), "%s must be 0 (no limit) or more", limit.flag)
 	}
-	p.when(l.BodyMemoryMiB > 0 && l.BodyMemoryMiB < MinBodyMemoryMiB, "--body-memory-mib must be at least %d, or 0: half of it must hold the largest request", MinBodyMemoryMiB)
+	p.when(l.BodyMemoryMiB > 0 && l.BodyMemoryMiB < MinBodyMemoryMiB, "--body-memory-mib must be at least %d, or 0: half of it must have room for the largest request", MinBodyMemoryMiB)
 	return errors.Join(p...)
 }
 

@@ -64,7 +64,7 @@ func (d Database) All() ([]Shard, error) {
 		case !ok || !shardName.MatchString(name):
 			return nil, fmt.Errorf("--shard (BADGED_SHARDS): item %d must be NAME=URL, such as a=postgres://user@localhost/chat; a name has up to 63 letters, digits, - and _", len(all)+1)
 		case url == "":
-			return nil, fmt.Errorf("--shard %s= (BADGED_SHARDS) lacks the URL", name)
+			return nil, fmt.Errorf("--shard %s= (BADGED_SHARDS) has no URL", name)
 		case seen[name]:
 			return nil, fmt.Errorf("--shard %s (BADGED_SHARDS) is given twice", name)
 		}
@@ -81,7 +81,7 @@ func (d Database) All() ([]Shard, error) {
 // databases.
 func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	if d.Sharded() {
-		return nil, errors.New("this works on one database: give --database-url of one shard instead of --shard")
+		return nil, errors.New("this command works on one database: give --database-url of one shard instead of --shard")
 	}
 	return Shard{URL: d.DatabaseURL}.PoolConfig()
 }

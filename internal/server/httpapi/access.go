@@ -94,7 +94,7 @@ func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
 func (a *API) forOwners(h handler, r describe.Route) describe.Route {
 	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
 		if categories != nil {
-			return &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, and devices are told of all: use a token without badged_categories"}
+			return &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, but devices get the numbers of all categories: use a token without badged_categories"}
 		}
 		return h(w, r)
 	})

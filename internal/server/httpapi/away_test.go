@@ -49,7 +49,7 @@ func TestListsNameShardsThatAreAway(t *testing.T) {
 func TestOperationWhileAShardIsAway(t *testing.T) {
 	a := call(t, newOperationsAPI(t, operationsAway{}), adminKey, "POST users/ada/erase", "")
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" ||
-		!strings.Contains(a.body, "shard b, which has the partitions 6-7, is away; ") || strings.Contains(a.body, "10.0.0.7") {
+		!strings.Contains(a.body, "shard b, which has the partitions 6-7, is unavailable; ") || strings.Contains(a.body, "10.0.0.7") {
 		t.Errorf("it answers %d %s", a.status, a.body)
 	}
 }
@@ -134,7 +134,7 @@ func TestBadgesWhileAShardIsAway(t *testing.T) {
 		if l := answer.Lacking; !slices.Equal(l.UserIDs, []string{"ben"}) || !slices.Equal(l.Partitions, []int{6}) || l.Of != 16 {
 			t.Errorf("lacking is %+v", l)
 		}
-		if want := "shard b, which has the partitions 6-7, is away; badges has those of all other users; repeat the request for the users of lacking when the shard is back"; answer.Detail != want {
+		if want := "shard b, which has the partitions 6-7, is unavailable; badges has the badges of all other users; repeat the request for the users of lacking when the shard is back"; answer.Detail != want {
 			t.Errorf("the detail is %q, want %q", answer.Detail, want)
 		}
 	}

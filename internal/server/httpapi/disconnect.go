@@ -37,7 +37,7 @@ type Revoke struct {
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
 // ErrNotInForce is returned if a revocation is stored and this process cannot read it.
-var ErrNotInForce = errors.New("the request is stored, and not in force yet, since badged.revocations cannot be read: tokens may be accepted that it revokes; repeat the request")
+var ErrNotInForce = errors.New("the request is stored but not in force yet, since badged.revocations cannot be read: tokens that it revokes may still be accepted; repeat the request")
 
 // disconnectBody says which tokens a request revokes, besides closing connections.
 type disconnectBody struct {

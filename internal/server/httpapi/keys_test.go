@@ -264,7 +264,7 @@ func TestPublishingMoreThanTheKeyMay(t *testing.T) {
 		t.Errorf("Retry-After = %s", got)
 	}
 
-	if got, want := publish("small", 3).story(t), "403 the key small may publish 2 events a day, and these are 3"; got != want {
+	if got, want := publish("small", 3).story(t), "403 the key small may publish 2 events a day, and the request has 3"; got != want {
 		t.Errorf("more than a day's quota: %s, want %s", got, want)
 	}
 	f.err = errors.New("the disk is full")

@@ -275,7 +275,7 @@ func TestOperationsRefuse(t *testing.T) {
 		},
 		{
 			"POST deadletters/1/retry", &deadletters.DamagedError{Damage: errors.New("it ends too early")},
-			"422 the row of the log still cannot be taken apart: it ends too early; publish its events again from their source, then discard the dead letter",
+			"422 the row of the log still cannot be decoded: it ends too early; publish its events again from their source, then discard the dead letter",
 		},
 		{
 			"POST deadletters/1/retry", &events.BatchError{Events: []events.IndexedError{{Err: &events.InvalidError{Fields: []events.FieldError{{Field: "type", Message: "is odd"}}}}}},
@@ -290,7 +290,7 @@ func TestOperationsRefuse(t *testing.T) {
 			`409 a rebuild, archiving, move or split is running: "badged rebuild" (Postgres process 5); wait for it, or end it with SELECT pg_terminate_backend(5)`,
 		},
 		{starting, operations.ErrTooManyJobs, "409 3 jobs run in this process already, the most allowed; wait for one to end, or cancel one"},
-		{starting, operations.ErrNotRunning, "503 this process takes no jobs: it is starting or stopping"},
+		{starting, operations.ErrNotRunning, "503 this process accepts no jobs now: it is starting or stopping"},
 	} {
 		o := &fakeOperations{err: fmt.Errorf("do it: %w", tc.err)}
 		if got := call(t, newOperationsAPI(t, o), adminKey, tc.request, "").story(t); got != tc.want {

@@ -125,13 +125,13 @@ func areAway(away []*cluster.Fault) string {
 func whatWaited(err error) string {
 	switch incomplete, ok := errors.AsType[*incompleteError](err); {
 	case !ok:
-		return "the request was given up"
+		return "the request timed out"
 	case !incomplete.publishing:
-		return "reading was given up; badges has those of all other users, and lacking names the rest"
+		return "reading timed out; badges has the badges of all other users, and lacking names the rest"
 	case errors.As(err, new(*cluster.Fault)):
-		return "storing was given up there; what there was for users of other shards is stored"
+		return "storing timed out there; the events for users of other shards are stored"
 	}
-	return "storing was given up: nothing was stored"
+	return "storing timed out: nothing was stored"
 }
 
 // whatWasDone says how much of a request was carried out before it failed because a database is
@@ -139,11 +139,11 @@ func whatWaited(err error) string {
 func whatWasDone(r *http.Request, err error) string {
 	switch incomplete, ok := errors.AsType[*incompleteError](err); {
 	case ok && incomplete.publishing && errors.Is(err, cluster.ErrHeldBack):
-		return "what there was for users of other shards is stored, except messages to rooms that users of a lost shard join; repeat the request; repeated events count once"
+		return "the events for users of other shards are stored, except messages to rooms that users of an unavailable shard join; repeat the request; repeated events count once"
 	case ok && incomplete.publishing:
-		return "what there was for users of other shards is stored; repeat the request; repeated events count once"
+		return "the events for users of other shards are stored; repeat the request; repeated events count once"
 	case ok:
-		return "badges has those of all other users; repeat the request for the users of lacking when the shard is back"
+		return "badges has the badges of all other users; repeat the request for the users of lacking when the shard is back"
 	case r.Method == http.MethodGet || strings.HasSuffix(r.URL.Path, "/query"):
 		return "repeat the request when the shard is back"
 	}

@@ -124,7 +124,7 @@ func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	if n > maxCopies {
 		return &problem{
 			Status: http.StatusRequestEntityTooLarge,
-			Detail: fmt.Sprintf("the events are for %d partitions, counted for each, and may be for %d in one request: publish them in several; nothing was stored", n, maxCopies),
+			Detail: fmt.Sprintf("the events go to %d partitions, counted for each event, and one request may have at most %d: publish them in several; nothing was stored", n, maxCopies),
 		}
 	}
 	if full, ok := errors.AsType[*inbound.RoomError](inbound.Reserve(ctx, int64(n)*copyBytes)); ok {

@@ -283,7 +283,7 @@ func TestPublishLimits(t *testing.T) {
 		want                    string
 	}{
 		{"events for 249,984 partitions", ndjson, strings.Repeat(crowded, 3906), 3906, ""},
-		{"events for 250,048 partitions", ndjson, strings.Repeat(crowded, 3907), 0, "413 the events are for 250048 partitions, counted for each, and may be for 250000 in one request: publish them in several; nothing was stored"},
+		{"events for 250,048 partitions", ndjson, strings.Repeat(crowded, 3907), 0, "413 the events go to 250048 partitions, counted for each event, and one request may have at most 250000: publish them in several; nothing was stored"},
 		{"8 MiB", plain, full, 1, ""},
 		{"8 MiB and a byte", plain, full + " ", 0, "413 the body has more than 8388608 bytes; nothing was stored"},
 		{"10,000 events", ndjson, lines, 10_000, ""},

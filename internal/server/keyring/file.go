@@ -70,7 +70,7 @@ func parseFile(path string, content []byte) ([]*Key, []error) {
 	case list.Kind != yaml.SequenceNode:
 		p.mistake(list, "keys must be a list")
 	case len(list.Content) > maxKeys:
-		p.mistake(list, "these are %d keys, and may be %d", len(list.Content), maxKeys)
+		p.mistake(list, "the list has %d keys; at most %d are allowed", len(list.Content), maxKeys)
 	default:
 		for i, n := range list.Content {
 			keys = append(keys, p.key(i, plain(n)))

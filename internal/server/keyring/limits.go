@@ -78,7 +78,7 @@ func (k *Key) spend(ctx context.Context, n int, take bool) error {
 		return nil
 	}
 	if k.quota > 0 && int64(n) > k.quota {
-		return k.deny(OverQuota, "may publish %d events a day, and these are %d", k.quota, n)
+		return k.deny(OverQuota, "may publish %d events a day, and the request has %d", k.quota, n)
 	}
 	u := k.usage
 	u.mu.Lock()

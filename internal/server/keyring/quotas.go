@@ -65,7 +65,7 @@ func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota
 		return err
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("take a part of the quota of key %s: %w", key, err)
+		return 0, 0, fmt.Errorf("reserve a part of the quota of key %s: %w", key, err)
 	}
 	return part, taken, nil
 }
@@ -73,7 +73,7 @@ func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota
 // Return implements Quotas.
 func (s SharedQuotas) Return(ctx context.Context, key string, day time.Time, n int64) error {
 	if _, err := s.Pool.Exec(ctx, statements.Get("add"), key, day, -n); err != nil {
-		return fmt.Errorf("give back a part of the quota of key %s: %w", key, err)
+		return fmt.Errorf("return a part of the quota of key %s: %w", key, err)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (r *Ring) giveBack(ctx context.Context, left []unused) {
 			continue
 		}
 		if err := r.quotas.Return(ctx, l.key, l.day, l.events); err != nil {
-			r.cfg.Logger.WarnContext(ctx, "a part of a key's quota stays taken until tomorrow", "key", l.key, "events", l.events, "error", err)
+			r.cfg.Logger.WarnContext(ctx, "cannot return the unused part of a key's quota; it counts as used until tomorrow", "key", l.key, "events", l.events, "error", err)
 		}
 	}
 }

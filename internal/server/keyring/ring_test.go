@@ -179,7 +179,7 @@ func TestMistakesOfFiles(t *testing.T) {
 		{"the name of a flag", "keys:\n- {name: flag" + rest + "}", ": key flag: another key has this name"},
 		{"a secret twice", "keys:\n- {name: chat" + rest + "}\n- {name: push, kind: reader, secret: SECRET(x)}", ": key push: the key chat has the same secret: which of them counts would be unclear"},
 		{"the secret of a flag", "keys:\n- {name: chat, kind: reader, secret: SECRET(of the flag)}", ": key chat: the key flag has the same secret: which of them counts would be unclear"},
-		{"too many keys", "keys:\n" + strings.Repeat("- {}\n", 1001), ":2: these are 1001 keys, and may be 1000"},
+		{"too many keys", "keys:\n" + strings.Repeat("- {}\n", 1001), ":2: the list has 1001 keys; at most 1000 are allowed"},
 		{"a large file", strings.Repeat("# hunter2\n", 1<<17), " has more than 1048576 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

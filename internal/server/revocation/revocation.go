@@ -162,7 +162,7 @@ func (l *List) Run(ctx context.Context) error {
 				l.cfg.Logger.WarnContext(ctx, "cannot read which tokens are revoked; trying again twice a second, and the known revocations stay in force", "error", err)
 			}
 		case failing:
-			l.cfg.Logger.InfoContext(ctx, "which tokens are revoked can be read again")
+			l.cfg.Logger.InfoContext(ctx, "the revoked tokens can be read again")
 		}
 		failing = err != nil
 		if more {
@@ -187,12 +187,12 @@ func (l *List) Look() {
 func (l *List) Check() error {
 	if l.known.Load() == nil {
 		if next := l.next.Load(); next != nil {
-			return fmt.Errorf("which tokens are revoked is still being read: %d users so far", next.users.Load())
+			return fmt.Errorf("the revoked tokens are still being read: %d users so far", next.users.Load())
 		}
-		return errors.New("which tokens are revoked was not read yet")
+		return errors.New("the revoked tokens were not read yet")
 	}
 	if age := time.Since(*l.readAt.Load()); age > staleAfter {
-		return fmt.Errorf("which tokens are revoked could not be read for %s", age.Round(time.Second))
+		return fmt.Errorf("the revoked tokens could not be read for %s", age.Round(time.Second))
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (l *List) tables() (all []*table) {
 type PartialReadError struct{ Err error }
 
 // Error implements error.
-func (e *PartialReadError) Error() string { return "read what was revoked: " + e.Err.Error() }
+func (e *PartialReadError) Error() string { return "read the stored revocation: " + e.Err.Error() }
 
 // Unwrap returns the error of the read.
 func (e *PartialReadError) Unwrap() error { return e.Err }

@@ -73,7 +73,7 @@ func eraseAfterInterruptedArchiving(t *testing.T, listed, restored bool) {
 	folding(t, d)
 	if restored {
 		_, err := eraseArchived(t.Context(), d, user, dir)
-		if file, ok := errors.AsType[*archive.FileError](err); !ok || file.Path != left || !strings.Contains(file.Reason, "holds events that the log lacks") {
+		if file, ok := errors.AsType[*archive.FileError](err); !ok || file.Path != left || !strings.Contains(file.Reason, "has events that are not in the log") {
 			t.Errorf("it ends with %v", err)
 		}
 		if got := d.Badge(t, user).Total; got != 1 {

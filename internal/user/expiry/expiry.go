@@ -187,7 +187,7 @@ func (x *Sweeper) session(ctx context.Context) error {
 		if held {
 			err := x.work(ctx, conn, &next)
 			if differ, ok := errors.AsType[*dbclock.DifferError](err); ok {
-				x.log.WarnContext(ctx, "nothing expires by this instance until the clocks agree", "error", differ)
+				x.log.WarnContext(ctx, "this instance expires nothing until the clocks agree", "error", differ)
 				held, err = false, x.unlock(ctx, conn) // another instance's clock may be right
 			}
 			if err != nil {

@@ -28,7 +28,7 @@ const (
 )
 
 // ErrTooLarge means that a text does not fit into a body of the given length.
-var ErrTooLarge = errors.New("the text does not fit")
+var ErrTooLarge = errors.New("the text does not fit into the body")
 
 // Encrypt encrypts a text for a subscription with the public key to and the secret auth. It uses
 // a new ephemeral key. The returned body is padded to length bytes.
