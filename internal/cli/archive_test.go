@@ -2,14 +2,17 @@ package cli
 
 import (
 	"io"
+	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/partition/archiving"
 )
 
 func TestArchivePrints(t *testing.T) {
 	some := archiving.Result{Partition: 3, Files: 2, Events: 12345, Bytes: 1234567, Dropped: 3, Kept: "its range from transaction 700 on is not complete yet"}
 	none := archiving.Result{Partition: 4, Kept: "its range from transaction 1 on has an event of 2026-01-31T00:00:00Z"}
+	onThePage := archiving.Result{Files: 2, Events: 81204, Dropped: 2, Kept: "its range from transaction 9437184 on has an event of 2026-08-03T11:02:41Z"}
 	for _, tc := range []struct {
 		cmd        archiveCmd
 		partitions []archiving.Result
@@ -22,6 +25,11 @@ func TestArchivePrints(t *testing.T) {
 			`partition 3: 12,345 events in 2 files archived, 3 tables dropped from the log; its range from transaction 700 on is not complete yet
 12,345 events of 2 partitions archived in 2 files, 1,234,567 bytes
 `,
+		},
+		{
+			archiveCmd{},
+			[]archiving.Result{onThePage, {Partition: 1, Files: 6, Events: 246516, Bytes: 24100028, Dropped: 6, Kept: onThePage.Kept}, {Partition: 2}, {Partition: 3}},
+			strings.Replace(snippets.Output(t, "docs/cli.md", "badged archive --before 2026-08-01T00:00:00Z --to /var/backups/badged/log"), "…", "partition 1: 246,516 events in 6 files archived, 6 tables dropped from the log; "+onThePage.Kept, 1),
 		},
 		{
 			archiveCmd{JSON: true},

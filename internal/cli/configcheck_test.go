@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // checkArgs returns `config check` with valid settings.
@@ -87,6 +88,21 @@ func expect(t *testing.T, found map[string]string, state, prefix string) {
 		}
 	}
 	t.Errorf("%s %q is not among %q", state, prefix, found)
+}
+
+// The page shows what the command reports about a file with several mistakes.
+func TestConfigCheckOfThePage(t *testing.T) {
+	shown := snippets.Output(t, "docs/cli.md", "BADGED_JWT_KEY=x badged config check --config badged.yaml --lisen=x")
+	t.Chdir(t.TempDir())
+	const file = "databse-url: postgres://db.internal/chat\nreconcile-interval: 30\nlisten: 0.0.0.0:8080\nroles: [folder]\npublisher-keys: [chat=0123456789abcdef]\n"
+	if err := os.WriteFile("badged.yaml", []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BADGED_JWT_KEY", "x")
+	r := badged(t, "config", "check", "--config", "badged.yaml", "--lisen=x")
+	if difference := snippets.SameShape(shown, r.out); difference != "" {
+		t.Errorf("%s\nprinted:\n%s", difference, r.out)
+	}
 }
 
 func TestConfigCheckConnects(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/user/erasure"
 )
 
@@ -38,7 +39,7 @@ func TestPrintErasure(t *testing.T) {
 		t.Errorf("of an erasure that was refused it prints %s, %v", &none, err)
 	}
 	for want, r := range map[string]erasure.Erased{
-		"erased 3 conversations, 1 device and 0 dead letters; in the log, erased 41 events and removed the user from 12 more; in the audit trail, redacted the id in 2 records\n": {
+		snippets.Output(t, "docs/cli.md", "badged user erase ada"): {
 			Partition: 3, Conversations: 3, Devices: 1, Actions: 2, Counts: erasure.Counts{Erased: 41, Changed: 12},
 		},
 		"badged had no data of this user\nthe id stays in 1 event of other users, where it names something else, such as a conversation\n": {

@@ -3,19 +3,13 @@ package cli
 import (
 	"strings"
 	"testing"
+
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 func TestSize(t *testing.T) {
 	out := mustDo(t, "size", "--users=1e6", "--messages-per-day=20e6")
-	const want = `events    579/s on average, with changes for 1,042 users/s
-Postgres  0.03 cores at the peak, 1 shard
-badged    0.03 cores at the peak, for publishing, folding and webhooks
-WAL       1.5 MB/s at the peak
-disk      93.6 GB: users and conversations 9.47 GB, event keys 25.6 GB, log 58.5 GB
-Redis     at most 417 updates/s at the peak
-broker    1 × badged ingest, if the events come from one
-gateways  7 processes for 100,000 connections, 1.13 GB
-`
+	want := snippets.Output(t, "docs/cli.md", "badged size --users=1e6 --messages-per-day=20e6")
 	if out != want {
 		t.Errorf("it prints\n%swant\n%s", out, want)
 	}

@@ -25,7 +25,10 @@ var completionScripts = map[string]string{
 }
 complete -o default -F _badged badged
 `,
-	"fish": `complete -c badged -a '(badged complete -- (commandline -opc)[2..] "$(commandline -ct)" 2>/dev/null)'
+	"fish": `function __badged
+  badged complete -- (commandline -opc)[2..] "$(commandline -ct)" 2>/dev/null
+end
+complete -c badged -f -n 'test -n "$(__badged)"' -a '(__badged)'
 `,
 	"zsh": `#compdef badged
 _badged() {
