@@ -111,7 +111,7 @@ func TestLostFileIsGivenUp(t *testing.T) {
 			t.Errorf("%v: it explains\n%s", from, out)
 		}
 	}
-	if out, stderr, code := command(t, "user", "export", "ann", "--archive="+dir, on); code != 1 || !strings.Contains(stderr, "it lacks 1 events of file "+file(2)+", which was given up") || strings.Count(out, `"kind":"archived_event"`) != 2 {
+	if out, stderr, code := command(t, "user", "export", "ann", "--archive="+dir, on); code != 1 || !strings.Contains(stderr, "it does not include 1 events of file "+file(2)+", which was given up") || strings.Count(out, `"kind":"archived_event"`) != 2 {
 		t.Errorf("the export exits with %d: %s\n%s", code, stderr, out)
 	}
 	cut(4)

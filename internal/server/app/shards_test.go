@@ -278,7 +278,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*server{s, late} {
-		eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "away") })
+		eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "unavailable") })
 	}
 	wantTotals(t, late.totals(t, users[4:], waits), users[4:], 3)
 	for _, id := range []string{"2", "3", "4"} {

@@ -83,7 +83,7 @@ func (d *database) lines(t *testing.T, sql string) []string {
 // back waits until a server reaches all shards again.
 func (s *server) back(t *testing.T) {
 	t.Helper()
-	eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "away") })
+	eventually(t, "the shard is back", func() bool { return !strings.Contains(s.get(t, "/readyz").body, "unavailable") })
 }
 
 // Processes that name the shards in another order count the same quota.
