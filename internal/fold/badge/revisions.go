@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// maxRevisions is the greatest number of revisions stored for a conversation: those of the
-// messages with the greatest seqs. Changes of other messages apply in the order of the log,
-// even if a later change has a lower revision number.
+// maxRevisions limits the messages of a conversation whose revision numbers are stored; the
+// messages with the greatest seqs remain. Changes of other messages apply in the order of the
+// log, even if a later change has a lower number.
 const maxRevisions = 64
 
 // Revisions has the last revision number of each changed message, by ascending seq. The number
