@@ -103,7 +103,7 @@ func incarnationOf(conn *pgxpool.Conn) string {
 	return incarnation
 }
 
-// timelineOf returns the timeline that an incarnation begins with, 0 if it has none.
+// timelineOf returns the timeline in the text of an incarnation, 0 if the text has none.
 func timelineOf(incarnation string) int64 {
 	digits, _, _ := strings.Cut(incarnation, "/")
 	timeline, err := strconv.ParseInt(digits, 16, 64)

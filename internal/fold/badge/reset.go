@@ -27,7 +27,7 @@ func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	})
 }
 
-// reset makes c read up to upTo, except that the messages seqs are unread. It deletes
+// reset marks c as read up to upTo, and then the messages in seqs as unread. It deletes
 // everything else that is stored about messages, since after the reset a seq may identify
 // another message. If the user has left the conversation and seqs is empty, the user still
 // counts as having left.

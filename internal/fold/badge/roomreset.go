@@ -8,8 +8,8 @@ import (
 )
 
 // Room.Resets has the event keys of the last maxResets resets of a room, so that a repeated
-// reset is not folded again. Keys of messages to rooms and of their recalls are not stored,
-// since a repetition of such an event changes nothing.
+// reset is not folded again. Keys of other events to rooms are not stored: folding such an
+// event again changes nothing.
 const (
 	keyBytes  = 16
 	maxResets = 16

@@ -44,7 +44,7 @@ type Sizes struct {
 	Segment int
 	// Read is the number of pages of a run that one query reads.
 	Read int
-	// Fanout is the number of runs of similar size from which they are merged. With a greater
+	// Fanout is a number of runs: if that many have a similar size, they are merged. With a greater
 	// value, each key is written less often, but each event probes the filters of more runs.
 	Fanout int
 	// Older is the greatest number of runs of a completed generation. If there are more, the

@@ -11,10 +11,10 @@ import (
 type Missing struct {
 	Users                        []string
 	PairUsers, PairConversations []string
-	// ReadAll has users of whom the batch needs all conversations with something to read. If
+	// ReadAll has users; the batch needs all their conversations with something to read. If
 	// InRooms is set, the batch also needs all memberships of these users, and their rooms.
 	ReadAll []string
-	// LeaveAll has the users in ReadAll of whom the batch needs all conversations.
+	// LeaveAll has the users in ReadAll whose conversations are all needed.
 	LeaveAll []string
 	InRooms  bool
 	// Rooms are the ids of the needed rooms. Some may turn out to be ids of ordinary
