@@ -247,7 +247,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	return page.More, page.Waits, nil
 }
 
-// caught sets ready to up. If up is true, it also wakes the appends that wait in takeReady
+// caught sets ready to `up`. If `up` is true, it also wakes the appends that wait in takeReady
 // until the log is folded.
 func (p *partition) caught(up bool) {
 	p.ready = up

@@ -130,15 +130,15 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// noPaths is an empty SQL array, to pass as the parameter also of firstPaths.
+// noPaths is an empty SQL array, for the parameter `also` of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is an SQL array, to pass as the parameter also of firstPaths: the paths of the
-// rooms of a member that add something to the badge.
+// pathsOfSums is an SQL array for the parameter `also` of firstPaths: the paths of the rooms of
+// a member that add something to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns an SQL array, to pass as the parameter also of firstPaths: the paths of
-// all rooms of a member.
+// pathsOfRooms returns an SQL array for the parameter `also` of firstPaths: the paths of all
+// rooms of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
 // firstPaths completes a statement on badges, so that it reads a limited number of paths: the

@@ -223,7 +223,7 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the claims of u that ended before at, the append time of the event that is
+// lapse removes the claims of u that ended before `at`, the append time of the event that is
 // folded now.
 func (u *User) lapse(at time.Time) {
 	n := len(u.Claims)

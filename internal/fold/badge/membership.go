@@ -64,7 +64,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 		upTo = r.LastSeq
 	}
 	if c.Left() {
-		c.ReadSeq = upTo // since the user left, a reset may have reused seqs
+		c.ReadSeq = upTo // a reset after the user left may have reused seqs
 	} else {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}

@@ -143,8 +143,8 @@ func (r *Room) moved(c *Chunk, live, all int64) {
 	}
 }
 
-// changed adds one to Changes, for an event that changes what members can see and was appended
-// at the time at.
+// changed adds one to Changes, for an event that changes what members can see. at is the time
+// when the event was appended.
 func (r *Room) changed(at time.Time) {
 	r.Changes++
 	r.Touched = true

@@ -103,7 +103,7 @@ func rangesOf(words []word) []SeqRange {
 	return ranges
 }
 
-// appendWords appends the stored form of words. Each word is stored as a varint and a content. The
+// appendWords appends the stored form of words. A word is stored as a varint and a content. The
 // varint is 2 times the number of bitmaps between the end of the previous word and this word;
 // for a run of full bitmaps, it is greater by 1 and so odd. The content of a run is its length
 // as a varint. The content of any other word is its bits in eight bytes, big-endian.

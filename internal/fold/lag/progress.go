@@ -71,7 +71,7 @@ func (p *Progress) look(ctx context.Context) {
 	p.note(time.Now(), held, owned, waiting, err == nil)
 }
 
-// note stores the result of a check at the time now: the partitions that this database holds,
+// note stores the result of a check at the time `now`: the partitions that this database holds,
 // the partitions that have an owner, and the unfolded events of the held partitions. measured
 // is false if the unfolded events could not be read.
 func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waiting, measured bool) {

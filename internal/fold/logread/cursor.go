@@ -89,15 +89,14 @@ FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topi
 }
 
 // After returns the SQL condition that a row of the log comes after the position of a cursor.
-// The condition has two parameters, $first and the next: the first two values of Args. Its
-// second part follows from the first part, and lets Postgres skip old ranges of the log.
+// Its parameters are $first and $first+1, for the first two values of Args. The second part of
+// the condition follows from the first part, and lets Postgres skip old ranges of the log.
 func After(first int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, first, first+1)
 }
 
-// Late returns the SQL condition that a pending transaction of a cursor appended a row. If
-// $first is the parameter for the first value of Args, the condition uses only the third
-// parameter.
+// Late returns the SQL condition that a pending transaction of a cursor appended a row. $first
+// to $first+2 are the parameters for the values of Args; the condition uses only the last one.
 func Late(first int) string {
 	return fmt.Sprintf(`transaction_id = ANY ($%d::bigint[]::text[]::xid8[])`, first+2)
 }
@@ -113,8 +112,9 @@ func (c *Cursor) pending() []int64 {
 	return c.Pending
 }
 
-// UpTo returns the SQL condition that the events of a row of the log are folded, by a cursor.
-// It has three parameters from $first on: the values of Args.
+// UpTo returns the SQL condition that a row of the log is folded at a cursor: the row is not
+// after the position, and no pending transaction appended it. Its parameters are $first to
+// $first+2, for the values of Args.
 func UpTo(first int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") <= ($%d::bigint::text::xid8, $%d::bigint) AND NOT (%s)`, first, first+1, Late(first))
 }

@@ -19,8 +19,8 @@ type Watch struct {
 }
 
 // young returns the transactions for which readers wait, in ascending order. These
-// transactions are open in the snapshot s, have an id above after, and were first seen less
-// than Patience before now, the current time.
+// transactions are open in the snapshot s, have an id above `after`, and were first seen less
+// than Patience before `now`, the current time.
 func (w *Watch) young(s *snapshot, after int64, now time.Time) []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

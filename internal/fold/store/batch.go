@@ -198,7 +198,7 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 	return r, nil
 }
 
-// QueueLoads adds statements to loads, which load the rows that the batch needs and c does not
+// QueueLoads adds statements to `loads`, which load the rows that the batch needs and c does not
 // have. The statements need no transaction: at the commit, the fence proves that no other
 // program has written meanwhile.
 func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
@@ -214,7 +214,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
-// QueueMoreLoads adds statements to loads, which load further rows: only the rows that
+// QueueMoreLoads adds statements to `loads`, which load further rows: only the rows that
 // QueueLoads has loaded show that the batch needs them. Few batches need any.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMoreLoads(loads, b.Items, b.state)

@@ -119,8 +119,8 @@ type TableSQL struct {
 	insert, update rowsSQL
 }
 
-// rowsSQL has two forms of a statement that writes rows. The parameters of many are arrays,
-// one for each column. The parameters of one are the values of a single row: most batches of a
+// rowsSQL has two forms of a statement that writes rows. The parameters of `many` are arrays,
+// one for each column. The parameters of `one` are the values of a single row: most batches of a
 // quiet partition write one row, and this form takes a third of the time.
 type rowsSQL struct{ many, one string }
 

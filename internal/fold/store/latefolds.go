@@ -34,8 +34,8 @@ type FoldTimes struct {
 }
 
 // lateRecord is a run of events: those after the end of the previous lateRecord, up to the
-// position to. All of them were folded at the time at; if at is zero, they were folded without
-// delay.
+// position `to`. All of them were folded at the time `at`; if `at` is zero, they were folded
+// without delay.
 type lateRecord struct {
 	to events.Position
 	at time.Time

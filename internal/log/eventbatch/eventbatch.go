@@ -69,7 +69,7 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 // Fits reports whether one more event of `more` bytes fits into a row that already has the
 // given number of events, with `bytes` bytes in total.
 func Fits(events, bytes, more int) bool {
-	// Brackets, and a comma before each event but the first.
+	// The JSON also has two brackets, and a comma before each event but the first.
 	return events < MaxEvents && bytes+events+more+2 <= MaxBytes
 }
 
