@@ -17,9 +17,10 @@ func Table(topic string) string { return `badged."` + topic + `"` }
 func Positions(topic string) string { return `badged."` + topic + `_offsets"` }
 
 // insertSQL appends messages in the order of the arrays; a message is one row of the log. The
-// arrays of metadata and of numbers of events may be shorter than the array of UUIDs: messages
-// beyond their end have no metadata, or one event. The statement calls unnest in the select
-// list, since Postgres would materialize arrays that are unnested in a FROM clause.
+// array of metadata may be shorter than the array of UUIDs: the remaining messages have no
+// metadata. The array of numbers of events may be shorter too: the remaining messages have one
+// event each. The statement calls unnest in the select list, since Postgres would materialize
+// arrays that are unnested in a FROM clause.
 //
 // The statement writes only columns that publishers may write.
 func insertSQL(topic string) string {

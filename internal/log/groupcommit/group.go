@@ -80,11 +80,11 @@ const (
 	worthwhile = 8
 	// shortly decides when calls of many events overlap: two calls of at least worthwhile
 	// events arrive within this time, each while other appends run. For the same time after
-	// the second call, appends do not fold: appends and projectors would block each other. The
-	// projectors fold these events. shortly must be longer than the pauses between such calls
-	// under load.
+	// the second call, only the projectors fold; if appends folded too, they and the projectors
+	// would block each other. shortly must be longer than the pauses between such calls under
+	// load.
 	shortly = 50 * time.Millisecond
-	// maxLarge is how many appends of more than small events run at once. They use at most
+	// maxLarge is how many appends of more than `small` events run at once. They use at most
 	// half of the connections of a process. So other calls proceed while the larger appends
 	// wait for locks on the tables of a partition.
 	maxLarge = 8

@@ -58,7 +58,7 @@ func scan(rows pgx.Rows, err error, partition int, visit func([]events.Record) e
 
 // shareOf returns an event from which all users are removed, except the given user and the
 // sender. It reports whether the event names the user. If the event cannot be decoded, shareOf
-// removes list elements from its JSON instead: see only.
+// removes list elements from its JSON instead: see the function `only`.
 func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	if !mayName(r.Payload, userID) {
 		return nil, false

@@ -73,8 +73,8 @@ func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, e
 	return sum, nil
 }
 
-// findHints returns ids of hints that may name a user: at most limit ids, all greater than
-// after.
+// findHints returns ids of hints that may name a user: at most `limit` ids, all greater than
+// `after`.
 func findHints(ctx context.Context, q events.Querier, userID string, after int64, limit int) ([]int64, error) {
 	rows, _ := q.Query(ctx, statements.Get("find hints"), userID, after, limit)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])

@@ -27,8 +27,8 @@ type Filter struct {
 	Partitions []int
 	// User, if not empty, selects events that name this user, and messages to rooms in which
 	// the user is a member. Conversation, if not empty, selects the events of this
-	// conversation. If User, Conversation or PublishedBy is set, no event that cannot be
-	// decoded is selected.
+	// conversation. If User, Conversation or PublishedBy is set, events that cannot be
+	// decoded are not selected.
 	User, Conversation string
 	// PublishedBy, if not empty, selects the events published with this key.
 	PublishedBy string
