@@ -17,20 +17,22 @@ import (
 )
 
 // largeAppend is the greatest number of events that Append folds itself. For more events, the
-// partitions' loops are faster: they fold larger batches, and several partitions at once.
+// loops of the partitions are faster: they fold larger batches, and several partitions at
+// once.
 const largeAppend = 500
 
-// Append validates evs and appends them to the log in one transaction. In each partition that
-// this projector owns and has folded completely, the same transaction folds them, so the
-// badges there have changed when Append returns. This saves a second transaction, reading the
-// log, and waking a loop. The receipt names the other partitions; the caller must wake their
-// projectors.
+// Append validates evs and appends them to the log in one transaction. This transaction also
+// folds the events in each partition that this projector owns and has folded completely. So
+// the badges in these partitions have changed when Append returns. This saves a second
+// transaction, reading the log, and waking a loop. The receipt names the partitions in which
+// the events are not folded; the caller must wake the projectors of these partitions.
 //
-// Append returns the errors of [events.Log.Append], with the same meaning. In addition, it
-// returns an event as invalid if folding it would make it a dead letter: the event uses the id
-// of a room for an ordinary conversation, or the reverse. Append is safe for concurrent use.
-// Concurrent calls for the same partition wait for each other, for a few milliseconds; then
-// they leave folding to the loop. So combine small calls into one. ADR 54 has the reasons.
+// Append returns the errors of [events.Log.Append], with the same meaning. It also refuses an
+// event as invalid if folding it would make it a dead letter: the event uses the id of a room
+// for an ordinary conversation, or the reverse. Append is safe for concurrent use. Concurrent
+// calls for the same partition wait for each other, but only for a few milliseconds; then they
+// append without folding, and the loop folds. So combine small calls into one. ADR 54 has the
+// reasons.
 func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) > largeAppend {
 		return p.cfg.Log.AppendOwn(ctx, evs...)
@@ -56,8 +58,8 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	}
 	var pgErr *pgconn.PgError
 	if readAgain(err) || errors.Is(err, errNotBegun) || errors.As(err, &pgErr) {
-		// The transaction did not commit. Publishing must not depend on folding: append
-		// without folding, and leave it to the loop to retry and to report the error.
+		// The transaction did not commit. Publishing must not depend on folding, so append
+		// without folding. The loop folds later, tries again after errors, and reports them.
 		return p.cfg.Log.AppendOwn(ctx, evs...)
 	}
 	if err != nil {
@@ -88,8 +90,8 @@ type directAppend struct {
 	rows      []events.Rows
 	// at is the append time of the rows, by the database's clock.
 	at time.Time
-	// parts are the partitions in which the transaction folds. The caller holds their fold
-	// locks (partition.turn). In the other partitions, the transaction only appends.
+	// parts are the partitions in which the transaction folds: while it runs, it has their
+	// fold locks (partition.turn). In the other partitions, the transaction only appends.
 	parts []directPart
 }
 
@@ -100,8 +102,8 @@ type directPart struct {
 	result    store.Result
 }
 
-// turnPatience is how long an append waits for the fold locks of all its partitions together.
-// A batch of a few events takes less time.
+// turnPatience is how long an append waits in total for the fold locks of its partitions. A
+// batch of a few events takes less time.
 const turnPatience = 5 * time.Millisecond
 
 // join acquires the fold locks of the partitions in which the transaction can fold. It cannot
@@ -133,8 +135,8 @@ func (a *directAppend) join(ctx context.Context) {
 	}
 }
 
-// tryReady acquires the fold lock of a partition without waiting. It returns false if the lock
-// is not free, or if appends may not fold now.
+// tryReady acquires the fold lock of a partition without waiting. It returns false if another
+// caller has the lock, or if appends may not fold now.
 func (p *partition) tryReady() bool {
 	select {
 	case p.turn <- struct{}{}:
@@ -148,11 +150,11 @@ func (p *partition) tryReady() bool {
 	return false
 }
 
-// takeReady acquires the fold lock of a partition, and waits until the log is folded
-// completely. It returns false if ctx is done before. Appends must wait here. If they did not,
-// they would append without folding while the loop is behind. The loop might then never catch
-// up, since it waits for open transactions, and under load an append in another partition is
-// always open.
+// takeReady waits until the log of a partition is folded completely, and acquires the fold
+// lock. It returns false if ctx is done before. Appends must wait here: otherwise they would
+// append more events, without folding them, while the loop is behind. The loop might then
+// never catch up, since it waits for open transactions, and under load an append in another
+// partition is always open.
 func (p *partition) takeReady(ctx context.Context) bool {
 	for p.take(ctx) {
 		if p.foldsAppends() {
@@ -172,8 +174,8 @@ func (p *partition) takeReady(ctx context.Context) bool {
 	return false
 }
 
-// foldsAppends reports whether appends may fold their events: everything in the log is folded,
-// and the state of the partition is loaded. The caller must hold the fold lock.
+// foldsAppends reports whether appends may fold their events: all events in the log are
+// folded, and the state of the partition is loaded. The caller must have the fold lock.
 func (p *partition) foldsAppends() bool { return p.ready && p.known && p.keys.Loaded() }
 
 // take acquires the fold lock of a partition, and returns false if ctx is done before.
@@ -186,8 +188,8 @@ func (p *partition) take(ctx context.Context) bool {
 	}
 }
 
-// batch returns the batch that appends rows and folds them. It returns nil if an event cannot
-// be folded; the append then leaves the rows to the loop.
+// batch returns a batch that appends rows and folds them. It returns nil if an event cannot be
+// folded: the append then only appends the rows, and the loop folds them.
 func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
 	if err != nil { // the loop makes the event a dead letter
@@ -197,8 +199,8 @@ func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	return b
 }
 
-// lockPatience is how long a statement of the transaction waits for a database lock, such as
-// the lock of a rebuild that swaps tables. Publishers wait for this time too.
+// lockPatience is how long a statement of the transaction waits for a lock of the database,
+// such as the lock of a rebuild that swaps tables. The publisher of the events waits as long.
 const lockPatience = 200 * time.Millisecond
 
 // errNotBegun means that the transaction was not sent to the database.
@@ -250,9 +252,9 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	return receipt, nil
 }
 
-// refuse decides about refused, the reason why an event of a.rows[i] cannot be folded. It
-// returns refused if the fence confirms that the cached rows are current. Otherwise another
-// owner may have changed them, so that the reason may be wrong; then refuse returns an error
+// refuse is called if an event of a.rows[i] cannot be folded; refused is the reason. If the
+// fence confirms that the cached rows are current, refuse returns refused. Otherwise another
+// owner may have changed the rows, so the reason may be wrong: refuse then returns an error
 // that wraps errNotBegun. The fence runs in a transaction that is rolled back.
 func (a *directAppend) refuse(ctx context.Context, conn *pgxpool.Conn, i int, part *directPart, refused error) error {
 	var checks pgx.Batch
@@ -283,8 +285,8 @@ func (a *directAppend) queueMoreLoads(loads *pgx.Batch) {
 	}
 }
 
-// leave completes or abandons the batches after the transaction has ended with err, and
-// releases the fold locks of their partitions.
+// leave is called when the transaction has ended with err. It completes the batches, or
+// abandons them after an error, and releases the fold locks of their partitions.
 func (a *directAppend) leave(err error, began time.Time) {
 	for i := range a.parts {
 		part, b := a.parts[i].partition, a.parts[i].batch

@@ -14,18 +14,19 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// connections has the database connections of batches. After a batch, its connection is kept
-// here, and the next batch uses the connection that was kept last. So few sessions fold. A
-// session that folds a partition for the first time must plan its statements, which takes ten
-// times as long as folding an event. If batches used any connection of the pool, which also
-// serves other work, each partition would be planned in many sessions. connections is safe for
-// concurrent use.
+// connections has the database connections of batches. After a batch, its connection is stored
+// here, and the next batch uses the connection that was stored last. So only a few sessions
+// fold. This matters because a session that folds a partition for the first time must plan its
+// statements, which takes ten times as long as folding an event. If batches used any
+// connection of the pool, which also serves other work, many sessions would plan the
+// statements of each partition. connections is safe for concurrent use.
 type connections struct {
 	pool *pgxpool.Pool
-	// limit is the greatest number of kept connections, since the pool serves other work too.
+	// limit is the greatest number of stored connections, since the pool serves other work
+	// too.
 	limit int
-	// lockTimeout is how long the planning and the execution of a statement may wait for a
-	// lock in these sessions. 0 means no limit.
+	// lockTimeout is how long a statement in these sessions may wait for a lock while it is
+	// planned or executed. 0 means no limit.
 	lockTimeout time.Duration
 
 	mu   sync.Mutex
@@ -42,12 +43,12 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is how long an unused connection is assumed to work without a check, unless the
-// server has sent something on it.
+// trusted is how long a stored connection is assumed to work without a check. If the server
+// has sent something on the connection, it is checked in any case.
 const trusted = time.Second
 
-// take returns a connection, a kept one if possible. The caller must pass it to keep, or
-// release it.
+// take returns a connection: a stored one if there is one, otherwise one of the pool. The
+// caller must pass it to keep, or release it.
 func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	var k keptConnection
@@ -93,16 +94,16 @@ func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 
 const incarnationKey = "badged.incarnation"
 
-// incarnationOf returns the value of store.IncarnationSQL for the session of a connection that
-// take has returned. The value cannot change during a session. A restart of Postgres ends all
-// sessions. A promotion to primary does not, but take returns no session of a standby, since
-// setUp fails there.
+// incarnationOf returns the value of store.IncarnationSQL for a connection that take has
+// returned. The value cannot change during a session. A restart of Postgres ends all sessions.
+// A promotion of a standby does not end its sessions, but take returns no session that began
+// on a standby, since setUp fails there.
 func incarnationOf(conn *pgxpool.Conn) string {
 	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
 	return incarnation
 }
 
-// timelineOf returns the timeline in an incarnation, 0 if incarnation has none.
+// timelineOf returns the timeline in the text of an incarnation, 0 if the text has none.
 func timelineOf(incarnation string) int64 {
 	digits, _, _ := strings.Cut(incarnation, "/")
 	timeline, err := strconv.ParseInt(digits, 16, 64)

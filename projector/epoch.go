@@ -13,13 +13,13 @@ import (
 )
 
 // beginEpochSQL begins a new epoch of a partition. The batches of other projectors then fail,
-// since they expect another epoch, and these projectors discard their cached rows.
+// since they expect the old epoch, and these projectors clear their caches.
 var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
 
-// endTimelineSQL records which transactions were folded when timeline $2 of Postgres ended,
-// and so were not lost.
+// endTimelineSQL records which transactions were folded when timeline $2 of Postgres ended.
+// These transactions were not lost.
 const endTimelineSQL = `INSERT INTO badged.timeline_ends AS t (partition, timeline, next_timeline, transaction_id, pending) VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT (partition, timeline) DO UPDATE
 SET next_timeline = excluded.next_timeline, transaction_id = excluded.transaction_id, pending = excluded.pending, noticed_at = now()`
@@ -33,9 +33,10 @@ const (
 	epochRewind = "rewind"
 )
 
-// outdated reports whether the epoch must end, and the reason. It must end if clients may have
-// newer states than the tables: if the epoch began in an earlier incarnation of Postgres, or
-// if the position is before a position that this process has seen committed.
+// outdated reports whether the epoch must end, and the reason. The epoch must end if clients
+// may have newer states than the tables. There are two cases: the epoch began in an earlier
+// incarnation of Postgres, or the position is before a position that this process has seen
+// committed.
 func (p *partition) outdated() (reason string, is bool) {
 	switch {
 	case p.cursor.Before(p.reached):
@@ -47,9 +48,9 @@ func (p *partition) outdated() (reason string, is bool) {
 }
 
 // beginEpoch begins a new epoch, unless another projector has done so, and reads the state of
-// the partition. It is called after commits may have been lost. The tables may then reach a
-// version that clients already have, but with another state; so in a new epoch, clients load a
-// snapshot instead of comparing versions. ADR 41 has the reasons.
+// the partition. It is called when commits may have been lost. The tables may then reach a
+// version that clients already have, but with another state. So after a change of the epoch,
+// clients load a snapshot instead of comparing versions. ADR 41 has the reasons.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool
@@ -92,11 +93,12 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// restartInterval is the least time between two log lines about a restart of Postgres: after a
-// restart, every partition begins a new epoch, one after the other.
+// restartInterval is the least time between two log lines about a restart of Postgres. After a
+// restart, every partition begins a new epoch, one after the other, but only one line is
+// logged.
 const restartInterval = time.Minute
 
-// tellRestart logs a restart of Postgres, once for all partitions together.
+// tellRestart logs a restart of Postgres, at most once per restartInterval for all partitions.
 func (p *Projector) tellRestart(ctx context.Context) {
 	now, last := time.Now().UnixNano(), p.restartTold.Load()
 	if now-last < int64(restartInterval) || !p.restartTold.CompareAndSwap(last, now) {

@@ -12,23 +12,23 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// The log of a partition is divided into ranges of transaction ids, each in a table of its
-// own. The last range has no end. A range is complete, and can be archived, once Postgres
-// assigns ids beyond its end.
+// The log of a partition is divided into ranges of transaction ids; each range is a table. The
+// last range has no end. A range is complete, and can be archived, when Postgres assigns only
+// ids beyond its end.
 const (
-	// rangeSpan is about how long new events are appended to one range.
+	// rangeSpan is about how long new events are appended to the same range.
 	rangeSpan = 7 * 24 * time.Hour
-	// leastRange is the least number of transaction ids in a range. It counts all transactions
-	// of the cluster. It limits the number of ranges, since each range adds to the cost of
-	// reading the log.
+	// leastRange is the least number of transaction ids in a range. All transactions of the
+	// Postgres server use ids. The value limits the number of ranges, since each range adds to
+	// the cost of reading the log.
 	leastRange = 1 << 20
 )
 
 const buryUnissuedSQL = `SELECT badged.bury_unissued($1)`
 
-// buryUnissued turns events into dead letters if Postgres has not assigned their transaction
-// ids yet. Only the owner of the schema can write such events. They could not be folded until
-// Postgres reaches the ids, and no range could end before them.
+// buryUnissued makes events dead letters if Postgres has not assigned their transaction ids
+// yet. Only the owner of the schema can write such events. They could not be folded until
+// Postgres assigns the ids, and until then no range could end before them.
 func (p *partition) buryUnissued(ctx context.Context) error {
 	var n int
 	if err := p.projector.cfg.Pool.QueryRow(ctx, buryUnissuedSQL, p.id).Scan(&n); err != nil {
@@ -44,8 +44,8 @@ func (p *partition) buryUnissued(ctx context.Context) error {
 
 const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 
-// extendLog adds ranges to the log until the last range begins in the future. ADR 151 has the
-// reasons.
+// extendLog adds ranges to the log until the last range begins at a transaction id that
+// Postgres has not assigned yet. ADR 151 has the reasons.
 func (p *partition) extendLog(ctx context.Context) error {
 	for more := true; more; {
 		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)
@@ -61,9 +61,9 @@ func (p *partition) extendLog(ctx context.Context) error {
 
 const indexLogSQL = `SELECT badged.index_log($1)`
 
-// indexLog builds the index of user and conversation ids in complete ranges of the owned
+// indexLog builds the index of user and conversation ids for complete ranges of the owned
 // partitions, one range after the other, until ctx is done. Commands that show, verify, export
-// and erase a user search with this index. ADR 151 has the reasons.
+// and erase a user need this index to search the log. ADR 151 has the reasons.
 func (p *Projector) indexLog(ctx context.Context) error {
 	for wait.For(ctx, p.cfg.MaintenanceInterval) == nil {
 		for _, id := range p.OwnedPartitions() {

@@ -14,13 +14,13 @@ import (
 )
 
 // generationDueSQL returns the present generation of event keys, and whether its span $2 is
-// over. It uses the clock of the database, which has set begun_at. The span is half of the
-// dedup window.
+// over: a span is half of the dedup window. It compares begun_at with the clock of the
+// database, since begun_at is by that clock.
 const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <= now() FROM badged.dedup_generations
 WHERE partition_id = $1`
 
-// maintain runs the periodic tasks of the owned partitions every MaintenanceInterval, and
-// merges event keys then and when merges has a token, until ctx is done.
+// maintain runs the periodic tasks of the owned partitions every MaintenanceInterval. After
+// them, and whenever merges has a token, it merges event keys. It returns when ctx is done.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
 	defer tick.Stop()
@@ -57,9 +57,9 @@ func (p *partition) maintain(ctx context.Context) {
 	}
 }
 
-// rotateGenerations makes the next batch begin a generation of event keys, if the span of the
-// present generation is over. Several calls may run concurrently with each other and with
-// batches.
+// rotateGenerations checks whether the span of the present generation of event keys is over.
+// If so, the next batch begins a new generation. Calls may run concurrently with each other
+// and with batches.
 func (p *partition) rotateGenerations(ctx context.Context) error {
 	var present int
 	var due bool
@@ -76,8 +76,8 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 	return nil
 }
 
-// mergeKeys merges event keys in the owned partitions until no merge is due. It does one step
-// in each partition in turn.
+// mergeKeys merges event keys in the owned partitions until no merge is due. It goes round the
+// partitions, and does one step in each.
 func (p *Projector) mergeKeys(ctx context.Context) {
 	busy := p.OwnedPartitions()
 	for len(busy) > 0 && ctx.Err() == nil {
@@ -94,8 +94,8 @@ func (p *Projector) mergeKeys(ctx context.Context) {
 // errNotOwned means that this process has no event keys of a partition in memory.
 var errNotOwned = errors.New("the partition is not owned, or nothing was folded yet")
 
-// lockKeys calls f while no batch uses the event keys. It returns errNotOwned without calling
-// f if they are not in memory.
+// lockKeys calls f while no batch uses the event keys. If the event keys are not in memory, it
+// returns errNotOwned without calling f.
 func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	if !p.take(ctx) {
 		return ctx.Err()
@@ -117,7 +117,7 @@ func (p *partition) keysGrew() {
 	}
 }
 
-// wakeMerging makes maintenance look for event keys to merge. It does not block.
+// wakeMerging makes maintain check whether a merge of event keys is due. It does not block.
 func (p *Projector) wakeMerging() {
 	select {
 	case p.merges <- struct{}{}:
@@ -125,11 +125,12 @@ func (p *Projector) wakeMerging() {
 	}
 }
 
-// leastCache divides the memory: the cached users and rooms may always use at least
-// 1/leastCache of it.
+// leastCache limits the memory of the event keys in favor of the cache: 1/leastCache of the
+// memory of a partition is always available for cached users and rooms.
 const leastCache = 4
 
-// keysChanged lets the cache use the memory that the event keys do not use.
+// keysChanged is called after the event keys have changed: the cache may use the memory that
+// they do not use.
 func (p *partition) keysChanged() {
 	stats := p.keys.Stats()
 	p.cache.Limit = max(p.memory-stats.Bytes, p.memory/leastCache) / 2

@@ -19,8 +19,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Targets for the duration of a batch. Longer batches write a row once for more events, but
-// publish the effect of their first events later.
+// Targets for the duration of a batch. A longer batch has more events that change the same
+// row, and writes the row once for all of them, but it publishes the effect of its first
+// events later.
 const (
 	fastBatch    = 200 * time.Millisecond
 	slowBatch    = 500 * time.Millisecond
@@ -28,8 +29,8 @@ const (
 	smallestRun  = 50               // in events; smaller batches cost nearly as much
 )
 
-// The pauses while a transaction that was just opened holds up the loop, and after an error of
-// the database.
+// Pauses of the loop: firstWait to lastWait while it waits for a transaction that was just
+// opened, firstBackoff to lastBackoff after an error of the database.
 const (
 	firstWait    = time.Millisecond
 	lastWait     = 8 * time.Millisecond
@@ -45,19 +46,19 @@ type partition struct {
 	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
-	// looked is set when the fence of an append has proved that the log has no other unfolded
-	// event. The poller then skips the partition once and clears looked.
+	// looked is set when the fence of an append has proved that no other event in the log is
+	// unfolded. The next poll skips the partition and clears looked.
 	looked atomic.Bool
-	// next is the generation of event keys that the next batch must begin, if it directly
-	// follows the present generation; 0 for none. Maintenance sets it.
+	// next is the generation of event keys that the next batch must begin; 0 for none. It has
+	// no effect unless it directly follows the present generation. Maintenance sets it.
 	next atomic.Int64
 
 	// turn is the fold lock. It has a token while a batch is folded, and guards the fields
-	// below up to size. It is a channel instead of a mutex, so that waiting for it can have a
-	// limit.
+	// from ready to size. It is a channel and not a mutex, because callers limit how long they
+	// wait.
 	turn chan struct{}
-	// ready is set if everything in the log was folded when the loop last read it. Only then
-	// may an append fold its events.
+	// ready is set if the loop has found no unfolded event in the log when it last read the
+	// log. Only then may an append fold its events.
 	ready bool
 	// caughtUp, if not nil, is closed when the loop sets ready.
 	caughtUp chan struct{}
@@ -98,8 +99,8 @@ func newPartition(id int, p *Projector) *partition {
 	return part
 }
 
-// filterShare divides the memory: the filters of event keys use at most 1/filterShare of it,
-// and the cached users and rooms use the rest.
+// filterShare divides the memory of a partition: the filters of event keys use at most
+// 1/filterShare. Recent event keys, and cached users and rooms, use the rest.
 const filterShare = 2
 
 // wake makes the loop look for events. It has no effect if a wake is already pending.
@@ -110,8 +111,8 @@ func (p *partition) wake() {
 	}
 }
 
-// run folds the partition until ctx is done, which happens when the process loses or releases
-// the partition.
+// run folds the partition until ctx is done. The caller cancels ctx when the process loses or
+// releases the partition.
 func (p *partition) run(ctx context.Context) {
 	p.owned.Store(true)
 	defer p.leave()
@@ -159,12 +160,12 @@ func (p *partition) leave() {
 	p.keys.Forget()
 }
 
-// drain folds batches until there is nothing more to read. waits reports that there are events
+// drain folds batches until no event can be read now. waits reports that the log has events
 // that must not be read until an open transaction has ended, which mostly takes a moment.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
-		// Acquire a slot for each batch, so that busy partitions alternate with other
-		// partitions.
+		// Acquire a slot for each batch and not for all batches, so that other partitions get
+		// slots between the batches of a busy partition.
 		select {
 		case p.projector.slots <- struct{}{}:
 		case <-ctx.Done():
@@ -185,13 +186,14 @@ func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 }
 
 // readAgain reports whether a batch failed with err because the state of the partition in
-// memory was outdated. Then it must be read and folded again at once.
+// memory was outdated. The state must then be read again, and the events folded again, at
+// once.
 func readAgain(err error) bool {
 	return errors.Is(err, store.ErrFenced) || errors.Is(err, keys.ErrOutdated)
 }
 
-// step folds one batch. more reports that there is more to read now. waits reports that there
-// are events that must not be read until an open transaction has ended.
+// step folds one batch. more reports that more events can be read now. waits reports that the
+// log has events that must not be read until an open transaction has ended.
 func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	p.turn <- struct{}{}
 	defer func() { <-p.turn }()
@@ -245,8 +247,8 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	return page.More, page.Waits, nil
 }
 
-// caught sets ready to up. If up is true, it also wakes the appends that wait until the log is
-// folded.
+// caught sets ready to `up`. If `up` is true, it also wakes the appends that wait in takeReady
+// until the log is folded.
 func (p *partition) caught(up bool) {
 	p.ready = up
 	if up && p.caughtUp != nil {
@@ -263,8 +265,8 @@ func (p *partition) prepare(b *store.Batch) {
 	}
 }
 
-// failed records that a batch failed with err. The commit may have succeeded all the same, so
-// the state of the partition must be read again.
+// failed is called if a batch has failed with err. Its commit may have succeeded all the same,
+// so failed makes the loop read the state of the partition again.
 func (p *partition) failed(err error) {
 	p.known, p.ready, p.fenced = false, false, errors.Is(err, store.ErrFenced)
 	if errors.Is(err, keys.ErrOutdated) {
@@ -272,8 +274,8 @@ func (p *partition) failed(err error) {
 	}
 }
 
-// committed updates the partition after the commit of a batch, and queues the updates to
-// publish.
+// committed is called after the commit of a batch. It updates the partition, and queues the
+// updates to publish.
 func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.cursor, p.state.Generation = b.To, b.Generation
 	p.state.Rooms = p.state.Rooms || b.OfRooms()
@@ -297,9 +299,9 @@ func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }
 
-// learn reads the state of the partition, before the first batch and whenever it may have
-// changed. If it has changed, learn clears the cache and loads the event keys again. It begins
-// a new epoch if clients may have received newer states than the tables have.
+// learn reads the state of the partition, before the first batch and whenever the state may
+// have changed. If it has changed, learn clears the cache and loads the event keys again. If
+// clients may have received newer states than the tables have, learn begins a new epoch.
 func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/badged/badged/internal/fold/lag"
 )
 
-// poller finds events of which the projector was not woken: events that other programs
-// appended, and events whose wake was lost.
+// poller finds unfolded events for which the projector was not woken: another program appended
+// the events, or the wake was lost.
 type poller struct {
 	projector *Projector
 	database  events.Querier
 	// partitions are the partitions that the last poll read. snapshot is the Postgres snapshot
-	// taken before that poll. While the snapshot remains the same, no transaction has
+	// taken before that poll. As long as the snapshot is the same, no transaction has
 	// committed since.
 	partitions []int
 	snapshot   string
 }
 
-// pollPatience limits a poll in time: it blocks while another session locks the log of a
-// partition.
+// pollPatience limits the duration of a poll: a poll blocks while another session locks the
+// log of a partition.
 const pollPatience = 2 * time.Second
 
 // poll wakes the partitions that have unfolded events.
@@ -40,10 +40,10 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// behind returns the owned partitions with events after their positions. It skips the
-// partitions in which an append has proved since the last poll that no other event is
-// unfolded; the next poll includes them. So it runs no query while appends fold in all
-// partitions, and reads only the snapshot while no transaction commits.
+// behind returns the owned partitions with events after their positions. It skips a partition
+// if an append has proved since the last poll that no other event is unfolded; the next poll
+// does not skip it. So while appends fold in all partitions, behind runs no query. While no
+// transaction commits, it reads only the snapshot.
 func (p *poller) behind(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()

@@ -5,7 +5,7 @@
 // moves the position of the partition and writes every changed row. Package badges reads the
 // numbers. The fold itself is in internal/fold/badge, its tables are in internal/fold/store.
 //
-// The package does not know the readers of badges: no gateway, no HTTP, and no package for
+// The package does not know the readers of badges: gateways, HTTP, and the packages for
 // operators. ADR 54 explains appends that fold, ADR 20 the cache, and ADR 41 epochs.
 package projector
 
@@ -43,8 +43,8 @@ type Config struct {
 	Log  *events.Log
 	// Bus receives every update after the commit.
 	Bus pubsub.Bus
-	// Held returns the partitions that this database has, in ascending order. It is needed if
-	// there are several databases. It must not block. Default: all partitions.
+	// Held returns the partitions that this database holds, in ascending order. It is required
+	// if there are several databases. It must not block. Default: all partitions.
 	Held func() []int
 	// HeldChanged returns a channel that is closed when the result of Held may have changed.
 	// Default: a channel that is closed when partitions were split.
@@ -55,7 +55,7 @@ type Config struct {
 	Metrics *Metrics
 
 	// PollInterval is how often the projector looks for events that were appended without
-	// waking it, for example by plain SQL. A poll skips a partition in which Append has folded
+	// waking it, for example by plain SQL. A poll skips a partition if Append has folded in it
 	// since the last poll. Default 100ms.
 	PollInterval time.Duration
 	// MaxBatch is the greatest number of events folded in one transaction. Default 5,000.
@@ -68,26 +68,27 @@ type Config struct {
 	// Default: the number of processors, at least 2 and at most 4. Beyond that, batches would
 	// compete with each other and with requests.
 	Concurrency int
-	// Share, if not nil, limits how many partitions the projectors of several databases in
-	// this process fold at once, all together.
+	// Share, if not nil, limits how many partitions this process folds at once, in total for
+	// the projectors of several databases.
 	Share *Share
 	// OwnershipInterval is how often the projector counts the other projectors, and acquires
 	// or releases partitions until it has its fair share. An owner whose session is silent for
 	// three intervals loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is how long event keys are stored at least. They are stored for at most half
-	// as long again. Default 14 days.
+	// DedupWindow is the least time for which event keys are stored; the greatest is half as
+	// long again. Default 14 days.
 	DedupWindow time.Duration
 	// MaintenanceInterval is how often the projector checks whether to begin a generation of
 	// event keys and to extend the log. Default 1m.
 	MaintenanceInterval time.Duration
 
 	// Trace is called with each batch that has traced events. For each of these events, it
-	// returns the trace context to pass on with the updates, "" for none. It must not block.
+	// returns the trace context to publish with the updates, "" for none. It must not block.
 	// Default: no tracing.
 	Trace func(TracedBatch) []string
-	// Folded is called with each batch after its commit; within a partition, in the order of
-	// positions. It must neither block nor change its argument. Default: no call.
+	// Folded is called with each batch after its commit. The batches of a partition come in
+	// the order of their positions. It must neither block nor change its argument. Default: no
+	// call.
 	Folded func(FoldedBatch)
 }
 
@@ -97,9 +98,9 @@ type FoldedBatch struct {
 	// From is the position before the batch, To the position after it.
 	From, To events.Position
 	// Users and Rooms are the ids of users and rooms in which clients can see a change. Users
-	// excludes members whose numbers changed only because their room did.
+	// does not have members whose numbers changed only because their room changed.
 	Users, Rooms []string
-	// Notifying has the events with a message that has a notification.
+	// Notifying has the events of the batch whose message has a notification.
 	Notifying []*events.Event
 }
 
@@ -117,8 +118,8 @@ type Projector struct {
 	// split has the partitions created by splits, by number. splitMu guards it.
 	split   map[int]*partition
 	splitMu sync.Mutex
-	// silence is how long the session of an owner may be silent before the owner loses its
-	// partitions.
+	// silence is how long the session of an owner may be silent. After that, the owner loses
+	// its partitions.
 	silence time.Duration
 	// slots limits how many partitions are folded at once.
 	slots chan struct{}
@@ -218,12 +219,12 @@ const openPatience = 20 * time.Millisecond
 // could hold locks forever.
 const pausedBatch = 3 * time.Second
 
-// ConfigurePool configures the sessions of a pool for the projector. All its queries look up
-// rows by key. Without statistics, as on new tables, the planner would choose sequential
-// scans, hash joins or merge joins, so ConfigurePool disables these. It also disables memoize
-// nodes and bitmap scans: most look-ups are for different rows, so caching results or sorting
-// rows by page costs more than it saves. Settings of the database or of the role do not affect
-// these sessions. others are further settings.
+// ConfigurePool configures the sessions of a pool for the projector. All queries of the
+// projector look up rows by key. Without statistics, as on new tables, the planner would
+// choose sequential scans, hash joins or merge joins, so ConfigurePool disables these. It also
+// disables memoize nodes and bitmap scans: most look-ups are for different rows, so caching
+// results, or sorting rows by page, costs more than it saves. Settings of the database or of
+// the role have no effect in these sessions. others are further settings.
 func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 	settings := append([]pgsession.Setting{
 		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},
@@ -281,9 +282,9 @@ func (p *Projector) release() {
 	p.appending.release()
 }
 
-// publish publishes committed updates on the bus, in commit order. It is a goroutine of its
-// own, since the bus may be slow or fail and must not delay folding: gateways detect missed
-// updates.
+// publish publishes committed updates on the bus, in the order of the commits. It runs in a
+// goroutine of its own: the bus may be slow or fail, which must not delay folding. Gateways
+// detect updates that they have missed.
 func (p *Projector) publish(ctx context.Context) {
 	for updates := range p.updates {
 		if err := p.cfg.Bus.Publish(ctx, updates.Users, updates.Rooms); err != nil {
@@ -348,8 +349,8 @@ func (p *Projector) measure(ctx context.Context) {
 	}
 }
 
-// measureClock reads the clock of the database, which appends that fold use without reading
-// it. After an error, the clock continues from its last reading.
+// measureClock reads the clock of the database. Appends that fold use this clock without
+// reading it again. After an error, the clock continues from its last reading.
 func (p *Projector) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lagInterval)
 	defer cancel()
@@ -364,7 +365,7 @@ const (
 	lagLimit    = 100_000
 	// lettersLimit is the greatest number of dead letters to count.
 	lettersLimit = 10_000
-	// lagPatience limits a measurement in time: it blocks while another session locks a
-	// partition.
+	// lagPatience limits the duration of a measurement, which blocks while another session
+	// locks a partition.
 	lagPatience = 10 * time.Second
 )

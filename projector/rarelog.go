@@ -9,7 +9,7 @@ import (
 )
 
 // rareLogInterval is the least time between two lines of a rareLog. A faulty publisher can
-// cause thousands of such events per second.
+// cause thousands of events per second that are logged this way.
 const rareLogInterval = time.Minute
 
 // rareLog logs how many events of one kind there were, with a fixed message, at most once per
@@ -37,8 +37,8 @@ func newLeapLog(log *slog.Logger) *rareLog {
 		"a read up to such a seq hides later messages with lower seqs: if the seq is wrong, publish conversation.reset or room.reset"}
 }
 
-// add counts new events, of which first describes one. It logs them at once unless the last
-// line is recent.
+// add counts new events; first describes one of them. It logs the events at once, unless the
+// last line is more recent than rareLogInterval.
 func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	if events == 0 {
 		return
@@ -52,8 +52,8 @@ func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	l.flush(now)
 }
 
-// flush logs the number of events since the last line, unless that line is recent or there
-// were no events.
+// flush logs the number of events since the last line. It does nothing if there were no
+// events, or if the last line is more recent than rareLogInterval.
 func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first

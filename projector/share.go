@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// Share limits how many partitions the projectors of this process fold at once, if it has
-// projectors of several databases. More concurrency than processors only makes the batches
-// smaller and more frequent. Share is safe for concurrent use.
+// Share limits how many partitions this process folds at once, if it has projectors of several
+// databases. More concurrency than there are processors only makes the batches smaller and
+// more frequent. Share is safe for concurrent use.
 type Share struct{ slots chan struct{} }
 
 // NewShare returns a Share with which at most n partitions are folded at once.
 func NewShare(n int) *Share { return &Share{make(chan struct{}, n)} }
 
-// longBatch is how long a batch may occupy a slot. Then the slot is released though the batch
-// goes on, so that batches of a database that hangs do not block batches of other databases.
+// longBatch is how long a batch may occupy a slot. After this time the slot is released
+// although the batch still runs: if a database hangs, its batches must not block the batches
+// of other databases.
 const longBatch = 250 * time.Millisecond
 
 // take acquires a slot and returns the function that releases it. ok is false if ctx is done

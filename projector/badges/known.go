@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// maxKnown is the greatest number of members whose ids a reader remembers. They use about 10
+// maxKnown is the greatest number of ids of members that a reader caches. The ids use about 10
 // MB.
 const maxKnown = 100_000
 
-// known has users who were members of rooms when an earlier read looked, or had been before.
-// For these users, a reader skips the first statement (see badges.sql). This remains correct
-// if a user is no longer a member, since the statement for members is correct for all users.
-// known is safe for concurrent use.
+// known has users who were members of rooms when an earlier read looked, or were members
+// before. For these users, a reader skips the first statement (see badges.sql) and runs only
+// the statement for members. This remains correct if a user is no longer a member, since that
+// statement is correct for all users. known is safe for concurrent use.
 type known struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}

@@ -16,23 +16,23 @@ import (
 
 // Filter selects conversations of a user.
 type Filter struct {
-	// Within requires that at least one of these categories covers the conversation; nil for
-	// no condition. Category requires that this category covers it too; "" for no condition.
+	// Within, if not nil, selects conversations that at least one of these categories covers.
+	// Category, if not "", selects conversations that this category covers.
 	Within   []string
 	Category string
-	// Unread excludes conversations that have neither unread messages nor a mark.
+	// Unread selects conversations that have unread messages or a mark.
 	Unread bool
-	// Muted, unless nil, selects by the effect of levels: true selects conversations of which
-	// a level excludes something from the total; false selects conversations that add to the
-	// total.
+	// Muted, if not nil, selects by the effect of levels: true selects conversations of which
+	// a level excludes something from the total; false selects conversations that add
+	// something to the total.
 	Muted *bool
 }
 
 // Conversations returns a page of a user's conversations, most recently changed first, and the
-// cursor of the next page, "" after the last page. A message to a room does not change the
-// order, since it writes no row of a member. A conversation that changes between two calls
-// moves to the front, so later pages do not have it. limit is 1 to MaxPage. The error is
-// ErrBadCursor for an invalid cursor.
+// cursor of the next page, "" after the last page. A message to a room writes no row of a
+// member, so it does not change the order. A conversation that changes between two calls moves
+// to the front, so it is not in later pages. limit is 1 to MaxPage. The error is ErrBadCursor
+// for an invalid cursor.
 func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, limit int, cursor string) ([]pubsub.Conversation, string, error) {
 	// The position before the first row: versions descend.
 	version, conversationID := int64(1<<63-1), ""
@@ -71,9 +71,9 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 }
 
 // Categories returns a page of the categories of a user, sorted by name, and the cursor of the
-// next page, "" after the last page. It includes categories that have only a level. If of is
-// not empty, it returns only this category and the categories directly below it. If within is
-// not nil, it returns only categories that a category in within covers. The error is
+// next page, "" after the last page. It includes categories that have a level but no numbers.
+// If `of` is not empty, it returns only this category and the categories directly below it. If
+// within is not nil, it returns only categories that a category in within covers. The error is
 // ErrBadCursor for an invalid cursor.
 func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""

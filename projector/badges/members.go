@@ -21,11 +21,12 @@ const (
 	roomKind
 )
 
-// memberRow is the scan target for a row of any kind. The third column of such a row is a
-// record, with other fields for each kind.
+// memberRow is the scan target for rows of all kinds. The third column of a row is a record;
+// its fields depend on the kind.
 type memberRow struct {
 	kind int32
-	// ord is the index of the user in the request, counted from 1.
+	// ord says which user of the request the row is about: the index of the user, counted from
+	// 1.
 	ord int
 
 	user         userRow
@@ -84,7 +85,7 @@ func scanMembers(rows pgx.Rows, n int) (members, error) {
 // version returns the version of the user that clients see.
 func (u *member) version() int64 { return u.badge.Version + u.ahead - u.carried }
 
-// listed is a conversation and its version in the tables, by which lists are sorted.
+// listed is a conversation with its version in the tables. Lists are sorted by this version.
 type listed struct {
 	pubsub.Conversation
 	stored int64
@@ -97,9 +98,9 @@ func sortByChange(list []listed) {
 	})
 }
 
-// list returns all conversations that were read of a user, most recently changed first, and
-// the memberships among them. A message to a room does not count as a change, since it writes
-// no row of a member.
+// list returns the conversations of a user that were read, most recently changed first, and
+// the memberships among them. A message to a room writes no row of a member, so it does not
+// count as a change.
 func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
 	for i := range u.conversations {
 		c := &u.conversations[i]
@@ -115,8 +116,8 @@ func (all *members) list(u *member) (list []listed, memberships []pubsub.Members
 	return list, memberships
 }
 
-// memberStates reads the states of users with memberships, and stores the state of held[i] at
-// states[places[i]].
+// memberStates reads the states of users with memberships. It stores the state of the user
+// held[i] in states[places[i]].
 func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.Held, places []int, states []pubsub.Snapshot) error {
 	rows, _ := r.q.Query(ctx, firstPaths(statesSQL(statements.Of(partition, "read the states of members")), pathsOfRooms(partition)), append(heldArguments(held), partition)...)
 	all, err := scanMembers(rows, len(held))
@@ -130,7 +131,7 @@ func (r *Reader) memberStates(ctx context.Context, partition int, held []pubsub.
 	return nil
 }
 
-// state returns what a client with the version held needs to be up to date.
+// state returns what a client that has the version held must receive to be up to date.
 func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	s := pubsub.Snapshot{Badge: u.badge, Rest: u.badge, Whole: u.whole, Conversations: []pubsub.Conversation{}}
 	s.Version, s.Categories = u.version(), maps.Clone(u.badge.Categories)
@@ -154,10 +155,10 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	return s
 }
 
-// View returns the whole state of a user, but only the conversations that the categories
-// cover: at most MaxSnapshot with something to show, most recently changed first. The badge
-// has the categories that other states have, and in addition all that the given categories
-// cover, since a gateway stores one badge for all connections of a user.
+// View returns the state of a user as Snapshot does, but only with the conversations that the
+// given categories cover: at most MaxSnapshot with something to show, most recently changed
+// first. The badge has the categories that other states have, and also all categories that the
+// given ones cover, since a gateway stores one badge for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
 	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))

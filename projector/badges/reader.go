@@ -30,7 +30,7 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// ErrBadCursor is returned for a cursor that does not come from an earlier page of the list.
+// ErrBadCursor is returned for a cursor that no page of the list has returned.
 var ErrBadCursor = errors.New("not a cursor of this list")
 
 // Limits of one read.
@@ -44,11 +44,11 @@ const (
 )
 
 // Reader reads badges from the tables only. Everything that one call returns about a user
-// comes from one snapshot, so a total always agrees with its parts. It is safe for concurrent
-// use.
+// comes from one snapshot of the database, so a total always agrees with its parts. Reader is
+// safe for concurrent use.
 //
 // If the database is one of several, reading badges and states fails with [events.ErrNotHeld]
-// for users of partitions that this database does not have. Other reads do not check this;
+// for users of partitions that this database does not hold. Other reads do not check this:
 // call [Reader.Holds] after them.
 type Reader struct {
 	q       events.Querier
@@ -90,8 +90,8 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	return b, notHeld(err)
 }
 
-// notHeld replaces pgx.ErrNoRows by ErrNotHeld: the statements return a row for every user,
-// unless the database does not have the user's partition.
+// notHeld replaces pgx.ErrNoRows by ErrNotHeld. The statements return a row for every user
+// whose partition the database holds, so no row means that it does not hold the partition.
 func notHeld(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return events.ErrNotHeld
@@ -105,8 +105,8 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 }
 
 // ShownBadges returns the badges of up to MaxBadges users as clients get them: see
-// [pubsub.Badge.Shown]. Unlike [Reader.Badges], it does not read all categories of a user with
-// many.
+// [pubsub.Badge.Shown]. If a user has many categories, it does not read all of them, as
+// [Reader.Badges] does.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -119,8 +119,9 @@ func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sq
 	return badges, nil
 }
 
-// Versions returns the badges of up to MaxBadges users without categories, in the order given.
-// Compare them with the states of clients to find clients that are out of date.
+// Versions returns the badges of up to MaxBadges users, without categories, in the order
+// given. Its callers compare the versions with the states of clients, to find clients that are
+// out of date.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	versions, err := r.badges(ctx, statements.Get("read versions"), userIDs, firstPaths, func(b *pubsub.Badge) { b.Categories, b.Levels = nil, nil })
 	if err != nil {
@@ -129,18 +130,20 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// noPaths is an empty SQL array, for the parameter also of firstPaths.
+// noPaths is an empty SQL array, for the parameter `also` of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is an SQL array for firstPaths: the paths of those rooms of a member that add
-// something to the badge.
+// pathsOfSums is an SQL array for the parameter `also` of firstPaths: the paths of the rooms of
+// a member that add something to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns an SQL array for firstPaths: the paths of all rooms of a member.
+// pathsOfRooms returns an SQL array for the parameter `also` of firstPaths: the paths of all
+// rooms of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
 // firstPaths completes a statement on badges, so that it reads a limited number of paths: the
-// first by name, one more than clients are shown, and the paths in also, an SQL array.
+// first by name, one path more than clients are shown. It also reads the paths in `also`, an
+// SQL array.
 func firstPaths(sql, also string) string {
 	return strings.NewReplacer("ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
@@ -151,9 +154,9 @@ func allPaths(sql, _ string) string {
 }
 
 // badges reads badges with the statement sql, which also returns which users have memberships.
-// It then reads the badges of users with memberships again with the statement for members; for
-// users known to be members, it runs only that statement. paths completes the statements. cut
-// is called with each badge, and may shorten it before the next is read.
+// For users with memberships, it then reads the badges again with the statement for members.
+// For users who are known to be members, it runs only that statement. paths completes the
+// statements. cut is called with each badge before the next badge is read, and may shorten it.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
 	var others, members []int // indexes in badges
@@ -200,9 +203,9 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 	return badges, read(paths(statements.Get("read the badges of members"), pathsOfSums), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
-// on completes a statement with the table of the partition, if only one partition is read, or
-// with the partitioned table. Reading the partitioned table blocks while any partition is
-// locked, so on prefers the table of the partition.
+// on completes a statement with the name of a table. If only one partition is read, this is
+// the table of the partition; otherwise it is the partitioned table. A read of the partitioned
+// table blocks while any partition is locked.
 func on(sql string, partitions []int16) string {
 	part := ""
 	if len(slices.Compact(slices.Clone(partitions))) == 1 {
@@ -211,8 +214,8 @@ func on(sql string, partitions []int16) string {
 	return strings.ReplaceAll(sql, "_pNN", part)
 }
 
-// memberships has the sums of the counts of all memberships of a user, by category and own
-// level.
+// memberships has the counts of all memberships of a user, summed by category and by the level
+// of the membership.
 type memberships struct {
 	categories, levels []string
 	counts             [][]int64
@@ -252,8 +255,8 @@ func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err erro
 // Now returns the time by the database's clock.
 func (r *Reader) Now(ctx context.Context) (time.Time, error) { return pgsession.Now(ctx, r.q) }
 
-// Snapshot returns the badge of a user, and the conversations with something unread or a level
-// of their own: at most MaxSnapshot, most recently changed first.
+// Snapshot returns the badge of a user, and the conversations that have something unread or a
+// level of their own: at most MaxSnapshot, most recently changed first.
 func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, error) {
 	states, err := r.States(ctx, r.partitionOf(userID), []pubsub.Held{{UserID: userID}})
 	if err != nil {
@@ -262,15 +265,16 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 	return states[0], nil
 }
 
-// States returns what clients need to be up to date: held has their users, and the epoch and
-// version that each client has. All users must belong to the partition. The results are in the
-// order of held, each from one snapshot.
+// States returns what clients must receive to be up to date. held has the users of the
+// clients, and the epoch and the version that each client has. All users must belong to the
+// partition. The results are in the order of held, and each comes from one snapshot of the
+// database.
 //
 // A result has the conversations that changed since the version in held, even if they have
-// nothing to show now. If anything has changed, it has all memberships. If the epoch differs,
-// or the version is greater than the version in the tables, the result is the whole state, as
-// from Snapshot. If more than MaxSnapshot conversations have changed, More is set and the
-// result is incomplete: call again without an epoch.
+// nothing to show now. If anything has changed, the result has all memberships. If the
+// client's epoch differs, or its version is greater than the version in the tables, the result
+// is the whole state, as from Snapshot. If more than MaxSnapshot conversations have changed,
+// More is set and the result is incomplete: call again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	states := make([]pubsub.Snapshot, len(held))
 	members, places, err := r.ordinaryStates(ctx, partition, held, states)
@@ -298,14 +302,14 @@ func heldArguments(held []pubsub.Held) []any {
 	return []any{userIDs, epochs, versions}
 }
 
-// statesSQL sets the limit of conversations in a statement on states. One conversation beyond
-// MaxSnapshot shows that there are more.
+// statesSQL sets the limit of conversations in a statement on states: MaxSnapshot and one
+// more, which shows that there are more.
 func statesSQL(sql string) string {
 	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
 }
 
 // ordinaryStates reads the states of users without memberships into states. It returns the
-// other users, and their indexes in held.
+// users with memberships, and their indexes in held.
 func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
 	for i, h := range held {
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
@@ -366,7 +370,8 @@ func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (m
 }
 
 // conversations reads conversations of a user, most recently changed first. It uses the
-// statement sql for a user without memberships, and ofMember for other users.
+// statement sql for a user without memberships, and the statement ofMember for a user with
+// memberships.
 func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string, args ...any) (list []listed, err error) {
 	args = append([]any{userID}, args...)
 	isMember := r.members.has(userID)
@@ -396,13 +401,13 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 	return list, nil
 }
 
-// ErrLost is returned for a position that the log does not have, or may no longer have.
-// Postgres has failed over or was restored, and may have lost the last commits; only
-// transactions that were folded before are known to have survived.
+// ErrLost is returned for a position that the log does not have, or may no longer have:
+// Postgres has failed over or was restored, and may have lost the last commits. Of the
+// transactions before that, only folded transactions are known to have survived.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
-// Head returns a position to pass to Folded. It is at or after everything committed before the
-// call, for any user.
+// Head returns a position to pass to Folded. All transactions that were committed before the
+// call are at or before this position, for any user.
 func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error) {
 	var transactionID, timeline int64
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {
@@ -411,9 +416,9 @@ func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error)
 	return int64(eventlog.NewToken(timeline, transactionID)), nil
 }
 
-// Folded reports whether the badges of the users include everything that was appended for them
-// up to a position, an [eventlog.Token]. It returns ErrLost if that will never be true, or can
-// no longer be decided.
+// Folded reports whether the badges of the users include all events that were appended for
+// them up to a position, an [eventlog.Token]. It returns ErrLost if the events were lost, or
+// if it can never be decided whether they were.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var partitions []int
@@ -456,9 +461,9 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 }
 
 // Survived reports whether everything that was appended in this database up to a position, an
-// [eventlog.Token], is known to have survived. Unlike Folded, it does not check whether it is
-// folded, which another database may have done after a move. It returns ErrLost if survival
-// can never be decided.
+// [eventlog.Token], is known to have survived. Unlike Folded, it does not check whether the
+// events are folded: after a move, another database may have folded them. It returns ErrLost
+// if the events were lost, or if it can never be decided whether they were.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var exists bool
@@ -476,9 +481,10 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction of an ended timeline is known to be in the log: an
-// owner of one of the partitions has recorded so. It returns ErrLost if all partitions have
-// had an owner since and none has recorded it.
+// survived reports whether a transaction of an ended timeline is known to be in the log,
+// because an owner of one of the partitions has recorded it. It returns ErrLost if all
+// partitions have had an owner since the timeline ended, and no owner has recorded the
+// transaction.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)

@@ -5,8 +5,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// conversationRow has the columns of an ordinary conversation. They are all null in a row
-// without a conversation.
+// conversationRow has the columns of an ordinary conversation. If a row has no conversation,
+// all these columns are null.
 type conversationRow struct {
 	id, level, category                         *string
 	levelUntil                                  *int64
@@ -33,8 +33,8 @@ func (c *conversationRow) targets() []any {
 	}
 }
 
-// conversation returns the conversation. ahead is the amount by which the versions that the
-// user's clients see are greater than the versions in the tables.
+// conversation returns the conversation. ahead is the difference between the versions that
+// clients of the user see and the lower versions in the tables.
 func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 	version := *c.version
 	if version > 0 { // else no client has seen the conversation
@@ -50,9 +50,9 @@ func (c *conversationRow) conversation(ahead int64) pubsub.Conversation {
 // userRow is the badge of a user, without the numbers of memberships.
 type userRow struct {
 	whole bool
-	// ahead is the amount by which the versions that clients see are greater than the versions
-	// in the tables. carried is the part of ahead that comes from former memberships. The
-	// version in badge includes carried, but not the rest of ahead.
+	// ahead is the difference between the versions that clients see and the lower versions in
+	// the tables. carried is the part of ahead that comes from former memberships. The version
+	// in badge includes carried, but not the rest of ahead.
 	carried, ahead int64
 	badge          pubsub.Badge
 }
@@ -69,12 +69,12 @@ type membershipRow struct {
 	levelUntil                               int64
 	marked                                   bool
 	own                                      ownMessages
-	// closed has two counts of messages above the read position in closed chunks: all
-	// messages, and the messages that mention everybody. ranges has the first ranges of these
-	// messages, as starts and sizes: one range more than the user's own messages can fill.
-	// closed and ranges are nil if the read position is in the open chunk.
+	// closed has two counts of the messages above the read position in closed chunks: of all
+	// these messages, and of the messages that mention everybody. ranges has the first ranges
+	// of these messages, as starts and sizes: one range more than the user's own messages can
+	// fill. closed and ranges are nil if the read position is in the open chunk.
 	closed []int64
-	// unseen and closedUnseen are the counts above the seen position. Both are nil if the seen
+	// unseen and closedUnseen count messages above the seen position. Both are nil if the seen
 	// position is the read position. closedUnseen is also nil if the seen position is in the
 	// open chunk.
 	unseen, closedUnseen []int64
@@ -147,8 +147,8 @@ func (r *roomRow) get() *pubsub.Room {
 }
 
 // ranges is a set in the form that the SQL function badged.rank expects. starts has the first
-// seq of each range. before has, for each range, the number of seqs in earlier ranges, and at
-// its end the number of all seqs; it is nil if each range has one seq.
+// seq of each range. before has, for each range, the number of seqs in earlier ranges, and
+// last the number of all seqs. before is nil if each range has one seq.
 type ranges struct{ starts, before []int64 }
 
 func (r *ranges) seqs() pubsub.Seqs {

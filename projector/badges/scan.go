@@ -40,8 +40,8 @@ func (b *paths) Scan(src any) error {
 	})
 }
 
-// levels scans the JSON object of the levels of a user whose paths have rows. Scan it after
-// paths, which clears the levels.
+// levels scans the JSON object with the levels of a user whose paths have rows. Scan it after
+// paths, since scanning paths clears the levels.
 type levels pubsub.Badge
 
 // Scan implements sql.Scanner.
@@ -52,7 +52,8 @@ func (b *levels) Scan(src any) error {
 	return scanJSON(src, &b.Levels)
 }
 
-// extra scans the less usual numbers of a badge. Scan it after the total.
+// extra scans the numbers of a badge that have no column of their own. Scan it after the
+// total.
 type extra pubsub.Badge
 
 // Scan implements sql.Scanner.

@@ -19,19 +19,19 @@ type Key struct{ UserID, ConversationID string }
 // Stored is a conversation of a user as it is in the tables.
 type Stored struct {
 	pubsub.Conversation
-	// Member is set if the conversation is a room and the user a member. Then Conversation has
-	// no numbers, since these are computed from the room.
+	// Member is set if the conversation is a room and the user a member. Conversation then has
+	// no numbers, since the numbers of a membership are computed from the room.
 	Member bool
 
 	unread, mentions messageSet
 }
 
-// IsUnread reports whether a message is unread. For a message in the block, the part of a set
-// of which only the number of messages is stored, it returns true, since it cannot decide.
+// IsUnread reports whether a message is unread. Of some messages, a set stores only the number
+// (the block of the set). If the message may be in the block, IsUnread returns true.
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
-// IsMention reports whether a message is unread and mentions the user. For a message in the
-// block of a set it returns true, like IsUnread.
+// IsMention reports whether a message is unread and mentions the user. If the message may be
+// in the block of the set, IsMention returns true, like IsUnread.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
 // Stored returns the conversations of users, in the order of keys. For a conversation without

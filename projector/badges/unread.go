@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Message is a message and a user. [Reader.Count] tells whether the user's total counts the
+// Message is a message and a user. [Reader.Count] reports whether the user's total counts the
 // message.
 type Message struct {
 	UserID, ConversationID string
@@ -79,8 +79,9 @@ func (s *messageSet) ScanBytes(stored []byte) (err error) {
 	return err
 }
 
-// has reports whether a message is in the set. For a message in the block, the part of a set
-// of which only the number of messages is stored, it returns true, since it cannot decide.
+// has reports whether a message is in the set. Of some messages, the set stores only the
+// number (the block of the set). For a message that may be in the block, it returns
+// true.
 func (s *messageSet) has(seq int64) bool {
 	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
 }

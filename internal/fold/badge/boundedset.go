@@ -6,41 +6,42 @@ import (
 	"slices"
 )
 
-// MaxRanges is the greatest number of ranges in a set of one conversation, unless the set fits
-// into maxWords words. If seqs are far apart, each message is a range; without the limit, the
-// row of a user who never reads would grow forever.
+// MaxRanges is the greatest number of ranges in a set of one conversation, unless the set
+// needs at most maxWords words (bitmaps of 64 seqs; see words.go). If seqs are far apart, each
+// message is a range; without the limit, the row of a user who never reads would grow forever.
 const MaxRanges = 1000
 
-// maxKnown is the greatest number of stored seqs of a block.
+// maxKnown is the greatest number of seqs that a set stores of its block.
 const maxKnown = 64
 
-// BoundedSet is a RangeSet with a size limit. Beyond the limit, it stores only the number of
-// its oldest seqs. This oldest part is the block. The set does not store which seqs are in the
-// block, except for a few, so it is approximate there: a late message is assumed to be counted
-// already, a recall subtracts one, and a read of a part of the block subtracts the same
-// fraction of its count. A read of the whole block makes the set exact again.
+// BoundedSet is a RangeSet with a size limit. Beyond the limit, the oldest seqs form the
+// block. The set stores how many seqs the block has, and only a few of the seqs themselves. So
+// the set is approximate in the block: Add assumes that a late message is counted already, a
+// recall subtracts one, and a read of a part of the block subtracts the same fraction of its
+// count. A read of the whole block makes the set exact again.
 type BoundedSet struct {
 	RangeSet
 	block block
 	// known has the few stored seqs of the block, in ascending order. Until seqs of the block
-	// are recalled or read, known has the least seq of the block, the greatest seq, and others
-	// at about equal distances.
+	// are recalled or read, known has the least and the greatest seq of the block, and seqs at
+	// about equal distances between them.
 	known []int64
 }
 
-// block is the part of a set of which only the number of seqs is stored: Count seqs from Lo to
-// Hi, all below the ranges. Count is 0 if there is no block.
+// block is the oldest part of a set: Count seqs between Lo and Hi, all less than the seqs of
+// the ranges. The set stores their number, but only a few of the seqs. Count is 0 if there is
+// no block.
 type block struct{ Lo, Hi, Count int64 }
 
 // Len returns the number of seqs in the set.
 func (s *BoundedSet) Len() int64 { return s.RangeSet.Len() + s.block.Count }
 
-// Counted returns the number of seqs in the block. The set stores only this number of them.
+// Counted returns the number of seqs in the block, 0 if there is no block.
 func (s *BoundedSet) Counted() int64 { return s.block.Count }
 
-// Min returns the least stored seq of the set, 0 if the set is empty. If every stored seq of
-// the block was recalled, it returns the first seq of the ranges, or, if there are none, the
-// start of the block.
+// Min returns the least seq that the set stores, 0 if the set is empty. If every stored seq of
+// the block was recalled or read, Min returns the first seq of the ranges; if there are no
+// ranges, it returns the start of the block.
 func (s *BoundedSet) Min() int64 {
 	switch {
 	case s.block.Count == 0:
@@ -89,8 +90,8 @@ func (s *BoundedSet) shrink() {
 	}
 }
 
-// thin removes seqs from known until at most maxKnown remain. It removes the seq with the
-// nearest neighbours first, and never the least or the greatest seq.
+// thin removes seqs from known until at most maxKnown remain. It first removes the seq whose
+// two neighbours are nearest to each other, and never removes the least or the greatest seq.
 func (s *BoundedSet) thin() {
 	for len(s.known) > maxKnown {
 		nearest := 1
@@ -103,8 +104,9 @@ func (s *BoundedSet) thin() {
 	}
 }
 
-// Remove removes seq from the set and reports whether the set contained it. For a seq inside
-// the block it assumes so: it subtracts one and returns true.
+// Remove removes seq from the set and reports whether the set contained it. If seq is within
+// the bounds of the block, Remove assumes that the block contains seq: it subtracts one from
+// the count and returns true.
 func (s *BoundedSet) Remove(seq int64) bool {
 	if b := &s.block; b.Count > 0 && b.Lo <= seq && seq <= b.Hi {
 		b.Count--
@@ -126,16 +128,16 @@ func (s *BoundedSet) counts(seq int64) bool {
 	return s.block.Count > 0 && s.block.Lo <= seq && seq <= s.block.Hi
 }
 
-// restore undoes a Remove of a seq inside the block: it adds one to the count. It ignores
-// other seqs, which the caller adds with Add.
+// restore undoes a Remove of a seq within the bounds of the block: it adds one to the count.
+// It does nothing for other seqs, which the caller adds with Add.
 func (s *BoundedSet) restore(seq int64) {
 	if s.counts(seq) {
 		s.block.Count++
 	}
 }
 
-// take removes seq unless it is inside the block, where the set does not know whether it
-// contains seq.
+// take removes seq, unless seq is within the bounds of the block: there the set does not know
+// whether it contains seq.
 func (s *BoundedSet) take(seq int64) {
 	if !s.counts(seq) {
 		s.Remove(seq)
@@ -188,7 +190,8 @@ func (s *BoundedSet) RemoveAbove(last int64) {
 	if s.RangeSet = s.cut(last); s.block.Count == 0 || last >= s.block.Hi {
 		return
 	}
-	// Subtract from the block the count that RemoveUpTo(last) would leave in it.
+	// RemoveUpTo(last) computes how many seqs of the block are above last. Subtract this
+	// number.
 	rest.known = slices.Clone(s.known)
 	rest.RangeSet = RangeSet{}
 	rest.RemoveUpTo(last)
@@ -198,14 +201,15 @@ func (s *BoundedSet) RemoveAbove(last int64) {
 	s.settleBlock()
 }
 
-// raise makes Len at least n by raising the count of the block, if there is a block.
+// raise makes Len at least n: it raises the count of the block. Without a block it does
+// nothing.
 func (s *BoundedSet) raise(n int64) {
 	if lack := n - s.Len(); lack > 0 && s.block.Count > 0 {
 		s.block.Count += lack
 	}
 }
 
-// lower makes Len at most n by lowering the count of the block, at least to 0.
+// lower makes Len at most n if it can: it lowers the count of the block, at least to 0.
 func (s *BoundedSet) lower(n int64) {
 	if excess := s.Len() - n; excess > 0 {
 		s.block.Count -= min(excess, s.block.Count)

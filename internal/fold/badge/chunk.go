@@ -3,9 +3,9 @@ package badge
 import "slices"
 
 // Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have
-// no gaps has one chunk. With gaps, each message is a range of its own, and a message must not
-// rewrite the ranges of all earlier ones. So older messages are stored in closed chunks, and a
-// new message writes only the newest chunk, the open chunk.
+// no gaps has one chunk. With gaps, each message is a range of its own; in a single row, each
+// new message would rewrite the ranges of all earlier messages. So older messages are stored
+// in closed chunks, and a new message writes only the newest chunk, the open chunk.
 type Chunk struct {
 	// Bound is the greatest seq that belongs to the chunk. The chunk begins after the bound of
 	// the previous chunk. The open chunk has no bound.
@@ -27,9 +27,9 @@ const (
 	// MaxOpenRanges limits the open chunk, which each new message writes. Beyond the limit,
 	// the lower half of the open chunk becomes a closed chunk.
 	MaxOpenRanges = 128
-	// MaxMergedRanges limits merging: when a chunk is closed, it is merged with the last
-	// closed chunk unless the result would exceed this limit. Two rows of this size fit into a
-	// page.
+	// MaxMergedRanges limits merging: when a chunk is closed, it is merged with the closed
+	// chunk before it, unless the result would have more ranges than this. Two rows with this
+	// number of ranges fit into a Postgres page.
 	MaxMergedRanges = 448
 	// MaxClosedRanges limits each closed chunk, which late messages and recalls write. A
 	// larger chunk is split in the middle.
@@ -55,9 +55,9 @@ func (c *Chunk) cut(at int64) *Chunk {
 	return lower
 }
 
-// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. A
-// seq up to Since always has a closed chunk, unless another program has deleted rows; then
-// chunk creates one.
+// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. If
+// seq is at or below Since, there is a closed chunk for seq, unless another program has
+// deleted rows; then chunk creates one.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open
@@ -101,9 +101,9 @@ func (r *Room) split(c *Chunk) {
 	}
 }
 
-// merge moves the messages of the last closed chunk into c, a newly closed chunk above it,
-// unless c would then have too many ranges. This saves rows: each chunk is a row, and reading
-// a badge loads every chunk above the read position.
+// merge moves the messages of the last closed chunk into c, a chunk above it that has just
+// been closed. It does nothing if c would then have too many ranges. Merging saves rows: each
+// chunk is a row, and reading a badge loads every chunk above the read position.
 func (r *Room) merge(c *Chunk) {
 	n := len(r.Closed) - 1
 	if n < 0 || r.Closed[n].Bound != r.Since || len(r.Closed[n].widest())+len(c.widest()) > MaxMergedRanges {
@@ -117,9 +117,9 @@ func (r *Room) merge(c *Chunk) {
 	r.Closed = r.Closed[:n]
 }
 
-// MayClose reports whether folding n = events messages and recalls may close the lower half of
-// the open chunk, which merges it with the last closed chunk. If so, the last closed chunk
-// must be loaded before folding.
+// MayClose reports whether the open chunk may become too large if `events` messages and
+// recalls are folded. Its lower half then becomes a closed chunk, and is merged with the last
+// closed chunk. So if MayClose returns true, load the last closed chunk before folding.
 func (r *Room) MayClose(events int) bool {
 	return r.Since > 0 && len(r.Open.widest())+events > MaxOpenRanges
 }

@@ -16,7 +16,7 @@ import (
 
 const (
 	// ClaimSpan is how long a read by an app also covers new messages: if a message up to the
-	// seq of the read is appended in this time, it is read on delivery.
+	// seq of the read is appended in this time, it counts as read on delivery.
 	ClaimSpan = time.Minute
 	// MaxClaims is the greatest number of claims of a user; the oldest is dropped first. The
 	// limit exists because an app can name any number of conversations.
@@ -37,7 +37,7 @@ type Claim struct {
 //
 // A claim does not extend an earlier one: each has its own end. A claim is dropped if another
 // claim of the conversation covers it, that is, has neither a lower UpTo nor an earlier Until.
-// So of two claims of a conversation, the claim with the greater UpTo ends earlier.
+// So if a conversation has two claims, the claim with the greater UpTo has the earlier Until.
 type Claims []Claim
 
 // Lapse removes the claims that ended before at, in microseconds since 1970.

@@ -13,35 +13,35 @@ type Conversation struct {
 	ID       string
 	Category string
 	Level    events.Level
-	// LevelUntil is when the level ends, in microseconds since 1970, and LevelAfter is the
-	// level from then on. If the level does not end, LevelUntil is 0 and LevelAfter is "".
+	// LevelUntil is when the level ends, in microseconds since 1970. LevelAfter is the level
+	// that applies after this time. If the level does not end, LevelUntil is 0 and LevelAfter
+	// is "".
 	LevelUntil int64
 	LevelAfter events.Level
-	// Version is the user's version at the last change that a client can see.
+	// Version is the version of the user after the last change of the conversation that a
+	// client can see.
 	Version int64
-	// ReadSeq is the position from which unread messages are counted. It is the read position,
+	// ReadSeq is the position above which messages count as unread. It is the read position,
 	// except in a membership with messages marked unread: see [Membership.Reached].
 	ReadSeq int64
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq int64
 	// LastSeq is the greatest seq delivered, recalled or not.
 	LastSeq int64
-	// LeftSeq is set when the user leaves: to LastSeq, or to up_to_seq of the event if that is
-	// greater. It is Never if the user has not left. The user counts as having left until
-	// LastSeq exceeds LeftSeq. A flag instead of LeftSeq would make the state depend on the
-	// order of deliveries and leaves.
+	// LeftSeq is Never if the user has not left. When the user leaves, it becomes the greater
+	// of LastSeq and up_to_seq of the event. The user counts as having left until a message
+	// above LeftSeq is delivered. If a flag were stored instead of LeftSeq, the state would
+	// depend on the order of deliveries and leaves.
 	LeftSeq int64
 	// DeliveredHour is the latest append time of a delivery, mark or join, in hours since
-	// 1970. Only the expiry sweep uses it; clients do not see it. It is a maximum over these
-	// events, so their order does not matter.
-	// 1970. Only the expiry sweep uses it; clients do not see it. It is a maximum over all
+	// 1970. Only the expiry sweep uses it; clients do not see it. It is the maximum over all
 	// these events, whatever their seqs, so their order does not matter.
 	DeliveredHour int64
 
 	Unread   BoundedSet // delivered, not recalled, above ReadSeq
 	Mentions BoundedSet // the messages in Unread that mention the user
-	// Again has messages at or below ReadSeq that were marked unread and so count again. A
-	// read at or above the read position empties it.
+	// Again has messages at or below ReadSeq that were marked unread and so count again. It
+	// becomes empty with the next read whose seq is at least the read position.
 	Again RangeSet
 	// Recalled has the recalled messages, delivered or not. It includes messages already read,
 	// since a later mark must not count them again.
@@ -50,12 +50,12 @@ type Conversation struct {
 	Revisions Revisions
 
 	// Membership is set if the conversation is a room and the user a member. Then Unread,
-	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. Category is then a
-	// copy of the room's category, from the time of the join or of the last mark; the current
-	// category is in the room.
+	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. The current
+	// category is in the room; Category is a copy of it from the time of the join or of the
+	// last mark.
 	Membership *Membership
 
-	// first is the initial array of Unread, which has one range in most conversations. A
+	// first is the memory for the first range of Unread: most conversations have one range. A
 	// separate array would be one more object for the garbage collector.
 	first [1]SeqRange
 
@@ -82,7 +82,7 @@ func (v *View) Adds(levels category.Levels) category.Numbers {
 // were marked unread. c must not be a membership.
 func (c *Conversation) Count() int64 { return c.Unread.Len() + c.Again.Len() }
 
-// First returns the least message that Count counts, 0 if there is none.
+// First returns the least of the messages that Count counts, 0 if there is none.
 func (c *Conversation) First() int64 {
 	if c.Again.Len() > 0 { // Again is below all of Unread
 		return c.Again.Min()
@@ -90,8 +90,7 @@ func (c *Conversation) First() int64 {
 	return c.Unread.Min()
 }
 
-// Left reports whether the user has left and no later message (above LeftSeq) was delivered
-// since.
+// Left reports whether the user has left, and no message above LeftSeq was delivered since.
 func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
 // ShowsLeft reports whether clients see that the user has left. They see it only if they could
@@ -100,10 +99,10 @@ func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 
 // deliver adds the message of e to the unread set, unless the message is recalled or at or
 // below the read position. The conversation gets the category of the message with the greatest
-// seq. If two events have this seq and different categories, the category whose name sorts
-// last applies, so that the order of the events does not matter. If e changes a message,
-// deliver also undoes a recall of the message, and removes its mention unless e mentions the
-// user.
+// seq. If two events have this seq and different categories, the category that sorts last by
+// name applies, so that the order of the events does not matter. If e is a change of a message
+// (message.changed), deliver also undoes a recall of the message, and removes the message from
+// the mentions unless e mentions the user.
 func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	d, changed := &e.Data, e.Type == events.MessageChanged
 	of := d.Category
@@ -143,8 +142,8 @@ func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	return alreadyDelivered
 }
 
-// read raises the read position to seq, unless it is higher, and ends the marks. A read below
-// the read position is older than the marks and does not end them.
+// read raises the read position to seq, unless the position is higher, and ends the marks. A
+// read below the read position does not end the marks: it is older than they are.
 func (c *Conversation) read(seq int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -153,8 +152,8 @@ func (c *Conversation) read(seq int64) Reason {
 	return alreadyRead
 }
 
-// readDelivered does what read does, but raises the read position at most to last, the seq of
-// the last delivered message.
+// readDelivered is like read, but raises the read position at most to last, the seq of the
+// last delivered message.
 func (c *Conversation) readDelivered(seq, last int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -173,7 +172,7 @@ func (c *Conversation) readAll(last int64) Reason {
 	return alreadyRead
 }
 
-// unmark ends the mark of the conversation and the marks of its messages.
+// unmark ends the mark of the conversation as a whole, and all marks of its messages.
 func (c *Conversation) unmark() {
 	if c.isMarked() {
 		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
@@ -181,8 +180,8 @@ func (c *Conversation) unmark() {
 	c.unmarkFrom()
 }
 
-// isMarked reports whether c, or any message in it, is marked unread. It ignores marks from a
-// message on in rooms.
+// isMarked reports whether c as a whole, or a message in Again, is marked unread. It does not
+// consider a mark of a room's messages from a seq on (see [Membership.Reached]).
 func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
 
 // see raises the seen position to seq, unless it is higher.
@@ -231,9 +230,9 @@ func (c *Conversation) moveTo(seq int64) {
 	c.forgetRecalls()
 }
 
-// recall removes a message from the unread set and from the mentions, and stores the recall so
-// that a later delivery does not count. It does nothing if a revision of the message with this
-// number or a greater one was folded before.
+// recall removes a message from the unread set and from the mentions, and stores the recall,
+// so that a later delivery of the message does not count. It does nothing if a change or
+// recall of the message with the same or a greater revision number was folded before.
 func (c *Conversation) recall(seq, revision int64) Reason {
 	if revision > 0 {
 		if !c.Revisions.accept(seq, revision) {
@@ -260,9 +259,9 @@ func (c *Conversation) recall(seq, revision int64) Reason {
 	return notDelivered
 }
 
-// maxReadRecalls limits the ranges of recalled messages stored below the read position. Nearly
-// every conversation has fewer. A forgotten recall matters only if the message is marked
-// unread later, and users mostly mark recent messages.
+// maxReadRecalls limits the ranges of recalled messages that are stored below the read
+// position. Nearly every conversation has fewer. If a recall is forgotten, the message can
+// count again when it is marked unread; but users mostly mark recent messages.
 const maxReadRecalls = 32
 
 // forgetRecalls removes the oldest recalls until at most maxReadRecalls ranges remain below
@@ -279,16 +278,16 @@ func (c *Conversation) forgetRecalls() {
 	}
 }
 
-// settle adjusts the counts of Unread and Mentions, which may be approximate, so that there
-// are no more mentions than unread messages.
+// settle adjusts the counts of the blocks of Unread and Mentions, which are approximate, so
+// that there are no more mentions than unread messages.
 func (c *Conversation) settle() {
 	c.Unread.raise(c.Mentions.RangeSet.Len())
 	c.Mentions.lower(c.Unread.Len())
 }
 
 // markUnread makes c count at least 1 until the next read. It does nothing if the user has
-// left the conversation. category is the current category of c: the row of a membership must
-// store it for the expiry sweep.
+// left the conversation. category is the current category of c. It is copied to c, since the
+// expiry sweep reads the category of a membership from its row.
 func (c *Conversation) markUnread(category string) Reason {
 	if c.Left() {
 		return hasLeft
@@ -326,14 +325,14 @@ func (c *Conversation) refresh(at time.Time) {
 	}
 }
 
-// HourOf returns a time in hours since 1970. It returns 0 for times before 1970, and the
-// greatest int32, which fits the column, for times after the year 246,000.
+// HourOf returns a time in hours since 1970. It returns 0 for times before 1970. For times
+// after the year 246,000 it returns the greatest int32, since the column has this type.
 func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
 
 // leave reads c up to its last delivered message and hides c from every list. seq is up_to_seq
-// of the event, 0 if not given. c appears again when a message is delivered whose seq is
-// greater than seq and than every message delivered so far. Messages up to seq that are
-// delivered later count as read.
+// of the event, 0 if the event has none. c appears again when a message is delivered whose seq
+// is greater than `seq` and greater than the seq of every message delivered before. Messages
+// up to seq that are delivered later count as read.
 func (c *Conversation) leave(seq int64) Reason {
 	c.readAll(c.LastSeq)
 	if seq = max(seq, c.LastSeq); seq > c.LeftSeq {
@@ -349,8 +348,8 @@ type View struct {
 	// position.
 	Unseen, UnseenMentions    int64
 	ReadSeq, SeenSeq, LastSeq int64
-	// Level is the level of the conversation itself; levels of its categories may apply
-	// instead.
+	// Level is the conversation's own level. If it is the default, a level that the user has
+	// set for a category may apply instead.
 	Level        events.Level
 	LevelUntil   int64
 	Category     string

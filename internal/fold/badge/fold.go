@@ -4,10 +4,11 @@
 // I/O, and does not depend on the order of maps. Each event carries its own time.
 //
 // Deliveries, reads, recalls and leaves of a conversation commute and are idempotent, since
-// each is a union or a maximum; so do changes with a revision number. A read by an app
-// commutes only within the minute in which it may be ahead of the log (see claims.go). The
-// other event types depend on the order of the log, and so does whether a read ends a mark.
-// Folding events one by one or in batches gives the same state and the same versions.
+// each is a union or a maximum. Changes with a revision number also commute and are
+// idempotent. A read by an app commutes only within the minute in which it may be ahead of the
+// log (see claims.go). The effect of the other event types depends on the order of the log.
+// Whether a read ends a mark depends on it too. Folding events one by one or in batches gives
+// the same state and the same versions.
 //
 // The package does not know tables or networks. ADR 5 lists what does not depend on order, ADR
 // 37 explains how sets stay bounded, and ADR 33 explains how far a read by an app reaches.
@@ -88,15 +89,14 @@ func (u *User) Conversation(id string) *Conversation {
 }
 
 // Apply folds e into u, which must be one of the users of e. mentioned is whether e mentions
-// u. in must have the rooms that e names and the rooms of which u is a member.
+// u. in must have the room that e names, and the rooms in which u is a member.
 //
-// Apply reports whether a client of u can see a difference. If so, the version of u has grown
-// by one. why is the reason why no count changed; it has no meaning if a count changed.
+// changed reports whether a client of u can see a difference; if so, the version of u has
+// grown by one. why is the reason why no count changed; it has no meaning if a count changed.
 //
-// The caller must have loaded the paths that cover the categories of every changed
-// conversation. For an event about many conversations, it must also have loaded every
-// membership, and every conversation with something to read; for UserLeftAll, every
-// conversation.
+// Before the call, load the rows of paths that cover the categories of every conversation that
+// e changes. For an event about many conversations, also load every membership, and every
+// conversation with something to read; for UserLeftAll, load every conversation.
 func (u *User) Apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
 	changed, why = u.apply(e, mentioned, in)
 	u.Paths.place()
@@ -223,17 +223,17 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the claims of u that ended before at, the append time of the event being
-// folded.
+// lapse removes the claims of u that ended before `at`, the append time of the event that is
+// folded now.
 func (u *User) lapse(at time.Time) {
 	n := len(u.Claims)
 	u.Claims.Lapse(at.UnixMicro())
 	u.Claimed = u.Claimed || len(u.Claims) < n
 }
 
-// claim stores a claim for the part of an app's read that is beyond the last delivered
-// message. It stores none for a room: each message to the room would have to look up the
-// claims of all members.
+// claim stores a claim: the part of an app's read that is above the last delivered message. It
+// stores none for a room, since each message to the room would have to look up the claims of
+// all members.
 func (u *User) claim(d *events.Data, at time.Time) {
 	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
 		return
@@ -242,9 +242,9 @@ func (u *User) claim(d *events.Data, at time.Time) {
 	u.Claimed = u.Claimed || added
 }
 
-// Exists reports whether u has a row or needs one: it has a version or a claim. A row is not
-// deleted when the claims of a user without a version end; the next delivery or read by an app
-// removes those claims.
+// Exists reports whether u has a row or needs one, because it has a version or a claim. When
+// the claims of a user without a version end, the row is not deleted; the next delivery or
+// read by an app removes these claims.
 func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
 
 // update applies f to c, and adds the change of c's numbers to the numbers of u. It reports

@@ -7,14 +7,14 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// maxAppLevels limits the categories that have a level set: once a user has this many, an app
-// cannot set the level of a further category, though the backend can. Without the limit, an
-// app could add levels of invented categories without end.
+// maxAppLevels limits how many categories of a user can have a level. At the limit, an app
+// cannot set the level of a further category; the backend still can. Without the limit, an app
+// could set levels of any number of invented categories.
 const maxAppLevels = 500
 
-// setLevel sets the level of a category. It applies to all conversations of the category
-// without a level of their own. The rows of these conversations do not change; only the
-// numbers of u do.
+// setLevel sets the level of a category. The level applies to all conversations of the
+// category that have no level of their own. Only the numbers of u change; the rows of these
+// conversations do not.
 func (u *User) setLevel(d *events.Data) (changed bool, why Reason) {
 	before, given := u.Paths.Levels[d.Category]
 	switch {
@@ -44,8 +44,8 @@ func (u *User) setLevel(d *events.Data) (changed bool, why Reason) {
 	return true, none
 }
 
-// setLevel sets the level until a time, or permanently if until is zero. When a level with an
-// end expires, the last permanent level applies again.
+// setLevel sets the level until a time, or permanently if until is zero. At that time, the
+// last level that was set permanently applies again.
 func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	switch {
 	case until.IsZero():
@@ -58,8 +58,8 @@ func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	return sameLevel
 }
 
-// endLevel ends the level if it expires at or before until. If the expiry was meanwhile set to
-// a later time, the level remains.
+// endLevel ends the level if it expires at or before until. It does nothing if the level was
+// set again with a later expiry.
 func (c *Conversation) endLevel(until time.Time) Reason {
 	if c.LevelUntil != 0 && c.LevelUntil <= until.UnixMicro() {
 		c.replaceLevel(c.LevelAfter, 0, "")

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// maxRecent limits the lists Sent and Named of a membership. A mark from a message on makes
-// earlier messages count again only as far back as both lists are complete.
+// maxRecent limits the lists Sent and Named of a membership. If a user marks the messages of a
+// room unread from a seq on, only messages for which both lists are complete count again.
 const maxRecent = 64
 
 // Recent has the greatest seqs of a set. Its content is the same for every order in which seqs
 // are added.
 type Recent struct{ RangeSet }
 
-// remember adds a message and reports whether it was new. It stores at most maxRecent+1 seqs:
-// with that many, messages below the least stored seq may have been dropped.
+// remember adds a message and reports whether it was new. It stores at most maxRecent+1 seqs.
+// If it stores that many, messages below the least stored seq may have been dropped.
 func (r *Recent) remember(seq int64) bool {
 	if r.Len() > maxRecent && seq <= r.Min() || !r.Add(seq) {
 		return false
@@ -27,13 +27,13 @@ func (r *Recent) remember(seq int64) bool {
 	return true
 }
 
-// begin makes Sent complete above seq only. It is called when the user joins the room, and
-// when a reset of the room or of the membership makes earlier messages unknown; seq is then
-// the position of the join or reset.
+// begin records that Sent has no messages at or below seq. It adds seq itself to Sent as a
+// bound. It is called when the user joins the room, and when a reset of the room or of the
+// membership makes earlier messages unknown; seq is then the position of the join or reset.
 func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
 
-// known returns the seq above which Sent and Named are complete. The least seq in Sent marks
-// this bound; it is not a message that the user sent.
+// known returns a seq; Sent and Named have all messages above it that belong there. The least
+// seq in Sent is a bound: it is not a message that the user sent.
 func (m *Membership) known() int64 {
 	if m.Named.Len() > maxRecent {
 		return max(m.Sent.Min(), m.Named.Min())
@@ -41,24 +41,24 @@ func (m *Membership) known() int64 {
 	return m.Sent.Min()
 }
 
-// sent adds a message to Sent, and reports whether it was new. It ignores messages below the
-// bound of Sent.
+// sent adds a message to Sent, and reports whether it was new. It ignores messages at or below
+// the least seq in Sent.
 func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.remember(seq) }
 
-// named adds a message to Named, and reports whether it was new. It ignores messages below the
-// bound of Sent.
+// named adds a message to Named, and reports whether it was new. It ignores messages at or
+// below the least seq in Sent.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
-// MayCount returns the messages at or above from in Sent and Named of a membership. Before
-// folding a mark of the messages from this seq on, load the room's chunks that have these
-// messages: only the chunks show which messages are live.
+// MayCount returns the messages in Sent and Named of a membership whose seq is at least
+// `from`. Before folding a mark of the messages from this seq on, load the room's chunks that
+// have these messages, since the chunks show which messages are live.
 func (c *Conversation) MayCount(from int64) []int64 {
 	m := c.Membership
 	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
 }
 
-// ReadPosition returns the read position that clients see. A mark does not change it, even
-// where it lowers ReadSeq.
+// ReadPosition returns the read position that clients see. A mark does not change it, even if
+// the mark lowers ReadSeq.
 func (c *Conversation) ReadPosition() int64 {
 	if m := c.Membership; m != nil {
 		return max(c.ReadSeq, m.Reached)
@@ -66,9 +66,10 @@ func (c *Conversation) ReadPosition() int64 {
 	return c.ReadSeq
 }
 
-// markFrom marks messages of a room unread for u, a member: the messages at or above from that
-// u had read count again. Messages posted before u joined remain read, and so do messages at
-// or below known, where the lists of the membership are incomplete.
+// markFrom marks messages of a room unread for u, a member: if u has read messages whose seq
+// is at least `from`, these messages count again. Messages up to the result of known remain
+// read, since the lists of the membership are incomplete for them. So messages posted before u
+// joined also remain read.
 func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Reason) {
 	c := u.Conversation(r.ID)
 	m := c.Membership
@@ -83,8 +84,8 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Re
 	return true, none
 }
 
-// moveBack lowers the read position of a member to back, so that the messages of the room
-// above back count again, except messages that the member is known to have sent.
+// moveBack lowers the read position of a member to back. The room's messages above back count
+// again, except messages that the membership's lists show as sent by the member.
 func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
@@ -115,7 +116,8 @@ func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// MarkedIn returns the unread messages that count because the member marked them unread.
+// MarkedIn returns the messages of a room that count only because the member has marked them
+// unread, in ascending order.
 func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
 		for seq := range c.UnreadIn(r) {
@@ -126,7 +128,8 @@ func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// remark adds the [Mark] of u at a message of the room that u had read and that counts again.
+// remark stores the [Mark] of u at a message of the room: u had read the message, and it
+// counts again.
 func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
 	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})
 	c.Membership.keep(seq)
@@ -144,8 +147,8 @@ func (m *Membership) keep(seq int64) {
 	m.Unmarked = rest
 }
 
-// unmarkFrom ends a mark from a message on: the read position becomes Reached, its value
-// before the mark.
+// unmarkFrom ends a mark of a room's messages from a seq on: the read position becomes
+// Reached, its value before the mark.
 func (c *Conversation) unmarkFrom() {
 	if m := c.Membership; m != nil && m.Reached > 0 {
 		reached := m.Reached

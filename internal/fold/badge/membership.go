@@ -10,7 +10,7 @@ import (
 )
 
 // Membership is the additional state of a conversation that is a room of which the user is a
-// member. A client sees these numbers, which are computed from the membership and its [Room]:
+// member. Three numbers that a client sees are computed from the membership and its [Room]:
 //
 //   - unread: the room's live messages above ReadSeq, less those in Own;
 //   - mentions: the room's live messages above ReadSeq that mention everybody, less OwnAll,
@@ -47,8 +47,8 @@ type Membership struct {
 // Member reports whether the conversation is a room and the user a member.
 func (c *Conversation) Member() bool { return c.Membership != nil }
 
-// join makes u a member of r. It discards the unread messages that the conversation had
-// before, and preserves a mark of the whole conversation.
+// join makes u a member of r. It discards the unread messages that the conversation had before
+// the join. A mark of the conversation as a whole remains.
 func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 	d, c := &e.Data, u.Conversation(r.ID)
 	if c.Member() {
@@ -64,7 +64,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 		upTo = r.LastSeq
 	}
 	if c.Left() {
-		c.ReadSeq = upTo // since the user left, a reset may have reused seqs
+		c.ReadSeq = upTo // a reset after the user left may have reused seqs
 	} else {
 		c.ReadSeq = max(c.ReadSeq, upTo)
 	}
@@ -82,8 +82,8 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 	return true, none
 }
 
-// FoldErased folds the joins and leaves of users who were erased from the log. It changes only
-// the number of members of the rooms, as the original events did.
+// FoldErased folds the joins and leaves of users who were erased from the log. It changes the
+// rooms' numbers of members as the original events did, and nothing else.
 func (s *State) FoldErased(all []tombstones.Members) {
 	for i := range all {
 		e := &all[i]
@@ -97,8 +97,8 @@ func (s *State) FoldErased(all []tombstones.Members) {
 	}
 }
 
-// quit ends the membership of u in r. The conversation becomes an ordinary one that the user
-// has left.
+// quit ends the membership of u in r. The conversation becomes an ordinary conversation that
+// the user has left.
 func (u *User) quit(r *Room) (changed bool, why Reason) {
 	c := u.Conversation(r.ID)
 	if !c.Member() {
@@ -123,9 +123,9 @@ func (u *User) endMembership(c *Conversation, r *Room) {
 	r.Dismiss()
 }
 
-// leaveAll folds user.left_all: u leaves every ordinary conversation that path covers and that
-// has a delivered message, and every room that path covers. The version of u grows by at most
-// one.
+// leaveAll folds user.left_all. u leaves every room that path covers, and every ordinary
+// conversation that path covers and that has a delivered message. The version of u grows by at
+// most one.
 func (u *User) leaveAll(path string, in *State) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
@@ -144,8 +144,8 @@ func (u *User) leaveAll(path string, in *State) bool {
 }
 
 // moveTo removes the messages up to seq, the new read position, from the sets of the
-// membership and from mentions, the Mentions of its conversation. It adds the removed messages
-// to Unmarked.
+// membership, and from mentions, the set Mentions of the membership's conversation. It adds
+// the removed messages to Unmarked.
 func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
 	mentions.upTo(seq, forget)
@@ -157,8 +157,8 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every seq of s up to last that the set has stored. It omits the seqs of
-// the block that are only counted.
+// upTo calls f with every stored seq of s up to last. Of the seqs in the block, the set stores
+// only a few: see [BoundedSet].
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {
 		if seq <= last {
@@ -188,7 +188,7 @@ func (s *State) category(c *Conversation) string {
 	return c.Category
 }
 
-// roomOf returns the room if c is a membership, else nil.
+// roomOf returns the room of c if c is a membership, else nil.
 func (s *State) roomOf(c *Conversation) *Room {
 	if !c.Member() {
 		return nil
@@ -226,10 +226,10 @@ func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 // Named returns how many unread messages of a membership mention the user by name.
 func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
 
-// UnseenBesideRoom returns the part of the unseen counts that is stored in a membership. Its
-// three numbers cover messages above the seen position: the user's own messages; the mentions
-// to add to the room's messages that mention everybody (may be negative); and the mentions by
-// name. It returns nil if the seen position equals ReadSeq.
+// UnseenBesideRoom returns the part of the unseen counts that is stored in a membership, or
+// nil if the seen position equals ReadSeq. It has three numbers about the messages above the
+// seen position: the number of the user's own messages; the mentions to add to the number of
+// the room's messages that mention everybody (may be negative); and the mentions by name.
 func (c *Conversation) UnseenBesideRoom() *[3]int64 {
 	m, seen := c.Membership, c.SeenPosition()
 	if seen == c.ReadSeq {

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// This file describes the effect of an event on a user, for explanations of past badges. The
-// rules are in the functions that fold events: each returns the reason why an event changed no
+// This file describes the effect of an event on a user, to explain past badges. The rules are
+// in the functions that fold events: each of them returns the reason why an event changed no
 // count.
 
 // Why classifies the reasons why an event changed no count.
@@ -121,12 +121,12 @@ func (r Reason) Explain(e *events.Event, c *Conversation) (Why, string) {
 
 // Outcome is the effect of an event on a user.
 type Outcome struct {
-	// Changes has the conversations in which clients see a difference, or whose contribution
-	// to the total changed.
+	// Changes has the conversations in which clients see a difference, and the conversations
+	// whose contribution to the total changed.
 	Changes []Change
-	// Counted has the messages that began to count because of the event. For an event to a
-	// room, it also has messages that do not count for this user, who has read further or is
-	// not a member yet.
+	// Counted has the messages that began to count because of the event. If the event goes to
+	// a room, Counted may also have messages that do not count for this user, because the user
+	// has read further or is not a member yet.
 	Counted []int64
 	// Why and Detail give the reason why no count changed; both are "" if a count changed.
 	Why    Why

@@ -19,28 +19,29 @@ import (
 const MaxInline = 16
 
 // Paths has the numbers of a user by category path, and the levels that the user has set for
-// paths. The numbers exclude what memberships add. Paths are stored inline, in the user's row,
-// or each in a row of its own.
+// paths. The numbers exclude what memberships add. Either all paths are stored inline, in the
+// user's row, or each path is stored in a row of its own.
 type Paths struct {
-	// inline has all paths in the order of their names, if they are stored inline. Otherwise
-	// inline is nil, and rows has the loaded paths: those that the events need. rows also has
-	// paths that were looked up and have neither a number nor a level.
+	// inline has all paths in the order of their names, if they are stored inline. If they
+	// have rows, inline is nil, and rows has the paths whose rows were loaded for the events
+	// that are folded. rows also has paths that were looked up and have neither a number nor a
+	// level.
 	inline []*Path
 	rows   map[string]*Path
 	// whole is set if rows has every path that has a number or a level.
 	whole bool
 	// live is how many paths have a number or a level.
 	live int
-	// Levels has the levels by path, nil if none is set. If paths have rows, Levels is
-	// complete only once LevelsLoaded is set.
+	// Levels has the levels by path, nil if none is set. If paths have rows, Levels may lack
+	// some levels until LevelsLoaded is set.
 	Levels       category.Levels
 	LevelsLoaded bool
 	// Moved is set if a level changed since the user's row was read or written. Cleared is set
 	// if the next write must delete all stored rows of paths, for example because the paths
-	// are stored inline again.
+	// are inline again.
 	Moved, Cleared bool
-	// Touched lists the paths that changed since the last write. It may have two copies of a
-	// path.
+	// Touched lists the paths that changed since the last write. One path may be listed twice,
+	// as two copies.
 	Touched []*Path
 }
 
@@ -104,7 +105,7 @@ func (s *Paths) AllRows() []*Path {
 	return all
 }
 
-// Expect adds an empty path that is about to be loaded. If the path has a row, the caller must
+// Expect adds an empty path whose row is about to be read. If there is a row, the caller must
 // then call Load.
 func (s *Paths) Expect(path string) {
 	if !s.Knows(path) {
@@ -170,8 +171,8 @@ func EachStored(stored string, visit func(name string, n category.Numbers, level
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
 
-// at returns a path that is about to change, and adds it to Touched. It panics if the path has
-// a row that is not loaded.
+// at returns a path that is about to change, and adds it to Touched. If paths have rows, the
+// path must have been loaded or looked up before; otherwise at panics.
 func (s *Paths) at(path string) *Path {
 	var p *Path
 	if s.rows != nil {
@@ -248,9 +249,9 @@ func (s *Paths) place() {
 	}
 }
 
-// Current returns the current numbers of the path named like p, which may be an outdated copy.
-// toRow reports whether p itself is current and has a row of its own, to which the numbers
-// must be written.
+// Current returns the current numbers of the path with the name of p; p may be an outdated
+// copy. toRow reports whether p itself is current and paths have rows, so that the numbers
+// must be written to the row of p.
 func (s *Paths) Current(p *Path) (n category.Numbers, toRow bool) {
 	if s.rows != nil {
 		now := s.rows[p.Name]
@@ -278,7 +279,7 @@ func (s *Paths) settle() {
 	s.Touched, s.Moved, s.Cleared = s.Touched[:0], false, false
 }
 
-// loaded returns how many paths are in memory, minus one: UserWeight includes the first path.
+// loaded returns the number of paths in memory that UserWeight does not include: all but one.
 func (s *Paths) loaded() int { return max(0, len(s.inline)+len(s.rows)-1) }
 
 // ByName returns the numbers of all paths that have a number. If paths have rows, all must be
@@ -334,9 +335,9 @@ func (s *Paths) String() string {
 // storedNumbers is how many numbers of a path are stored.
 const storedNumbers = 7
 
-// AppendNumbers appends the stored form of a path, a JSON array of its numbers. Without a
-// level, zeros at the end are omitted; with a level, all numbers are followed by the level. It
-// stores Total - Unseen instead of Unseen, since this difference is 0 for most paths.
+// AppendNumbers appends the stored form of a path, a JSON array of its numbers. If the path
+// has a level, the array has all numbers and then the level; otherwise zeros at the end are
+// omitted. It has Total - Unseen instead of Unseen, since this difference is 0 for most paths.
 func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
 	all := [storedNumbers]int64{n.Total, n.UnreadConversations, n.Mentions, n.Total - n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked}
 	last := storedNumbers
@@ -378,8 +379,8 @@ func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 	}, level, nil
 }
 
-// The row of a user has columns for Total, Mentions and UnreadConversations. The other numbers
-// share the column extra, in the form of EncodeExtra, which is "" for most users.
+// The row of a user has columns for Total, Mentions and UnreadConversations. One column,
+// extra, has all other numbers, in the form of EncodeExtra, which is "" for most users.
 
 // EncodeExtra returns the stored form of the numbers without a column of their own, "" if all
 // stored values are 0. Like AppendNumbers, it stores Total - Unseen instead of Unseen.

@@ -16,8 +16,8 @@ type RangeSet struct {
 	size   int64
 }
 
-// SeqRange is the seqs from Lo to Hi, both included. With Hi excluded, a range could not end
-// at the greatest int64.
+// SeqRange is the seqs from Lo to Hi, both included. Hi is included because a range may end at
+// the greatest int64.
 type SeqRange struct{ Lo, Hi int64 }
 
 // Seqs returns the seqs from lo to hi, both included, in ascending order. It returns none if

@@ -7,8 +7,9 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// reset folds conversation.reset: it sets a conversation of u to the state in e. It removes
-// the claims of the conversation, since their seqs refer to messages before the reset.
+// reset folds conversation.reset: it sets a conversation of u to the state that e gives. It
+// also removes the claims of the conversation, since their seqs refer to messages before the
+// reset.
 func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	d := &e.Data
 	n := len(u.Claims)
@@ -26,9 +27,10 @@ func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	})
 }
 
-// reset makes c read up to upTo, except that the messages seqs are unread. It discards
-// everything else stored about messages, since a seq may identify another message from now on.
-// A conversation that the user has left remains left, unless seqs is not empty.
+// reset marks c as read up to upTo, and then the messages in seqs as unread. It deletes
+// everything else that is stored about messages, since after the reset a seq may identify
+// another message. If the user has left the conversation and seqs is empty, the user still
+// counts as having left.
 func (c *Conversation) reset(upTo int64, seqs []int64) {
 	last, leftSeq := slices.Max(append([]int64{upTo}, seqs...)), int64(Never)
 	if c.Left() && len(seqs) == 0 {
@@ -50,8 +52,8 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 }
 
 // resetMember folds conversation.reset for a member of a room: it moves the read position to
-// UpToSeq of e, so that all later messages are unread, except messages that the member is
-// known to have sent. It ends a mark from a message on.
+// UpToSeq of e. All later messages become unread, except messages that the membership's lists
+// show as sent by the member. It also ends a mark of the messages from a seq on.
 func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, why Reason) {
 	m, upTo := c.Membership, e.Data.UpToSeq
 	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {
@@ -73,20 +75,20 @@ func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed b
 	return true, none
 }
 
-// Leap describes an event with a seq far ahead of the last seq of its conversation.
+// Leap describes an event whose seq is far above the last seq of its conversation.
 type Leap struct {
 	ConversationID string
 	Last, Seq      int64
 }
 
-// leapFactor is the ratio from which a seq is reported as a leap: the seq is at least
-// leapFactor times the last seq of its conversation. The publisher has then probably changed
-// the unit of its seqs, such as from milliseconds to microseconds.
+// leapFactor decides which seqs are reported as leaps: a seq of at least leapFactor times the
+// last seq of its conversation. The publisher has then probably changed the unit of its seqs,
+// such as from milliseconds to microseconds.
 const leapFactor = 1000
 
-// watch counts e if its seq is far ahead. Such a seq is suspicious: once a user has read up to
-// it, later messages with lower seqs do not count. If e has several users, watch checks only
-// the conversation of the first.
+// watch counts e as a leap if its seq is far above the last seq. Such a seq is suspicious:
+// once a user has read up to it, later messages with lower seqs do not count. If e names
+// several users, watch checks only the conversation of the first user.
 func (s *State) watch(e *events.Event) {
 	d := &e.Data
 	var seq, last int64

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// maxRevisions limits the stored revisions of a conversation, to the messages with the
-// greatest seqs. Changes of other messages apply in the order of the log, whatever their
-// revision.
+// maxRevisions limits the messages of a conversation whose revision numbers are stored; the
+// messages with the greatest seqs remain. Changes of other messages apply in the order of the
+// log, even if a later change has a lower number.
 const maxRevisions = 64
 
 // Revisions has the last revision number of each changed message, by ascending seq. The number
-// is 0 if the change had none.
+// is 0 if no change of the message had a number.
 type Revisions []Revision
 
 // Revision is the revision number of the last change of a message.
@@ -28,9 +28,9 @@ func (r Revisions) has(seq int64) bool {
 	return found
 }
 
-// accept decides whether a change of a message applies, and stores its revision number, 0 for
-// none. It returns false if a change with this number or a greater one was accepted before. A
-// change without a number always applies.
+// accept decides whether a change of a message applies. If so, it stores the revision number
+// of the change, 0 for none. A change does not apply if a change with the same or a greater
+// number was accepted before. A change without a number always applies.
 func (r *Revisions) accept(seq, number int64) bool {
 	i, found := r.find(seq)
 	switch {

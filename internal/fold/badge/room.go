@@ -8,10 +8,10 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Room is the state of a room that its members in one partition share.
+// Room is the state of a room, in one partition: the members in this partition share it.
 type Room struct {
 	ID string
-	// Changes is raised by one by each event that changes what members can see.
+	// Changes counts the events that changed what members can see.
 	Changes int64
 	// LastSeq is the greatest seq posted, recalled or not.
 	LastSeq int64
@@ -22,14 +22,14 @@ type Room struct {
 	// Members is the number of members in the partition.
 	Members int64
 
-	// Open is the open chunk: it has the messages above Since. Closed has the loaded closed
-	// chunks, which have older messages, by ascending bound.
+	// Open is the open chunk, which has the messages above Since. Closed has those closed
+	// chunks that are loaded, by ascending bound; closed chunks have the messages up to Since.
 	Open   Chunk
 	Since  int64
 	Closed []*Chunk
 	// ClosedLive counts the live (posted and not recalled) messages up to Since. ClosedAll
-	// counts the live messages up to Since that mention everybody. ClosedChanges is raised by
-	// one by each event that changes these counts.
+	// counts the live messages up to Since that mention everybody. ClosedChanges counts the
+	// events that changed ClosedLive or ClosedAll.
 	ClosedLive, ClosedAll, ClosedChanges int64
 	// Merged has the bounds of stored chunks whose messages were moved into another chunk. The
 	// next write deletes the rows of these chunks.
@@ -40,19 +40,20 @@ type Room struct {
 	// Revisions has the last messages that were changed, or recalled with a revision number.
 	Revisions Revisions
 	// Ended is set if the room was reset since its rows were read or written. The next write
-	// deletes the rows of closed chunks whose bound is at or above EndedAt, and the rows of
-	// marks above EndedAt. Before a reset is folded, all closed chunks are loaded.
+	// then deletes the rows of closed chunks whose bound is at or above EndedAt, and the rows
+	// of marks above EndedAt. All closed chunks are loaded before a reset is folded.
 	Ended   bool
 	EndedAt int64
 
-	// Marks has the loaded marks, by seq and user id. The users are members who sent the
-	// message or are mentioned in it by name.
+	// Marks has the loaded marks, by seq of the message and id of the user: a member who sent
+	// the message or is mentioned in it by name.
 	Marks map[int64]map[string]*Mark
 
-	// Touched is set if the room's row changed in columns other than those for the open chunk,
-	// which has its own Touched.
+	// Touched is set if a column of the room's row changed that does not belong to the open
+	// chunk. Open has its own Touched.
 	Touched bool
-	// StoredChanges is Changes as the row has it. Stored is set if the room has a row.
+	// StoredChanges is the value of Changes in the room's row. Stored is set if the room has a
+	// row.
 	StoredChanges int64
 	Stored        bool
 	// ChangedAt is the append time, in microseconds since 1970, of the first event that
@@ -62,9 +63,9 @@ type Room struct {
 	Weight int
 }
 
-// Mark records that a member sent a message or is mentioned in it by name. It tells which
-// memberships to update when the message is changed or recalled: the message is in Own,
-// Mentions or NamedAll of this member. A mark at or below the member's read position has no
+// Mark records that a member sent a message or is mentioned in it by name. When the message is
+// changed or recalled, the marks tell which memberships to update: the message is in Own,
+// Mentions or NamedAll of the member. A mark at or below the member's read position has no
 // effect.
 type Mark struct {
 	// Own is set if the member sent the message.
@@ -130,9 +131,9 @@ func (r *Room) firsts(seq int64, yield func(int64) bool) {
 	}
 }
 
-// moved records a change of messages in chunk c: live is the change of the number of live
-// messages, all the change of the number of live messages that mention everybody. Both may be
-// negative.
+// moved records a change of messages in chunk c. live is the change in the number of live
+// messages. all is the change in the number of live messages that mention everybody. Both may
+// be negative.
 func (r *Room) moved(c *Chunk, live, all int64) {
 	c.Touched = true
 	if c != &r.Open && (live != 0 || all != 0) {
@@ -142,7 +143,8 @@ func (r *Room) moved(c *Chunk, live, all int64) {
 	}
 }
 
-// changed raises Changes for an event, appended at at, that changes what members can see.
+// changed adds one to Changes, for an event that changes what members can see. at is the time
+// when the event was appended.
 func (r *Room) changed(at time.Time) {
 	r.Changes++
 	r.Touched = true
@@ -174,8 +176,8 @@ func (r *Room) AddMark(seq int64, user string, m Mark) {
 // it; such a room gets no row.
 func (r *Room) Exists() bool { return r.Stored || r.Touched || r.Open.Touched }
 
-// Settle marks r as equal to its rows, after a write, and drops everything loaded except the
-// open chunk. It also computes Weight.
+// Settle records that the rows of r were written. It drops all loaded chunks and marks except
+// the open chunk, and computes Weight.
 func (r *Room) Settle() {
 	r.Stored = r.Exists()
 	r.Touched, r.Open.Touched, r.StoredChanges, r.ChangedAt = false, false, r.Changes, 0

@@ -8,8 +8,8 @@ import (
 )
 
 // Room.Resets has the event keys of the last maxResets resets of a room, so that a repeated
-// reset is not folded again. Keys of other events to rooms are not stored, since repeating
-// those events changes nothing.
+// reset is not folded again. Keys of other events to rooms are not stored: folding such an
+// event again changes nothing.
 const (
 	keyBytes  = 16
 	maxResets = 16
@@ -28,8 +28,8 @@ func (r *Room) resetBy(e *events.Event) bool {
 	return true
 }
 
-// reset folds room.reset: it ends a room at Seq of e, for all members, by removing all later
-// messages. All members and all closed chunks of the room must be loaded.
+// reset folds room.reset: it removes all messages of a room above Seq of e, for all members.
+// All members and all closed chunks of the room must be loaded.
 func (s *State) reset(e *events.Event) Reason {
 	d := &e.Data
 	r := s.Room(d.ConversationID)
@@ -73,9 +73,9 @@ func (r *Room) end(last int64) {
 	maps.DeleteFunc(r.Marks, func(seq int64, _ map[string]*Mark) bool { return seq > last })
 }
 
-// end updates a membership after its room was ended at last: it removes later messages, and
-// lowers the read and seen positions to last. It then raises the read position to at least
-// upTo. It reports whether the membership changed.
+// end updates a membership after a reset of its room to last: it removes the messages above
+// last, and lowers the read and seen positions to last. It then raises the read position to at
+// least upTo. It reports whether the membership changed.
 func (c *Conversation) end(last, upTo int64) bool {
 	m := c.Membership
 	if c.SeenPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {

@@ -29,11 +29,11 @@ func (s *State) Room(id string) *Room {
 	return r
 }
 
-// Refused returns the users of e for which e must not be folded. If e is about an ordinary
-// conversation, these are the members of a room with the same id: the event would contradict
-// the room. If e marks all messages from FromSeq on unread, these are the users who are not
-// members: for an ordinary conversation, the tables do not store which of the read messages
-// were delivered.
+// Refused returns the users of e for which e must not be folded. There are two cases. If e is
+// about an ordinary conversation, and a room has the same id, Refused returns the members of
+// the room: the event would contradict the room. If e marks all messages from FromSeq on
+// unread, Refused returns the users who are not members: for ordinary conversations, the
+// tables do not store which of the read messages were delivered.
 func (s *State) Refused(e *events.Event) []string {
 	d := &e.Data
 	if d.FromSeq > 0 {
@@ -57,8 +57,8 @@ func (s *State) Refused(e *events.Event) []string {
 	return s.among(e, true)
 }
 
-// among returns the users of e who are members of its room, or, if members is false, the users
-// who are not.
+// among returns users of e: if members is true, the members of the room that e names;
+// otherwise the users who are not members.
 func (s *State) among(e *events.Event, members bool) (users []string) {
 	for _, id := range e.Data.UserIDs {
 		if c, ok := s.Users[id].Conversations[e.Data.ConversationID]; (ok && c.Member()) == members {
@@ -68,8 +68,8 @@ func (s *State) among(e *events.Event, members bool) (users []string) {
 	return users
 }
 
-// Fold folds e. s must have all users and rooms that e needs. Users for which e is refused
-// must have been removed from e.
+// Fold folds e into s. s must have all users and rooms that e needs. The caller must have
+// removed from e the users that Refused returns.
 func (s *State) Fold(e *events.Event) {
 	s.watch(e)
 	if e.Type.ToRoom() {
@@ -92,8 +92,8 @@ func (s *State) Fold(e *events.Event) {
 	}
 }
 
-// foldInRoom folds an event that reaches all members of a room. If the event changed nothing,
-// it returns the reason, which does not consider what each member has read.
+// foldInRoom folds an event that reaches all members of a room. If the event did not change
+// the room, it returns the reason; the reason does not say what each member has read.
 func (s *State) foldInRoom(e *events.Event) Reason {
 	switch e.Type {
 	case events.RoomRecalled:
@@ -174,8 +174,9 @@ func (s *State) post(e *events.Event) (why Reason) {
 	return none
 }
 
-// recollect records a message in Sent and Named of the memberships. It also records messages
-// that are already read or recalled, since a mark may later make them count again.
+// recollect adds a message to Sent of the sender's membership, and to Named of the memberships
+// of the users that it mentions. It also adds messages that are read or recalled, since a mark
+// may later make them count again.
 func (s *State) recollect(r *Room, d *events.Data) {
 	member := func(id string) (*User, *Conversation) {
 		if u, ok := s.Users[id]; ok {
@@ -212,7 +213,7 @@ type post struct {
 	// all is set if the message mentions everybody.
 	all bool
 	// visible is set if the message changed the room. Then Changes of the room has grown, and
-	// with it the versions of all members.
+	// so have the versions of all members.
 	visible bool
 	// at is when the event was appended, in microseconds since 1970.
 	at int64
@@ -220,8 +221,8 @@ type post struct {
 	raised map[*User]bool
 }
 
-// member returns the user and the membership. It returns nil if the user is not a member, has
-// read the message, or is not loaded.
+// member returns a user and the user's membership of the room. It returns nil if the user is
+// not loaded, is not a member, or has read the message.
 func (p *post) member(id string) (*User, *Conversation) {
 	u, ok := p.state.Users[id]
 	if !ok {
@@ -234,8 +235,8 @@ func (p *post) member(id string) (*User, *Conversation) {
 	return u, c
 }
 
-// changed records a change of a membership. It raises the user's version at most once per
-// message, and not at all if the change of the room raised it already.
+// changed records a change of a membership. It raises the user's version at most once for the
+// message. It does not raise it if the change of the room has raised it already.
 func (p *post) changed(u *User, c *Conversation) {
 	u.touch(c)
 	if !p.visible && !p.raised[u] {
@@ -273,7 +274,7 @@ func (p *post) sender(id string) {
 	p.changed(u, c)
 }
 
-// mentions adds the message to the mentions by name of a user.
+// mentions adds the message to the set of a user's mentions by name.
 func (p *post) mentions(id string) {
 	u, c := p.member(id)
 	if c == nil || p.room.mark(p.seq, id) != nil {
@@ -288,8 +289,8 @@ func (p *post) mentions(id string) {
 	p.changed(u, c)
 }
 
-// mentionsAll updates the memberships after the message began to mention everybody. From then
-// on the room counts the mention, so memberships must not count it too.
+// mentionsAll updates the memberships after a message has begun to mention everybody. The room
+// now counts the mention, so the memberships must not count it too.
 func (p *post) mentionsAll() {
 	for id, m := range p.room.Marks[p.seq] {
 		u, c := p.member(id)
@@ -307,7 +308,8 @@ func (p *post) mentionsAll() {
 }
 
 // mentionsOnly updates the memberships after a change of the message. named has all users that
-// the message now mentions by name; wasAll is set if it mentioned everybody before.
+// the message mentions by name after the change. wasAll is set if the message mentioned
+// everybody before the change.
 func (p *post) mentionsOnly(named []string, wasAll bool) {
 	for id, m := range p.room.Marks[p.seq] {
 		u, c := p.member(id)
@@ -333,8 +335,8 @@ func (p *post) mentionsOnly(named []string, wasAll bool) {
 }
 
 // recall removes a message from its room and stores the recall, so that a later delivery does
-// not count. It does nothing if a revision of the message with this number or a greater one
-// was folded before.
+// not count. It does nothing if a change or recall of the message with the same or a greater
+// revision number was folded before.
 func (s *State) recall(e *events.Event) Reason {
 	seq := e.Data.Seq
 	r := s.Room(e.Data.ConversationID)

@@ -11,8 +11,8 @@ import (
 // consecutive seqs. If seqs have few gaps, words need little space, even for a set with many
 // ranges.
 
-// maxWords is the greatest number of words in a set with more than MaxRanges ranges. A set
-// that exceeds both limits stores only the number of its oldest seqs: see [BoundedSet].
+// maxWords is the greatest number of words in a set with more than MaxRanges ranges. If a set
+// exceeds both limits, its oldest seqs are replaced by their number: see [BoundedSet].
 const maxWords = 1000
 
 // wordBits is the number of seqs in a word.
@@ -103,10 +103,10 @@ func rangesOf(words []word) []SeqRange {
 	return ranges
 }
 
-// appendWords appends the stored form of words. A word is stored as a varint and its content.
-// The varint is the number of bitmaps between the end of the previous word and this word,
-// times 2; it is odd (plus 1) for a run of full bitmaps. The content is the length of the run
-// as a varint, or else the bits in eight bytes, big-endian.
+// appendWords appends the stored form of words. A word is stored as a varint and a content. The
+// varint is 2 times the number of bitmaps between the end of the previous word and this word;
+// for a run of full bitmaps, it is greater by 1 and so odd. The content of a run is its length
+// as a varint. The content of any other word is its bits in eight bytes, big-endian.
 func appendWords(b []byte, words []word) []byte {
 	b = slices.Grow(b, 10*len(words))
 	end := int64(0)

@@ -15,21 +15,21 @@ type Check struct {
 	window     *Window
 	generation int
 	oldest     int
-	// runs and prefixes are the look-ups to do: each prefix in the run with the same index.
-	// stored has the entries found. added has the entries to store.
+	// runs and prefixes are the look-ups to do: prefixes[i] is looked up in the run with the
+	// number runs[i]. stored has the entries found. added has the entries to store.
 	runs, prefixes []int64
 	stored         map[Entry]struct{}
 	added          []Entry
 }
 
-// Check returns a Check for a batch that adds entries to a generation, which must be the
-// present or the next one.
+// Check returns a Check for a batch that adds its entries to a generation: the present
+// generation or the one after it.
 func (w *Window) Check(generation int) *Check {
 	return &Check{window: w, generation: generation, oldest: OldestProbed(generation)}
 }
 
-// Ask probes the filters for an event key. It requests a look-up in each run whose filter may
-// contain the key.
+// Ask looks for an event key in the filters. For each run whose filter may contain the key, it
+// requests a look-up in the pages of the run.
 func (c *Check) Ask(key uuid.UUID) {
 	prefix := binary.BigEndian.Uint64(key[:8])
 	for _, r := range c.window.runs {
@@ -116,8 +116,8 @@ func (c *Check) Commit() {
 	}
 }
 
-// Abandon ends the Check after the batch has failed: it removes the added entries from the
-// window.
+// Abandon ends the Check after the batch has failed: it removes from the window the entries
+// that the Check has added.
 func (c *Check) Abandon() {
 	recent := c.window.recentOf(c.generation)
 	for _, e := range c.added {

@@ -10,8 +10,9 @@ import (
 )
 
 // Entry records that a user has had an event. Prefix is the first half of the event's key.
-// Rest is the second half XOR a hash of the user, so that the user takes no space. Two pairs
-// of event and user have the same entry about as rarely as two events have the same key.
+// Rest is the second half XOR a hash of the user, so that the user needs no space of its own.
+// Two pairs of event and user have the same entry about as rarely as two events have the same
+// key.
 type Entry struct{ Prefix, Rest uint64 }
 
 // EntryOf returns the entry of an event key and a user's hash.
@@ -24,9 +25,9 @@ func compareEntries(a, b Entry) int {
 }
 
 // Blocks and pages have the same format: a byte for the layout, then the entries in ascending
-// order. In layoutSingle, each entry has 16 bytes; it is used if no two entries have the same
-// prefix. In layoutGrouped, each prefix, of 8 bytes, is followed by the number of its entries
-// as a varint, and by 8 bytes for the Rest of each entry.
+// order. layoutSingle is used if no two entries have the same prefix: each entry has 16 bytes.
+// In layoutGrouped, each prefix (8 bytes) is followed by the number of its entries as a
+// varint, and by the Rest of each entry (8 bytes).
 const (
 	layoutSingle  = 1
 	layoutGrouped = 2
@@ -35,9 +36,9 @@ const (
 // entryBytes is the size of an entry in layoutSingle.
 const entryBytes = 16
 
-// Sizes of a row in bytes. Four rows of pages fill a Postgres page, and one full block fills a
-// Postgres page. Rows of both sizes are not moved to the TOAST table; only an event with many
-// users makes a larger row.
+// Sizes of a row in bytes. A Postgres page has room for four rows of pages, or for one full
+// block, so these rows are not moved to the TOAST table. Only an event with many users makes a
+// larger row.
 const (
 	pageBytes  = 1985
 	blockBytes = 8113
@@ -55,8 +56,8 @@ func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	return parts, counts
 }
 
-// fit returns how many of the sorted entries to encode in a part of limit bytes: at least all
-// entries of the first prefix.
+// fit returns how many of the sorted entries to encode in a part of limit bytes. It includes
+// at least all entries with the first prefix.
 func fit(entries []Entry, limit int) (n int) {
 	single, grouped := true, 1
 	for n < len(entries) {
@@ -75,7 +76,7 @@ func fit(entries []Entry, limit int) (n int) {
 	return n
 }
 
-// groupAt returns the number of entries with the same prefix, from index i on.
+// groupAt returns how many entries, beginning with index i, have the prefix of entry i.
 func groupAt(entries []Entry, i int) int {
 	n := 1
 	for i+n < len(entries) && entries[i+n].Prefix == entries[i].Prefix {

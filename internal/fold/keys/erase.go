@@ -11,13 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Erase removes entries of a partition by replacing the second half of each entry with a
-// random value, which matches no user. So blocks, pages and filters have the same sizes as
-// before.
+// Erase makes entries of a partition unusable: it replaces the second half of each entry with
+// a random value, which matches no user. Deleting the entries would change the sizes of
+// blocks, pages and filters.
 //
-// The caller must have locked the row of the partition's position in tx, and must raise the
-// revision, so that the owner loads its window again. Merges of runs are blocked in all
-// partitions until tx ends.
+// Before the call, lock the row of the partition's position in tx. Raise the revision in tx,
+// so that the owner loads its window again. Merges of runs are blocked in all partitions until
+// tx ends.
 func Erase(ctx context.Context, tx pgx.Tx, partition int, entries []Entry) error {
 	e := eraser{tx: tx, partition: partition, gone: make(map[Entry]struct{}, len(entries))}
 	prefixes := make([]int64, 0, len(entries))

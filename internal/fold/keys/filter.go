@@ -10,13 +10,13 @@ import (
 	"github.com/FastFilter/xorfilter"
 )
 
-// filter is an approximate set of the prefixes in a segment of a run. It finds every prefix in
-// the segment, and also one of 256 prefixes that are not in it.
+// filter is an approximate set of the prefixes in a segment of a run. Contains returns true
+// for every prefix in the segment, and also for about one of 256 prefixes that are not in it.
 type filter = xorfilter.BinaryFuse8
 
-// filterFormat is the first byte of a stored filter. A checksum of four bytes follows, then
-// the serialized filter. Without the checksum, a damaged filter could report a stored prefix
-// as absent.
+// filterFormat is the first byte of a stored filter. After it come a checksum of four bytes
+// and the serialized filter. Without the checksum, a damaged filter could report a stored
+// prefix as absent.
 const filterFormat = 1
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)

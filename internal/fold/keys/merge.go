@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// merge is a merge of runs into one, the output, in several transactions. The last transaction
-// makes the output live. If a merge is interrupted, a later step of any merger drops its
-// output.
+// merge is a merge of several runs (inputs) into one run (output), in several transactions.
+// The last transaction makes the output live. If a merge is interrupted, a later step of a
+// Merger, in this process or another, drops the output.
 type merge struct {
 	inputs  []*run
 	cursors []*cursor
@@ -23,7 +23,7 @@ type merge struct {
 // cursor reads the entries of a run in ascending order.
 type cursor struct {
 	run *run
-	// next is the least value, in the form of ordered, for the first prefix of the next page.
+	// next is a lower bound for the first prefix of the next page, as ordered returns it.
 	next    int64
 	ended   bool
 	entries []Entry
@@ -94,7 +94,7 @@ func (m *Merger) nextSegment(ctx context.Context, c *merge) ([]Entry, error) {
 	}
 }
 
-// fill reads the next pages of a run if all entries of the cursor were used.
+// fill reads the next pages of a run if the cursor has no entries left.
 func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	if len(c.entries) > 0 || c.ended {
 		return nil
@@ -117,9 +117,9 @@ func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	return nil
 }
 
-// finishMerge replaces the inputs with the output, in the tables and in the window. It holds
-// the fold lock of the partition, since a batch could otherwise look up runs that are being
-// dropped.
+// finishMerge replaces the inputs with the output, in the tables and in the window. Meanwhile
+// it locks the fold lock of the partition: otherwise a batch could look up keys in runs that
+// are being dropped.
 func (m *Merger) finishMerge(ctx context.Context, c *merge) error {
 	return m.Locked(ctx, func() error {
 		w := m.Window
@@ -168,8 +168,9 @@ func numbersOf(runs []*run) (numbers string) {
 	return numbers
 }
 
-// expire deletes expired blocks, marks expired and unfinished runs as dropped, and lists the
-// dropped runs, whose pages are to be deleted. There must be no current merge.
+// expire deletes expired blocks, and marks expired and unfinished runs as dropped. It then
+// lists all dropped runs in m.dropped; later steps delete their pages. There must be no
+// current merge.
 func (m *Merger) expire(ctx context.Context, oldest int) error {
 	var updates pgx.Batch
 	updates.Queue(statements.Of(m.Window.partition, "drop expired blocks"), oldest)
@@ -188,7 +189,8 @@ func (m *Merger) expire(ctx context.Context, oldest int) error {
 // droppedPages is the greatest number of pages that one transaction deletes.
 const droppedPages = 4096
 
-// drop deletes some pages of the first dropped run. With its last pages, it deletes the run.
+// drop deletes some pages of the first run in m.dropped. When no pages are left, it deletes
+// the run.
 func (m *Merger) drop(ctx context.Context) error {
 	number := m.dropped[0]
 	tag, err := m.Pool.Exec(ctx, statements.Of(m.Window.partition, "drop pages"), number, droppedPages)

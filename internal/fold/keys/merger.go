@@ -12,9 +12,9 @@ import (
 )
 
 // Merger merges the blocks of a partition into runs, and runs into larger runs, in short
-// transactions. It is not safe for concurrent use. While the owner changes, mergers of two
-// processes may work on one partition: if both merge the same blocks or runs, one of them
-// changes nothing.
+// transactions. It is not safe for concurrent use. While a partition changes its owner,
+// Mergers of two processes may work on it: if both merge the same blocks or runs, the
+// transaction of one of them fails or changes nothing.
 type Merger struct {
 	Pool   *pgxpool.Pool
 	Window *Window
@@ -23,9 +23,9 @@ type Merger struct {
 	Locked func(ctx context.Context, f func() error) error
 	Sizes  Sizes
 
-	// loads and present are the values of these fields of the window at the last step. If they
-	// have changed at the next step, the current merge and the list of dropped runs are
-	// discarded.
+	// loads and present are copies of these fields of the window, from the last step. If the
+	// window's fields have changed at the next step, that step discards the current merge and
+	// the list of dropped runs.
 	loads, present int
 	current        *merge
 	// dropped has the numbers of the runs whose rows are to be deleted. It is valid while
@@ -36,22 +36,23 @@ type Merger struct {
 
 // Sizes has the thresholds for merging.
 type Sizes struct {
-	// Blocks is the number of entries in blocks from which blocks are merged into a run.
+	// Blocks is a number of entries: when the blocks of a generation have that many, they are
+	// merged into a run.
 	Blocks int
 	// Segment is the number of entries in a segment, which one transaction writes. All entries
 	// with the same prefix are in one segment.
 	Segment int
 	// Read is the number of pages of a run that one query reads.
 	Read int
-	// Fanout is the number of runs of similar size that are merged together. With a greater
-	// value, each key is written less often, and each event probes the filters of more runs.
+	// Fanout is a number of runs: if that many have a similar size, they are merged. With a greater
+	// value, each key is written less often, but each event probes the filters of more runs.
 	Fanout int
-	// Older is the greatest number of runs of a completed generation; if it has more, they are
-	// merged.
+	// Older is the greatest number of runs of a completed generation. If there are more, the
+	// smallest runs are merged into one, so that this number remains.
 	Older int
 }
 
-// SizesFor returns sizes for a window that may use about the given number of bytes.
+// SizesFor returns sizes for a window that may use about the given amount of memory, in bytes.
 func SizesFor(bytes int) Sizes {
 	return Sizes{Blocks: min(max(1024, bytes/8/recentBytes), 16_384), Segment: 1 << 18, Read: 256, Fanout: 8, Older: 4}
 }
@@ -100,8 +101,8 @@ func (m *Merger) due(w *Window) bool {
 	return false
 }
 
-// plan returns the runs to merge next, none if no merge is due. A damaged run is merged alone,
-// to rebuild its filters.
+// plan returns the runs to merge next, nil if no merge is due. If a run is damaged, it returns
+// only this run: writing it again rebuilds its filters.
 func (s Sizes) plan(runs []*run, present int) []*run {
 	var inputs []*run
 	generations := map[int][]*run{}
@@ -130,7 +131,8 @@ func (s Sizes) plan(runs []*run, present int) []*run {
 	return nil
 }
 
-// level returns the size class of a run: the logarithm of its size, to the base Fanout.
+// level returns the size class of a run: the logarithm to the base Fanout of its number of
+// entries divided by Blocks; at least 0.
 func (s Sizes) level(r *run) int {
 	return max(0, int(math.Log(float64(r.entries)/float64(s.Blocks))/math.Log(float64(s.Fanout))))
 }
@@ -237,8 +239,8 @@ func (m *Merger) beginRun(ctx context.Context, tx pgx.Tx, generation int) (*run,
 	return r, nil
 }
 
-// writeSegment adds a segment with sorted entries to r. It fails with [ErrOutdated] if another
-// projector has abandoned r.
+// writeSegment writes sorted entries as the next segment of r. It fails with [ErrOutdated] if
+// another projector has abandoned r.
 func (m *Merger) writeSegment(ctx context.Context, tx pgx.Tx, r *run, entries []Entry) error {
 	pages, counts := pack(entries, pageBytes)
 	firsts, at := make([]int64, len(pages)), 0

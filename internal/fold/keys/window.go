@@ -3,16 +3,17 @@
 //
 // Each batch inserts its entries as a block, in the batch's own transaction. In the
 // background, a [Merger] merges blocks into sorted runs, and runs into larger runs, as
-// log-structured stores do. A run consists of pages, which are indexed by their first prefix.
-// Many consecutive pages form a segment, and each segment has a filter.
+// log-structured stores do. A run consists of pages; an index has the first prefix of each
+// page. Many consecutive pages form a segment, and each segment has a filter.
 //
-// The owner of a partition has a [Window] in memory: the entries of the unmerged blocks, and
-// the filters of the runs. If neither contains an event, the event is new, and no query is
-// needed. If a filter may contain the event, a query looks it up in the pages of that run.
+// The owner of a partition has a [Window] in memory: the entries of the blocks that are not
+// merged yet, and the filters of the runs. If neither contains an event, the event is new, and
+// no query is needed. If the filter of a run may contain the event, a query looks it up in the
+// pages of that run.
 //
-// The fence of a batch proves that the window is complete: each transaction that adds blocks
-// also moves the position of the partition. A merge does not need the fence, since it changes
-// only how entries are stored.
+// The fence of a batch proves that the window is complete, since each transaction that adds
+// blocks also moves the position of the partition. A merge needs no fence: it changes only how
+// entries are stored.
 //
 // The package does not know events, only their hashes. ADR 57 has the reasons.
 package keys
@@ -35,20 +36,20 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// ProbedGenerations is the number of generations that are searched for repeated events,
+// ProbedGenerations is the number of generations in which a batch looks for repeated events,
 // including the present generation.
 const ProbedGenerations = 3
 
-// OldestProbed returns the oldest generation that is searched by a batch of the given
-// generation.
+// OldestProbed returns the oldest generation in which a batch looks for repeated events. The
+// batch stores its keys in the given generation.
 func OldestProbed(generation int) int { return max(1, generation-ProbedGenerations+1) }
 
 // ErrOutdated means that another projector has merged blocks or runs of the window. The caller
 // must load the window again.
 var ErrOutdated = errors.New("another projector has merged the event keys; they are loaded again")
 
-// Window is the index of a partition's entries that the owner has in memory. It is not safe
-// for concurrent use.
+// Window is the index that the owner of a partition has in memory to find entries. It is not
+// safe for concurrent use.
 type Window struct {
 	partition int
 	// limit is the memory that the filters may use, in bytes.
@@ -79,7 +80,7 @@ type run struct {
 	generation int
 	entries    int64
 	// segments has the segments in the order of their first prefixes. It is empty if the row
-	// of a segment is missing; then every look-up probes the run.
+	// of a segment is missing; then every event is looked up in the run.
 	segments []segment
 	// damaged is set if a filter is missing or cannot be decoded. Merging this run alone
 	// rebuilds its filters.
@@ -113,13 +114,13 @@ func (w *Window) Forget() {
 	w.recent, w.runs, w.filters = nil, nil, 0
 }
 
-// Load loads the window for the present generation. The caller must have read the position of
-// the partition before: then the fence detects blocks that another projector added in between.
+// Load loads the window for the present generation. Read the position of the partition before:
+// if another projector adds blocks after that, the fence of the next batch fails.
 func (w *Window) Load(ctx context.Context, conn *pgx.Conn, generation int) error {
 	w.Forget()
 	w.present = generation
-	// Read the blocks first. If they are merged between the two statements, the second one
-	// reads their entries in a run.
+	// Read the blocks first. If another process merges them before the second statement, the
+	// second statement reads their entries in a run.
 	var reads pgx.Batch
 	reads.Queue(statements.Of(w.partition, "load the blocks"), OldestProbed(generation)).Query(w.scanBlocks)
 	reads.Queue(statements.Get("load the runs"), w.partition, OldestProbed(generation), w.limit).Query(w.scanRuns)
@@ -231,7 +232,7 @@ func (w *Window) unload(r *run) {
 	}
 }
 
-// trim unloads filters, of the oldest runs first, until the other filters fit into the limit.
+// trim unloads the filters of the oldest runs until the remaining filters fit into the limit.
 func (w *Window) trim() {
 	for i := len(w.runs) - 1; i >= 0 && w.filters > w.limit; i-- {
 		w.unload(w.runs[i])

@@ -33,16 +33,16 @@ type Lag struct {
 	// last folded event. If all events are archived, Head equals Folded.
 	Head   events.Position `json:"head"`
 	Folded events.Position `json:"folded"`
-	// Events is the number of events after Folded, which are not folded. Only a limited number
-	// of rows is counted: see [Measure].
+	// Events is the number of events after Folded. Measure counts the events of a limited
+	// number of rows; if there are more rows, Events is too low.
 	Events int64 `json:"events"`
 	// Age is the time since the oldest event after Folded was appended; 0 if there is none.
 	Age time.Duration `json:"age"`
 	// Owner is the application_name of the session that owns the partition; empty if no
 	// session owns it.
 	Owner string `json:"owner"`
-	// Notifier is the position up to which the notifier has processed the partition. It is nil
-	// if the notifier is not behind Folded, or if there are no devices.
+	// Notifier is the position up to which the notifier has read the partition. It is nil if
+	// the notifier has read up to Folded, or if there are no devices.
 	Notifier *events.Position `json:"notifier,omitempty"`
 }
 
@@ -50,13 +50,13 @@ type Lag struct {
 type Waiting struct {
 	// Folded is the position of the last folded event.
 	Folded events.Position
-	// Age is the time since the transaction of the next event after Folded began; 0 if every
-	// event is folded.
+	// Age is the time since the begin of the transaction that appended the next event after
+	// Folded; 0 if every event is folded.
 	Age time.Duration
 }
 
 // WaitingIn describes the unfolded events of each partition. It does two index look-ups per
-// partition, however large the backlog is.
+// partition, so a large backlog does not make it slower.
 func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int]Waiting, error) {
 	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
@@ -90,8 +90,8 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int
 	return waiting, nil
 }
 
-// Behind returns the partitions with unfolded events that are committed, so that they can be
-// folded now.
+// Behind returns the partitions that have unfolded events which can be folded now, since their
+// transactions have committed.
 func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, error) {
 	cursors, err := logread.LoadAll(ctx, q, partitions)
 	if err != nil {
@@ -119,7 +119,7 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 	return behind, nil
 }
 
-// NotFolded returns the number of unfolded events in the given partitions together.
+// NotFolded returns the total number of unfolded events in the given partitions.
 func NotFolded(ctx context.Context, q events.Querier, partitions []int) (n int64, err error) {
 	lags, err := Measure(ctx, q, partitions, math.MaxInt32)
 	for _, l := range lags {

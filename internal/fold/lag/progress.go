@@ -21,15 +21,15 @@ const (
 	progressInterval = 5 * time.Second
 	progressTimeout  = 3 * time.Second
 	// unownedFor is how long a partition may be without an owner before Check reports it.
-	// Taking over a partition takes seconds.
+	// Another process normally takes over a partition within seconds.
 	unownedFor = 10 * time.Second
-	// stuckFor is how long the position of a partition with unfolded events may stay the same
-	// before Check reports it.
+	// stuckFor limits how long a partition with unfolded events may stay at the same position.
+	// After this time Check reports the partition.
 	stuckFor = 30 * time.Second
 )
 
-// Progress is a health check: some process must fold every partition of the database. It is
-// safe for concurrent use.
+// Progress is a health check: it fails if some partition of the database is folded by no
+// process. It is safe for concurrent use.
 type Progress struct {
 	q    events.Querier
 	held func() []int
@@ -46,14 +46,14 @@ type stay struct {
 	since time.Time
 }
 
-// NewProgress returns a Progress for the partitions that held returns. Call Run, since Check
+// NewProgress returns a Progress. held returns the partitions to check. Call Run, since Check
 // reports only what Run has found.
 func NewProgress(q events.Querier, held func() []int) *Progress {
 	return &Progress{q: q, held: held, unowned: map[int]time.Time{}, stuck: map[int]stay{}}
 }
 
 // Run checks the partitions every progressInterval until ctx is done. If the database cannot
-// be read, the last result remains; other health checks report the reason.
+// be read, the result of the last check remains: other health checks report the database.
 func (p *Progress) Run(ctx context.Context) error {
 	return wait.Repeat(ctx, progressInterval, p.look)
 }
@@ -71,9 +71,9 @@ func (p *Progress) look(ctx context.Context) {
 	p.note(time.Now(), held, owned, waiting, err == nil)
 }
 
-// note stores the result of a check made at now: the partitions held by this database, the
-// partitions among them that have an owner, and their unfolded events. measured is false if
-// waiting could not be read.
+// note stores the result of a check at the time `now`: the partitions that this database holds,
+// the partitions that have an owner, and the unfolded events of the held partitions. measured
+// is false if the unfolded events could not be read.
 func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waiting, measured bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

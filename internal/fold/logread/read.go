@@ -16,15 +16,15 @@ import (
 type Page struct {
 	From, To Cursor
 	// Records has the events in the order of folding: all events of each row that was read.
-	// Late events, which pending transactions have appended, come first. They already have the
-	// positions to which the batch will move their rows.
+	// Late events come first: events of pending transactions. They already have the positions
+	// to which the batch will move their rows.
 	Records []events.Record
 	// Late has the current positions of the rows with late events.
 	Late []events.Position
 	// More is set if a limit cut the page short, so that there may be more to read now.
 	More bool
-	// Waits is set if there are events after the page that must not be read yet: a transaction
-	// with a lower id is still open, and has been for less than the Patience of the [Watch].
+	// Waits is set if a later event must not be read yet: a transaction with a lower id than
+	// the event's is still open, and was first seen less than the Patience of the [Watch] ago.
 	Waits bool
 	// ReadAt is when the page was read, by the clock of the database.
 	ReadAt time.Time
@@ -63,9 +63,9 @@ const (
 )
 
 // nextSQL returns one statement, so that all its rows come from one snapshot. The first row is
-// that snapshot. If an event after the position is not in the result and not cut off by a
-// limit, its transaction was open in the snapshot. Rows of pending transactions that have
-// committed come next, and then rows after the position.
+// that snapshot. Then come rows of pending transactions that have committed, and last the rows
+// after the position. If a row after the position is absent, then either the limit cut it off,
+// or its transaction was open in the snapshot.
 func nextSQL(partition int, pending bool) string {
 	table := `badged.` + events.Topic(partition)
 	late, limit, within := "", 3, "false"
@@ -119,20 +119,22 @@ func (r *row) split(records []events.Record) []events.Record {
 // pager builds a page from rows.
 type pager struct {
 	Page
-	// limit is the greatest number of rows of each part of the statement.
+	// limit is the greatest number of late rows, and of rows after the position, that the
+	// statement returns.
 	limit               int
 	maxEvents, maxBytes int
 	watch               *Watch
 
 	snapshot snapshot
-	// young has the open transactions that the page must not pass, in ascending order.
+	// young has the open transactions for which the page waits, in ascending order: it must
+	// not have events with greater transaction ids.
 	young              []int64
 	late, next         []events.Record
 	lateRows, nextRows int
-	// within is set if the log has further events of the transaction at the position, since a
-	// limit ended the last page inside that transaction.
+	// within is set if the position is inside a transaction: a limit ended the last page
+	// there, and the log has further events of this transaction.
 	within bool
-	// cut is set if there may be more late events, which do not fit into the page.
+	// cut is set if not all late events fit into the page, or if this is not known.
 	cut bool
 	row
 }
@@ -192,10 +194,10 @@ func (p *pager) read(rows pgx.Rows) error {
 }
 
 // arrange puts late events before the events that follow the position, and sets the new
-// cursor. Late rows get positions between the old position and the next transaction. If the
-// position is inside a transaction, the page has only the rest of this transaction: late
-// events cannot get places inside it, and must be folded before later transactions, since a
-// publisher may have appended them earlier.
+// cursor. Late rows get places between the old position and the next transaction. But if the
+// position is inside a transaction, late rows cannot get places there. The page then has only
+// the rest of this transaction, since late events must be folded before later transactions: a
+// publisher may have appended the late events earlier.
 func (p *pager) arrange() {
 	p.To = Cursor{Position: p.From.Position}
 	p.Records = p.next
@@ -232,8 +234,8 @@ func (p *pager) moved(id int64) bool {
 	return len(p.Late) > 0 && id < p.Late[len(p.Late)-1].TransactionID
 }
 
-// arenaBytes is the size of the memory blocks that payloads share. Payloads that are read
-// together mostly become garbage together.
+// arenaBytes is the size of the memory blocks that payloads share. This costs little memory,
+// since payloads that are read together mostly become garbage together.
 const arenaBytes = 64 << 10
 
 // payloads copies the payloads of rows into shared blocks of memory.
@@ -254,8 +256,8 @@ func (p *payloads) keep(payload []byte) []byte {
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
-// Folded reads events that are folded at the cursor at and that come after the position after,
-// in the order of folding. This part of the log is immutable, except for erasures.
+// Folded reads events that are folded by the cursor `at`, and whose position is greater than
+// `after`, in the order of folding. This part of the log is immutable, except for erasures.
 func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, size *Size) (records []events.Record, err error) {
 	limit := size.rows()
 	rows, err := q.Query(ctx, foldedSQL(partition), append([]any{after.TransactionID, after.Offset}, append(at.Args(), limit)...)...)

@@ -10,13 +10,13 @@ import (
 	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Columns are the columns of a row of the log that [Scan] scans. The statement selects them
-// without casts, which would cost more than finding the row.
+// Columns are the columns of a row of the log that [Scan] scans. They have no casts: casting
+// them would cost more than finding the row.
 const Columns = `transaction_id, "offset", uuid, created_at, own, ` + eventbatch.PayloadSQL + `, octet_length(payload)`
 
-// Split returns the events packed in the row r, each with its index. bytes is the length of
-// the stored payload. If the row cannot be unpacked, Split returns only r, with the reason in
-// Damage. The returned payloads share memory with the payload of r.
+// Split returns the events that are packed in the row r, each with its index in the row. bytes
+// is the length of the stored payload. If the row cannot be unpacked, Split returns only r,
+// with the reason in Damage. The returned payloads share memory with the payload of r.
 func Split(r events.Record, bytes int) []events.Record { return split(nil, r, bytes) }
 
 // split appends the events of a row to records, like Split.
@@ -58,7 +58,7 @@ func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 
 // Size limits a page to about Events events and Bytes bytes of payloads. Rows are read whole,
 // so a page may exceed both limits by one row. Pass the same Size for successive pages: it
-// measures how large rows are, and so requests few rows that are then discarded.
+// records how large rows are, so that the next query requests few rows that do not fit.
 type Size struct {
 	Events, Bytes int
 	// perRow and bytesPerRow are the averages per row of the last page; 0 before the first

@@ -9,8 +9,8 @@ import (
 
 // snapshot is a Postgres snapshot: it shows which transactions had ended when a statement ran.
 type snapshot struct {
-	// Transactions with ids below xmin have ended. Transactions with ids at or above xmax have
-	// not.
+	// Transactions with ids below xmin have ended. Transactions with ids from xmax on have not
+	// ended, or have not begun.
 	xmin, xmax int64
 	// open has the transactions between xmin and xmax that have not ended, in ascending order.
 	open []int64

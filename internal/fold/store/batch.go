@@ -20,25 +20,25 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// ErrFenced means that the state of the partition that the owner has cached is outdated:
-// another projector has moved the position, or another program has changed rows or the epoch.
-// The batch was rolled back.
+// ErrFenced means that the owner's cached state of the partition is outdated: another
+// projector has moved the position, or another program has changed rows or the epoch. The
+// batch was rolled back.
 var ErrFenced = errors.New("another projector moved the position, or another program changed rows; the partition is read again")
 
-// Batch is a series of consecutive records of one partition that one transaction folds into
+// Batch is a series of consecutive records of one partition, which one transaction folds into
 // the tables.
 type Batch struct {
 	// origin is the partition to which the users belonged before any split.
 	origin   int
 	From, To logread.Cursor
-	// late has the positions of rows with late events before the batch moves them. These rows
-	// come first in the batch.
+	// late has the positions of rows with late events before the batch moves them. The events
+	// of these rows come first in the batch.
 	late []events.Position
 	// appends is set if the transaction also appends the events to the log; otherwise the log
 	// already has them.
 	appends bool
-	// Generation is the generation that stores the event keys of the batch. If Begins is set,
-	// the batch begins this generation.
+	// Generation is the generation in which the batch stores its event keys. Begins is set if
+	// the batch is the first of this generation.
 	Generation int
 	Begins     bool
 	Items      []Item
@@ -50,8 +50,8 @@ type Batch struct {
 	Refused []DeadLetter
 	// records has the record of each item.
 	records []*events.Record
-	// Oldest is the least append time of the records; readAt is when the records were read.
-	// Both times are by the database's clock.
+	// Oldest is the least append time of the records. readAt is when the records were read.
+	// Both are by the database's clock.
 	Oldest, readAt time.Time
 
 	state   *badge.State
@@ -69,8 +69,8 @@ type DeadLetter struct {
 }
 
 // NewBatch decodes the records of a page. partitions is the number of partitions of the log.
-// letters are dead letters after the position, which exist if the position was set back; the
-// batch neither folds nor stores their events again.
+// If the position was set back, events after it may have become dead letters before. letters
+// has these dead letters; the batch neither folds their events nor stores them again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
 	b.decode(page.Records, letters, partition, partitions)
@@ -78,7 +78,7 @@ func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *
 }
 
 // NewAppend returns a batch that appends rows to the log and folds their events. from is the
-// position of the partition, at is the append time. It fails if an event cannot be folded.
+// cursor of the partition, at is the append time. It fails if an event cannot be folded.
 func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{
 		From: from, appends: true, readAt: at, Oldest: at, origin: eventlog.Ancestor(partition, partitions),
@@ -119,19 +119,20 @@ func (b *Batch) decode(records []events.Record, letters *Letters, partition, par
 type Result struct {
 	Updates Updates
 	Folded  int
-	// Duplicates counts the events that all of their users have had before.
+	// Duplicates counts the events that were not folded, since all their users had them
+	// before.
 	Duplicates int
 	// Leaps counts the events with seqs far ahead (see [badge.Leap]); FirstLeap describes the
 	// first one.
 	Leaps     int
 	FirstLeap badge.Leap
 	// Users and Rooms are the ids of users and rooms in which clients can see a change. Users
-	// excludes members whose numbers changed only because their room did.
+	// does not have members whose numbers changed only because their room changed.
 	Users, Rooms []string
 }
 
-// PartitionState is the stored state of a partition as its owner last read it, without the
-// position.
+// PartitionState is the stored state of a partition, without the position, as the owner of the
+// partition last read it.
 type PartitionState struct {
 	Epoch string
 	// revision is raised when another program changes rows, and when a new epoch begins.
@@ -168,12 +169,12 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 	return s, nil
 }
 
-// Commit folds b into the tables. It loads the rows that c does not have in one round trip, or
-// in two if the first rows show that others are needed, and sends the transaction in another.
-// known is the state of the partition as the caller has read it; if it has changed since, the
-// error is ErrFenced. If w is outdated, the error is [keys.ErrOutdated]. The result has
-// updates only for users and rooms with subscribers. hasSubscribers is called after the
-// commit.
+// Commit folds b into the tables. It needs one round trip to load the rows that c does not
+// have, a second one if the first rows show that further rows are needed, and one for the
+// transaction. known is the state of the partition as the caller has read it; if the state has
+// changed since, the error is ErrFenced. If w is outdated, the error is [keys.ErrOutdated].
+// The result has updates only for users and rooms with subscribers. hasSubscribers is called
+// after the commit.
 func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
@@ -197,9 +198,9 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 	return r, nil
 }
 
-// QueueLoads adds to loads the statements that load the rows which the batch needs and c does
-// not have. The statements need no transaction: at the commit, the fence proves that no other
-// program has written since.
+// QueueLoads adds statements to `loads`, which load the rows that the batch needs and c does not
+// have. The statements need no transaction: at the commit, the fence proves that no other
+// program has written meanwhile.
 func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
 	b.known = known
 	b.state, b.missing = StateOf(b.Items, c, known.Rooms)
@@ -213,8 +214,8 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
-// QueueMoreLoads adds to loads the statements for further rows. Only rows loaded by QueueLoads
-// show which further rows the batch needs. Few batches need any.
+// QueueMoreLoads adds statements to `loads`, which load further rows: only the rows that
+// QueueLoads has loaded show that the batch needs them. Few batches need any.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMoreLoads(loads, b.Items, b.state)
 }
@@ -224,8 +225,8 @@ type batchSender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Load calls the steps in order. It sends the statements that a step queues in one round trip;
-// a step that queues none costs no round trip.
+// Load calls the steps in order. After each step, it sends the statements that the step has
+// queued, in one round trip. A step that queues no statement costs no round trip.
 func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) error {
 	for _, queue := range steps {
 		var loads pgx.Batch
@@ -238,8 +239,9 @@ func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) erro
 	return nil
 }
 
-// Fold folds the events in memory, after the rows they need were loaded. If the batch appends
-// events, and some are refused for some of their users, it fails with a [*RefusedError].
+// Fold folds the events in memory. The rows that they need must be loaded. If the batch
+// appends events, and an event is refused for some of its users, Fold fails with a
+// [*RefusedError].
 func (b *Batch) Fold() (r Result, err error) {
 	var refused RefusedError
 	for i := range b.Items {
@@ -281,7 +283,8 @@ type Refused struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return (*e)[0].Why.Error() }
 
-// refusal returns the reason why an event is not folded for the given users.
+// refusal returns the reason why an event is not folded for the given users, for the
+// publisher.
 func refusal(e *events.Event, members []string) events.FieldError {
 	message := func(format string, args ...any) events.FieldError {
 		return events.FieldError{Field: "conversation_id", Message: fmt.Sprintf(format, args...)}
@@ -310,11 +313,11 @@ func refusal(e *events.Event, members []string) events.FieldError {
 // OfRooms reports whether the batch had to look at rooms.
 func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
-// QueueWrites adds to writes the statements of the transaction. They fail unless the partition
-// is still in the state that the batch was made for; [Outcome] translates the error.
+// QueueWrites adds the statements of the transaction to writes. They fail unless the partition
+// is still in the state for which the batch was made. Pass their error to [Outcome].
 //
-// The fence is the first statement: a second writer blocks there until the first has
-// committed, and then fails. ADR 1 explains the fence.
+// The fence is the first statement. If two writers commit at the same time, the second blocks
+// in the fence until the first has committed, and then fails. ADR 1 explains the fence.
 func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) {
 	b.QueueFence(writes, t)
 	b.queueRows(writes, t)
@@ -362,12 +365,12 @@ func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
 }
 
 // sweptAge is the age of an event from which folding it resets the expiry sweep: the sweep may
-// already have passed the hour in which the event was appended. Younger events need no reset,
-// since each sweep checks the last two hours again.
+// have passed the hour in which the event was appended. Younger events need no reset, since
+// each sweep checks the last two hours again.
 const sweptAge = time.Hour
 
-// Finish computes the result of a batch after its commit, and caches the written users and
-// rooms in c.
+// Finish computes the result of a batch after its commit, and stores the users and rooms that
+// the batch has written in the cache c.
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.state.Users)
 	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)

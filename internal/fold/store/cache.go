@@ -4,13 +4,13 @@ import "github.com/badged/badged/internal/fold/badge"
 
 // Cache has users and rooms of a partition that its owner has folded. They are equal to their
 // rows, so a batch need not load these rows. That is true as long as no other program writes.
-// The fence of each batch detects other writers: another owner has moved the position, and any
-// other program that writes rows has raised the partition's revision. In both cases, and after
-// any error, the cache is cleared.
+// The fence of each batch detects other writers: another owner moves the position, and any
+// other program that writes rows raises the partition's revision. If the fence fails, and
+// after any other error, the cache is cleared.
 //
-// The cache has two halves. A user or room that is used goes into Young. When Young is full,
-// it becomes Old, and a new Young begins. What is then left in the former Old was not used
-// since, and is evicted.
+// The cache has two halves. A user or room that is used moves to Young. When Young is full,
+// Young becomes Old, and a new Young begins. The previous Old is evicted: the users and rooms
+// that are still in it have not been used since it was Young.
 type Cache struct {
 	Young, Old Cached
 	// weight is the approximate size of Young in bytes. When it exceeds Limit, Young is full.

@@ -17,15 +17,16 @@ type Column struct {
 	// kind is the SQL type of a column whose value is passed as text; "" for other columns.
 	kind string
 	// usual is the value that most rows have, nil if there is none. If null is set, the table
-	// stores NULL instead of usual.
+	// stores NULL for this value.
 	usual any
 	null  bool
 	// derived is set if the value follows from other columns. Batches write derived columns
 	// and do not read them.
 	derived bool
 
-	// The values of several rows, in the slice for the column's type. Usual values at the end
-	// of the slice are omitted; unnest pads the array with NULL.
+	// The fields below have the values of several rows; only the slice for the column's type
+	// is used. Usual values at the end of the slice are omitted: unnest pads the array with
+	// NULL.
 	texts   []string
 	numbers []int64
 	bools   []bool
@@ -88,7 +89,8 @@ func (c *Column) read() string {
 	return sql
 }
 
-// stored returns the SQL expression that computes the column to store from its parameter in r.
+// stored returns the SQL expression for the value to store. It computes the value from the
+// column's parameter in r.
 func (c *Column) stored() string {
 	sql, kind := "r."+c.Name, ""
 	if c.kind != "" {
@@ -110,20 +112,20 @@ type TableSQL struct {
 	Read string
 	// ReadUsers reads the rows of the users in the array $1.
 	ReadUsers string
-	// Copy is a COPY statement that fills the columns of rows of the partition; NULL is
-	// written as "".
+	// Copy is a COPY statement that writes the columns of rows of the partition. The input has
+	// "" for NULL.
 	Copy string
 
 	insert, update rowsSQL
 }
 
-// rowsSQL has two forms of a statement that writes rows. many takes an array for each column.
-// one takes the values of a single row: most batches of a quiet partition write one row, and
-// this form needs a third of the time.
+// rowsSQL has two forms of a statement that writes rows. The parameters of `many` are arrays,
+// one for each column. The parameters of `one` are the values of a single row: most batches of a
+// quiet partition write one row, and this form takes a third of the time.
 type rowsSQL struct{ many, one string }
 
-// tableSQL returns the statements on a table of a partition. The first columns, as many as key
-// says, are the primary key without the partition.
+// tableSQL returns the statements on a table of a partition. The first `key` columns and the
+// partition are the primary key.
 func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 	var names, read, stored, changes, same, arrays, values []string
 	for i := range columns {
@@ -178,8 +180,8 @@ type rows struct {
 	expected int
 }
 
-// add adds the present values of row. Every call must pass the same row, with other values:
-// the columns point into it.
+// add adds the present values of row. Pass the same row in every call, with new values: the
+// columns point into it.
 func (r *rows) add(row interface{ Columns() []Column }) {
 	if r.columns == nil {
 		r.columns = row.Columns()
@@ -200,8 +202,8 @@ func (r *rows) add(row interface{ Columns() []Column }) {
 	r.n++
 }
 
-// add adds v, the value of the next row, to the values of a column. It omits usual values
-// until an unusual one follows.
+// add adds v, the value of the next row, to the values of a column. Usual values are omitted
+// at the end; add inserts them when an unusual value follows.
 func add[V comparable](values []V, v V, usual any, r *rows) []V {
 	u, rare := usual.(V)
 	if rare && v == u {
@@ -242,8 +244,8 @@ func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) {
 	batch.Queue(statement, arguments...)
 }
 
-// argument returns the parameter for a column: an array if there are several rows; otherwise
-// the only value, or nil if that is the usual value.
+// argument returns the parameter for a column. For several rows, it is an array. For one row,
+// it is the value of this row, or nil if that is the usual value.
 func argument[V any](values []V, r *rows) any {
 	switch {
 	case r.n > 1:

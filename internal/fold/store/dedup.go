@@ -13,8 +13,8 @@ import (
 // An event counts once for each user, even if it is published several times with different
 // lists of users. To find repetitions, each event key is stored with its users, in
 // generations. A batch adds the keys of its events to the youngest generation, and looks them
-// up in all probed generations. A generation begins at a position of the log, which the
-// transaction that begins it stores. So a replay finds the same repetitions as the projector
+// up in all probed generations. A generation begins at a position of the log. The transaction
+// that begins it stores this position, so a replay finds the same repetitions as the projector
 // did, whatever the clocks and settings are now.
 
 // WindowSpans is the least number of spans for which an event key is found; a span is the time
@@ -29,8 +29,8 @@ type Generation struct {
 	After events.Position
 }
 
-// LoadGenerations returns every generation that a partition has had, in order. The generations
-// determine which events in the log of the partition count as repetitions.
+// LoadGenerations returns all generations that a partition has had, in order. They determine
+// which events in the log of the partition are repetitions.
 func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Generation, error) {
 	rows, err := q.Query(ctx, statements.Get("read the generations"), partition)
 	if err != nil {
@@ -46,8 +46,8 @@ func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Ge
 	return generations, nil
 }
 
-// fresh removes from an event the users who have had it, and reports whether there is anything
-// left to fold: users, a message to a room, or joins and leaves of erased members.
+// fresh removes from an event the users who have had it. It reports whether anything is left
+// to fold: users, a message to a room, or joins and leaves of erased members.
 func fresh(it *Item, check *keys.Check) bool {
 	repeated := 0
 	for i := range it.Event.Data.UserIDs {
@@ -66,7 +66,7 @@ func fresh(it *Item, check *keys.Check) bool {
 	return true
 }
 
-// remember adds an entry to store for each user of an event.
+// remember adds an entry for each user of an event, to be stored with the batch.
 func remember(it *Item, check *keys.Check) {
 	for i := range it.Event.Data.UserIDs {
 		check.Add(it.entry(i))

@@ -9,15 +9,15 @@ import (
 	"github.com/badged/badged/internal/fold/keys"
 )
 
-// DedupReplay finds repeated events while the log of a partition is replayed in memory, as a
-// [keys.Window] does in the projector. It stores the event keys of the probed generations,
-// each with the users who have had the event. A key uses replay.keyWeight bytes, plus
-// UserBytes for each user.
+// DedupReplay finds repeated events while the log of a partition is replayed in memory; in the
+// projector, a [keys.Window] finds them. It stores the event keys of the probed generations,
+// each with the users who have had the event. A key uses replay.keyWeight bytes, and UserBytes
+// for each user.
 type DedupReplay struct {
 	// Present is the number of the present generation, 0 before the first.
 	Present int
-	// ahead has the generations that begin after the last position passed to a method, in
-	// order.
+	// ahead has the generations that have not begun, in order: they begin after the last
+	// position that was passed to a method.
 	ahead []Generation
 	// Keys has the keys of each probed generation, the present generation first.
 	Keys [keys.ProbedGenerations]map[uuid.UUID]UserSet
@@ -32,9 +32,9 @@ func NewDedupReplay(generations []Generation) *DedupReplay {
 }
 
 // First removes from an event the users who have had it before, and records that the remaining
-// users have had it. at is the position of the event's record. First reports whether any users
-// remain. Positions must not descend from one call to the next. A caller may skip events; but
-// for each key and user, it must skip either all events or none.
+// users have had it. It reports whether any users remain. at is the position of the event's
+// record; a call must not have a lower position than the call before. A caller may skip
+// events. For a key and user, it must skip either all events or none.
 func (d *DedupReplay) First(it *Item, at events.Position) bool {
 	if !d.Fresh(it, at) {
 		return false
@@ -43,12 +43,11 @@ func (d *DedupReplay) First(it *Item, at events.Position) bool {
 	return true
 }
 
-// Fresh removes the same users and reports the same as First, but does not record the
-// remaining users.
+// Fresh is First, except that it does not record the remaining users.
 func (d *DedupReplay) Fresh(it *Item, at events.Position) bool { return it.Without(d.Had(it.Key, at)) }
 
 // Remember records that the users of an event have had it. Call it after Fresh has returned
-// true, and after users for which the event is refused were removed from it.
+// true. If the event is refused for some of its users, first remove these users from it.
 func (d *DedupReplay) Remember(it *Item) {
 	if len(it.Users) > 0 { // else it is a message to a room
 		d.Keys[0][it.Key] += it.Users
@@ -81,8 +80,9 @@ func (d *DedupReplay) next() {
 	d.ahead = d.ahead[1:]
 }
 
-// Restore records that users had the event with this key, in a generation that has begun. It
-// does nothing if the generation is no longer probed.
+// Restore records that users have had the event with this key. generation is the generation
+// that stores the key, which has begun. Restore does nothing if the generation is no longer
+// probed.
 func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
 	if age := d.Present - generation; age < keys.ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
 		d.Keys[age][key] += users

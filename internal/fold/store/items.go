@@ -23,18 +23,19 @@ type Item struct {
 	Key   uuid.UUID
 	// Users has the hashes of the event's users, in the order of its list.
 	Users UserSet
-	// Erased has the joins and leaves of erased members of rooms that the event contained, nil
-	// if none. If all users of the event were erased, Event is empty and has no type.
+	// Erased has the joins and leaves of erased members of rooms that the event contained; nil
+	// if there are none. If all users of the event were erased, Event is empty and has no
+	// type.
 	Erased []tombstones.Members
 }
 
 // ToRoom reports whether the event reaches all members of a room. Such an event has no list of
-// users; folding it again changes nothing.
+// users, and folding it again changes nothing.
 func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
 
 // Named returns the users whose conversations or memberships the event may change. For a
-// message to a room, these are its sender and the users that it mentions by name; for any
-// other event, its users.
+// message to a room, these are its sender and the users that it mentions by name. For any
+// other event, these are its users.
 func (it *Item) Named() []string {
 	d := &it.Event.Data
 	if it.Event.Type != events.RoomPosted && it.Event.Type != events.RoomChanged {
@@ -71,8 +72,8 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 	return ItemOf(e, partition, partitions)
 }
 
-// remaining returns the item for a record from which users were erased. left is the parsed
-// tombstone.
+// remaining returns the item for a record that is a tombstone: users were erased from its
+// event. left is the parsed tombstone.
 func remaining(r *events.Record, left *tombstones.Remains, partition, partitions int) (it Item, err error) {
 	if left.Event != nil {
 		rest := *r
@@ -85,11 +86,11 @@ func remaining(r *events.Record, left *tombstones.Remains, partition, partitions
 	return it, nil
 }
 
-// OfRooms reports whether such an event occurs only in partitions with rooms.
+// OfRooms reports whether only partitions with rooms can have this event.
 func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
 
-// ErrForged means that a record has the form of an event after an erasure, but was not written
-// by badged.
+// ErrForged means that another program than badged has written a record that has the form of a
+// tombstone.
 var ErrForged = errors.New("the event has the form of a tombstone, which only badged itself writes")
 
 // ItemOf returns the item for a decoded event. It fails if a user does not belong to the

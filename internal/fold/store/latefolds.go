@@ -11,11 +11,13 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Most events are folded milliseconds after they were appended. If a batch folds later than
-// lateFold, because a transaction was open or the projector was behind, it records the time
-// and its range of positions. Explanations of past badges use these records.
+// Most events are folded milliseconds after they were appended. A batch may fold later than
+// lateFold, because a transaction was open or the projector was behind. Such a batch stores
+// its time and its range of positions. Explanations of past badges use these late-fold
+// records.
 
-// lateFold is the greatest delay from append to fold that is not recorded.
+// lateFold is the delay between append and fold beyond which a batch stores a late-fold
+// record.
 const lateFold = time.Second
 
 // queueLateFold adds to writes the statement that records a late fold, if b is late.
@@ -31,8 +33,9 @@ type FoldTimes struct {
 	latest  time.Time
 }
 
-// lateRecord is a run of events that begins after the previous record and ends at to. All
-// events of the run were folded at the time at, or without delay if at is zero.
+// lateRecord is a run of events: those after the end of the previous lateRecord, up to the
+// position `to`. All of them were folded at the time `at`; if `at` is zero, they were folded
+// without delay.
 type lateRecord struct {
 	to events.Position
 	at time.Time
@@ -60,7 +63,7 @@ func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldT
 }
 
 // Of returns when a record was folded, with an error of about a second. Call it for records in
-// the order of the log; the times that it returns never descend.
+// the order of the log. The time that it returns is never before the time of the last call.
 func (f *FoldTimes) Of(r *events.Record) time.Time {
 	i, _ := slices.BinarySearchFunc(f.records, r.Position, func(l lateRecord, p events.Position) int {
 		if l.to.Before(p) {

@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Letters has the places of dead letters, including dead letters that were retried or
-// discarded since. A replay skips the events at these places, even if the present release
+// Letters has the places of dead letters, and the places of former dead letters that were
+// retried or discarded. A replay skips the events at these places, even if the present release
 // could decode them. The zero value has no places.
 type Letters struct {
 	buried map[events.Place]struct{}

@@ -11,18 +11,18 @@ import (
 type Missing struct {
 	Users                        []string
 	PairUsers, PairConversations []string
-	// ReadAll has the users whose conversations with something to read the batch needs. If
-	// InRooms is set, the batch also needs all memberships of these users, and the rooms.
+	// ReadAll has users; the batch needs all their conversations with something to read. If
+	// InRooms is set, the batch also needs all memberships of these users, and their rooms.
 	ReadAll []string
-	// LeaveAll has the users in ReadAll whose conversations the batch needs all.
+	// LeaveAll has the users in ReadAll whose conversations are all needed.
 	LeaveAll []string
 	InRooms  bool
-	// Rooms are the ids of the needed rooms, including ids that may turn out to be ordinary
+	// Rooms are the ids of the needed rooms. Some may turn out to be ids of ordinary
 	// conversations.
 	Rooms []string
-	// MessageRooms and MessageSeqs are messages to rooms that the room may already have: their
-	// rooms, and their seqs in the same order. The batch needs the closed chunk and the marks
-	// of each message, and the marked members.
+	// MessageRooms and MessageSeqs are messages that their room may already have:
+	// MessageSeqs[i] is a seq in the room MessageRooms[i]. The batch needs the closed chunk of
+	// each message, the marks of the message, and the members of these marks.
 	MessageRooms []string
 	MessageSeqs  []int64
 	// ResetRooms are rooms that the batch resets. The batch needs all their closed chunks and
@@ -30,9 +30,9 @@ type Missing struct {
 	ResetRooms []string
 }
 
-// StateOf returns the state into which items are to be folded, with cached users and rooms and
-// with new users, and the rows that must be loaded into it. rooms is whether the partition has
-// rooms.
+// StateOf returns the state into which items are folded, and the rows that must first be
+// loaded into it. The state has cached users and rooms, and new users for all others. rooms is
+// whether the partition has rooms.
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {
@@ -54,7 +54,7 @@ type preparation struct {
 	state   *badge.State
 	missing Missing
 	rooms   bool
-	// readers has the users in Missing.ReadAll, asked the ids in Missing.Rooms.
+	// readers has the users in Missing.ReadAll. asked has the ids in Missing.Rooms.
 	readers, asked map[string]struct{}
 }
 
@@ -116,12 +116,12 @@ func (p *preparation) add(it *Item) {
 	}
 }
 
-// mayHave reports whether a cached room may already have a message, so that its chunk and
-// marks must be loaded.
+// mayHave reports whether a cached room may already have a message. If so, the chunk and the
+// marks of the message must be loaded.
 func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Live.Contains(seq) }
 
-// mayNeedRoom requests the room of an item whose conversation may be a membership. Events that
-// are refused for members do not need it.
+// mayNeedRoom requests the room of an item whose conversation may be a membership, unless the
+// event is of a type that is refused for members.
 func (p *preparation) mayNeedRoom(it *Item) {
 	switch it.Event.Type {
 	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:
@@ -138,7 +138,7 @@ func (p *preparation) needRooms(u *badge.User) {
 	}
 }
 
-// needRoom adds a room to the state if it is cached, and otherwise to the missing rows.
+// needRoom adds a room to the state if it is cached; otherwise it adds it to the missing rows.
 func (p *preparation) needRoom(id string) {
 	if _, ok := p.state.Rooms[id]; ok {
 		return

@@ -50,15 +50,15 @@ func (t *Tables) newPathsSQL(suffix string) pathsSQL {
 	}
 }
 
-// QueueMoreLoads adds to batch a second round of loads. Only the rows loaded in the first
-// round show which further rows the items need. Few batches need any.
+// QueueMoreLoads adds to batch a second round of loads: only the rows loaded in the first
+// round show that the items need these rows. Few batches need any.
 func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	t.queueMarkLoads(batch, items, s)
 	t.queuePathLoads(batch, items, s)
 }
 
-// queuePathLoads adds to batch the statements that load paths with rows of their own, as far
-// as the items need them. The items' users and their conversations must be loaded.
+// queuePathLoads adds to batch the statements that load paths with rows of their own, if the
+// items need them. The users of the items and their conversations must be loaded.
 func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	var fresh []string
 	some := false

@@ -127,9 +127,9 @@ func (r *MarkRow) Set(room string, seq int64, user string, own bool) {
 	*r = MarkRow{room, user, seq, own}
 }
 
-// chunkColumns has the columns for the messages of a chunk. Arrays are passed as text: a
-// statement for many rows takes one array per column, and Postgres has no arrays of arrays of
-// different lengths.
+// chunkColumns has the columns for the messages of a chunk. Arrays are passed as text, since a
+// statement for many rows has one array parameter per column, and the elements cannot be
+// arrays of different lengths in Postgres.
 type chunkColumns struct {
 	liveStarts, liveBefore string
 	allStarts, allBefore   string
@@ -169,8 +169,8 @@ func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
 
 // arraysOf returns a set as the two arrays that the SQL function badged.rank expects, "" for
 // null. starts has the first seq of each range. before has, for each range, the number of seqs
-// in earlier ranges, and at its end the number of all seqs. before is null if each range has
-// one seq.
+// in earlier ranges, and last the number of all seqs. before is null if each range has one
+// seq.
 func arraysOf(s *badge.RangeSet) (starts, before string) {
 	if len(s.Ranges) == 0 {
 		return "", ""

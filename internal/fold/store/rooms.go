@@ -84,9 +84,9 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 }
 
 // markedMessages returns messages whose closed chunks must be loaded after the memberships and
-// before folding. Some items make messages of a room count again from a seq on. Of the
-// messages above that seq, it returns those that a user of the item sent or is mentioned in by
-// name, as far as they are in closed chunks: rooms has the room of each message, seqs its seq.
+// before folding: rooms has the room of each message, seqs its seq. It looks for items that
+// make messages of a room count again from a seq on. It returns the messages from that seq on
+// that a user of the item sent or is mentioned in by name, if they are in closed chunks.
 func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	for i := range items {
 		d := &items[i].Event.Data
@@ -123,8 +123,9 @@ func (t *Tables) queueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) 
 
 // MoreMessages returns messages whose closed chunks (rows with a room's older messages) must
 // be loaded after the other rows of a batch and before folding: rooms has the room of each
-// message, seqs its seq. These are messages that may count again, and, for each room that may
-// close a chunk, the last message in its closed chunks.
+// message, seqs its seq. It returns the messages that may count again because of a mark or
+// reset. For each room whose open chunk may become too large, it also returns the last message
+// in closed chunks.
 func MoreMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	if len(s.Rooms) == 0 {
 		return nil, nil
@@ -204,8 +205,8 @@ func (m *marks) add(room string, seq int64, user string, own bool) {
 	m.rooms, m.seqs, m.users, m.own = append(m.rooms, room), append(m.seqs, seq), append(m.users, user), append(m.own, own)
 }
 
-// queueRoomWrites adds to batch the statements that write the changes of rooms, and that
-// delete marks at messages which the users of the marks have read.
+// queueRoomWrites adds to batch the statements that write the changes of rooms. It also adds
+// the statement that deletes marks at messages that the user of the mark has read.
 func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms map[string]*badge.Room) {
 	var room RoomRow
 	var chunk ChunkRow

@@ -23,16 +23,15 @@ type UserRow struct {
 	carried                  int64
 	conversations            int64
 	categories, claims       string
-	// extra has the less usual numbers of the badge, "" if they follow from the other columns:
-	// see [badge.EncodeExtra].
+	// extra has the other numbers of the badge, "" for most users: see [badge.EncodeExtra].
 	extra string
-	// pathRows is the number of rows of paths that the user has, 0 if categories has the
-	// paths.
+	// pathRows is the number of rows of paths that the user has. It is 0 if the paths are in
+	// categories.
 	pathRows int64
 }
 
 // neverJoined is the value of carried for a user who was never a member of a room. The table
-// stores null instead.
+// has null for it.
 const neverJoined = -1
 
 // Columns returns the columns of r. They point into r: scanning writes to r, and writing reads
@@ -137,8 +136,7 @@ func (r *ConversationRow) Columns() []Column {
 	}
 }
 
-// notJoined is the value of joined for an ordinary conversation. The table stores null
-// instead.
+// notJoined is the value of joined for an ordinary conversation. The table has null for it.
 const notJoined = -1
 
 // Set sets r to the row of a conversation of a user.

@@ -70,8 +70,8 @@ func TablesNamed(partition int, suffix string) *Tables {
 	return t
 }
 
-// IncarnationSQL is the SQL expression that identifies an incarnation of Postgres: the time
-// from a start or promotion to the next.
+// IncarnationSQL is an SQL expression that identifies the incarnation of Postgres. An
+// incarnation begins with a start or a promotion, and ends with the next.
 var IncarnationSQL = statements.Get("incarnation")
 
 // LoadIncarnationSQL is the query that reads IncarnationSQL.
@@ -80,8 +80,9 @@ var LoadIncarnationSQL = statements.Get("read the incarnation")
 // ResetExpirySQL makes the next expiry sweep check all conversations of a partition again.
 var ResetExpirySQL = statements.Get("reset the expiry sweep")
 
-// QueueLoads adds to batch the statements that load the missing rows into s. The rows may name
-// further users, such as marked members of a room: these users come from c if c has them.
+// QueueLoads adds to batch the statements that load the missing rows into s. A loaded row may
+// name another user, such as a marked member of a room: QueueLoads takes this user from c if c
+// has it.
 func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
 	conversations := func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) }
 	if len(m.Users) > 0 {
@@ -105,11 +106,12 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 }
 
 // fewUsers is the greatest number of new users for which a batch also checks whether they have
-// any conversations. If a user has none, later batches need not look for them. The check pays
-// off for small batches only: larger ones load conversations anyway.
+// any conversations. If a user has none, later batches need not look for them. In larger
+// batches the check would not pay off, since they load conversations anyway.
 const fewUsers = 4
 
-// scanEmpty marks users without conversations as complete: all their rows are loaded.
+// scanEmpty reads ids of users without conversations. It marks them as complete: all rows of
+// their conversations are loaded.
 func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
 	var id string
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
@@ -129,8 +131,8 @@ func ScanUsers(rows pgx.Rows, users map[string]*badge.User) error {
 // stored marks a user as equal to the user's row.
 func stored(u *badge.User) { u.Stored, u.StoredCarried, u.HasRow = u.Version, u.Carried, true }
 
-// ScanUsersInto reads rows of users. of returns the user to set for an id, or nil to skip the
-// row. read is called with each user after it was set.
+// ScanUsersInto reads rows of users. of returns the user to fill for an id; if it returns nil,
+// the row is skipped. read is called with each user after it was filled.
 func ScanUsersInto(rows pgx.Rows, of func(id string) *badge.User, read func(*badge.User)) error {
 	var r UserRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -153,8 +155,8 @@ func ScanConversations(rows pgx.Rows, users map[string]*badge.User) error {
 }
 
 // ScanConversationsInto reads rows of conversations. of returns the user to which a
-// conversation is added, or nil to skip the row. read is called with each conversation after
-// it was added.
+// conversation is added; if it returns nil, the row is skipped. read is called with each
+// conversation after it was added.
 func ScanConversationsInto(rows pgx.Rows, of func(userID string) *badge.User, read func(*badge.User, *badge.Conversation)) error {
 	var r ConversationRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {

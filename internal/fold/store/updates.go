@@ -9,8 +9,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Updates has the updates to publish after a commit. Users come before Rooms, since the update
-// of a member has more information than the update of the room.
+// Updates has the updates to publish after a commit. The updates in Users are published before
+// those in Rooms, since the update of a member has more information than the update of the
+// room.
 type Updates struct {
 	Users []pubsub.Update
 	Rooms []pubsub.RoomUpdate
@@ -20,9 +21,8 @@ type Updates struct {
 func (u *Updates) Len() int { return len(u.Users) + len(u.Rooms) }
 
 // ClientUpdates returns the updates to publish for the changes of users and rooms since their
-// rows were last read or written. It skips users and rooms without subscribers; most users
-// have none, since their apps are closed. origin is the partition to which the users belonged
-// before any split.
+// rows were last read or written. It skips users and rooms without subscribers: the apps of
+// most users are closed. origin is the partition to which the users belonged before any split.
 func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition, origin int, epoch string, hasSubscribers func(pubsub.Address) bool) (updates Updates) {
 	public := map[string]*pubsub.Room{}
 	for _, u := range users {
@@ -62,9 +62,9 @@ func ClientUpdates(users []*badge.User, rooms map[string]*badge.Room, partition,
 	return updates
 }
 
-// visible reports whether a client of u may see a change. The version of u alone does not show
-// this: a change of a membership does not raise it if the change of the room already raises
-// the versions of all members.
+// visible reports whether a client of u may see a change. It is not enough to compare the
+// version of u: if a message changes both a room and a membership of u, only the change of the
+// room raises the versions of the members.
 func visible(u *badge.User) bool {
 	return u.Version != u.Stored || slices.ContainsFunc(u.Changed, (*badge.Conversation).Member)
 }
@@ -90,8 +90,8 @@ func changed(touched []*badge.User, all map[string]*badge.Room) (users, rooms []
 
 // PublicBadge returns the badge of u in the form of updates, without the numbers of
 // memberships. It has only the paths that changed since their rows were last read or written.
-// It has all levels if any level changed, and otherwise none. The badge shares no memory with
-// u, which may change while the badge is published.
+// If any level changed, it has all levels; otherwise it has none. The badge shares no memory
+// with u, since u may change while the badge is published.
 func PublicBadge(u *badge.User, epoch string) pubsub.Badge {
 	b := pubsub.Badge{
 		UserID: u.ID, Epoch: epoch, Version: u.Version + u.Carried, Numbers: u.Numbers,
@@ -140,7 +140,7 @@ func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membershi
 }
 
 // publicRoom returns a room in the form for gateways. known caches the results by room id, so
-// that the updates of several members share one.
+// that the updates of several members share one result.
 func publicRoom(r *badge.Room, known map[string]*pubsub.Room) *pubsub.Room {
 	if p, ok := known[r.ID]; ok {
 		return p

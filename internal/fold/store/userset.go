@@ -14,13 +14,13 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// UserSet is the users of an event, in order: eight bytes of the hash of each user id,
-// concatenated. An event may be published again with a longer list; then these hashes separate
-// the users who have had the event from the new users.
+// UserSet is the users of an event, in order: the concatenated hashes of the user ids, eight
+// bytes each. An event may be published again with a longer list of users; the hashes then
+// show which of the users have not had the event.
 type UserSet string
 
-// UserBytes is the size of a user in a UserSet, in bytes. For events with 10,000 users, two
-// users of the same event have the same bytes in one of 10^11 events.
+// UserBytes is the size of a user in a UserSet, in bytes. Two users of one event may have the
+// same bytes: with 10,000 users, this happens in one of 10^11 events.
 const UserBytes = 8
 
 // usersOf returns the users of e, in the order of its list. It fails if a user belongs to
@@ -41,10 +41,9 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 // at returns the user at index i.
 func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 
-// Without removes the users in had from the item and reports whether there is anything left to
-// fold. There always is in a message to a room, which has no users, and in an item with joins
-// or leaves of erased members. Without does not change the event's list of users, which other
-// items may share.
+// Without removes the users in had from the item. It reports whether anything is left to fold:
+// users, a message to a room, or joins and leaves of erased members. It does not change the
+// event's list of users, which other items may share.
 func (it *Item) Without(had UserSet) bool {
 	if it.ToRoom() {
 		return true
@@ -67,8 +66,8 @@ func (it *Item) Without(had UserSet) bool {
 	return len(it.Users) > 0 || it.Erased != nil
 }
 
-// Refuse removes from the item the users for which [badge.State.Refused] refuses it, and
-// returns these users in ascending order.
+// Refuse removes from the item the users that [badge.State.Refused] returns, and returns them
+// in ascending order; nil if there are none.
 func (it *Item) Refuse(s *badge.State) []string {
 	members := s.Refused(&it.Event)
 	if members == nil {
@@ -87,8 +86,8 @@ func (it *Item) Drop(users []string) {
 	})
 }
 
-// leave removes the users of the item for whose index keep returns false. It makes a new list
-// of users, since other items may share the old one.
+// leave keeps the users of the item for whose index keep returns true, and removes the others.
+// It makes a new list of users, since other items may share the old one.
 func (it *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder

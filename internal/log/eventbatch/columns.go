@@ -17,9 +17,10 @@ func Table(topic string) string { return `badged."` + topic + `"` }
 func Positions(topic string) string { return `badged."` + topic + `_offsets"` }
 
 // insertSQL appends messages in the order of the arrays; a message is one row of the log. The
-// arrays of metadata and of numbers of events may be shorter than the array of UUIDs: a message
-// beyond their end has no metadata, and one event. The statement calls unnest in the select
-// list, since Postgres would materialize arrays that are unnested in a FROM clause.
+// array of metadata may be shorter than the array of UUIDs: the remaining messages have no
+// metadata. The array of numbers of events may be shorter too: the remaining messages have one
+// event each. The statement calls unnest in the select list, since Postgres would materialize
+// arrays that are unnested in a FROM clause.
 //
 // The statement writes only columns that publishers may write.
 func insertSQL(topic string) string {
@@ -28,22 +29,24 @@ SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1)
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events) AS m`
 }
 
-// insertAtSQL is insertSQL with two more parameters: $5 is an array that marks messages of event
-// types reserved for badged, and $6 is the time of all messages; null means the current time.
+// insertAtSQL is insertSQL with two more parameters. $5 is an array of booleans: true marks a
+// message of an event type reserved for badged. $6 is the time of all messages; null means the
+// current time.
 func insertAtSQL(topic string) string {
 	return `INSERT INTO ` + Table(topic) + ` (uuid, payload, metadata, events, own, created_at)
 SELECT m.uuid, m.payload, nullif(m.metadata, '')::json, coalesce(m.events, 1), coalesce(m.own, false), coalesce($6::timestamptz, clock_timestamp())
 FROM (SELECT unnest($1::uuid[]) AS uuid, unnest($2::bytea[]) AS payload, unnest($3::text[]) AS metadata, unnest($4::smallint[]) AS events, unnest($5::boolean[]) AS own) AS m`
 }
 
-// insertOneAtSQL is insertAtSQL for a single message, which Postgres inserts faster without
-// arrays. Most appends have a single message.
+// insertOneAtSQL is insertAtSQL for a single message, without arrays: Postgres then inserts it
+// faster. Most appends have a single message.
 func insertOneAtSQL(topic string) string {
 	return `INSERT INTO ` + Table(topic) + ` (uuid, payload, metadata, events, own, created_at)
 VALUES ($1, $2, $3::text::json, $4, $5, $6)`
 }
 
-// Columns are messages, as arguments of the statements that append them.
+// Columns are messages to append, one slice for each column: the arguments of insertSQL and
+// its variants.
 type Columns struct {
 	uuids    [][16]byte
 	payloads [][]byte
@@ -81,9 +84,9 @@ func (r *Columns) MarkOwn() {
 
 func (r *Columns) isOwn(i int) bool { return i < len(r.own) && r.own[i] }
 
-// Packed returns the same events in as few messages as possible, in the same order. A message
-// that still has a single event is unchanged. A message with several events has no metadata:
-// metadata only repeats what is in the events.
+// Packed returns the same events, in the same order, in as few messages as possible. If a
+// message still has a single event, it is unchanged. A message with several events has no
+// metadata, since metadata only repeats what is in the events.
 func (r *Columns) Packed() (*Columns, error) {
 	if len(r.uuids) <= 1 {
 		return r, nil
@@ -144,9 +147,9 @@ func (r *Columns) Insert(topic string, at *time.Time) (sql string, args []any) {
 	return insertSQL(topic), args
 }
 
-// InsertAnyDriver is Insert for any database driver, and for any query mode of pgx: it encodes the
-// arrays as text. The messages get the time of the statement, and marks of [Columns.MarkOwn] are
-// ignored.
+// InsertAnyDriver is Insert for any database driver, and for any query mode of pgx: it passes
+// the arrays as text. The messages get the time of the statement. Marks of [Columns.MarkOwn]
+// are ignored.
 func (r *Columns) InsertAnyDriver(topic string) (sql string, args []any) {
 	keys, payloads, counts := make([]string, len(r.uuids)), make([]string, len(r.payloads)), make([]string, len(r.events))
 	for i := range r.uuids {

@@ -1,8 +1,8 @@
 // Package eventbatch packs events into rows of the log, and appends rows.
 //
-// A row has one event as a JSON object, or several events as a JSON array, which is the batch
-// format of CloudEvents. The JSON may be compressed with zstd. A compressed row begins with the
-// magic number of a zstd frame; no JSON text begins with it.
+// A row of the log has one event as a JSON object, or several events as a JSON array, which is
+// the batch format of CloudEvents. The JSON may be compressed with zstd. A compressed row
+// begins with the magic number of a zstd frame, with which no JSON text begins.
 //
 // The package does not know what events mean. ADR 58 has the reasons.
 package eventbatch
@@ -25,28 +25,28 @@ const ContentType = "application/cloudevents-batch+json"
 const (
 	// MaxEvents is the greatest number of events in a row.
 	MaxEvents = 1000
-	// MaxBytes is the greatest size of the JSON in bytes, if the row has several events or is
-	// compressed. A single uncompressed event may have MaxRow bytes.
+	// MaxBytes is the greatest size in bytes of the JSON of a row that has several events or
+	// is compressed. A single uncompressed event may have MaxRow bytes.
 	MaxBytes = 1 << 20
-	// MaxRow is the greatest size of a stored row in bytes, and the greatest memory that
-	// decompressing a row may use.
+	// MaxRow is the greatest size of a stored row in bytes. It is also the greatest memory in
+	// bytes that decompressing a row may use.
 	MaxRow = 8 << 20
 )
 
-// PayloadSQL is an SQL expression for the payload of a row, null if the payload exceeds MaxRow.
-// Postgres knows the length of a payload without reading the payload.
+// PayloadSQL is an SQL expression for the payload of a row, null if the payload exceeds
+// MaxRow. Postgres need not read a payload to know its length.
 const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
 
-// smallestCompressed is the size in bytes from which payloads are compressed. Compressing takes
-// at least 20 µs. For larger payloads that is less than Postgres would need to store the
-// uncompressed payload outside of the page (TOAST).
+// smallestCompressed is the size in bytes from which payloads are compressed. Compressing a
+// payload takes at least 20 µs. Larger uncompressed payloads would be stored outside of the
+// page (TOAST), which would cost Postgres more than that.
 const smallestCompressed = 2000
 
 // magic begins every zstd frame.
 var magic = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
-// encoder has a window of MaxBytes, the greatest size that is compressed. Each frame has a
-// checksum (the default of the library), by which the decoder detects damage.
+// encoder has a window of MaxBytes, the greatest size that is compressed. By default it adds a
+// checksum to each frame, with which the decoder detects damage.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxBytes),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))
@@ -57,8 +57,8 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 })
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	// The limit is MaxRow and not MaxBytes: streaming encoders of other programs declare windows
-	// of up to 8 MiB, even for small content.
+	// The limit is MaxRow and not MaxBytes, since streaming encoders of other programs declare
+	// windows of up to 8 MiB, even if the content is small.
 	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err) // the options are constants
@@ -66,15 +66,15 @@ var decoder = sync.OnceValue(func() *zstd.Decoder {
 	return d
 })
 
-// Fits reports whether a row with this number of events, of `bytes` bytes together, has room
-// for one more event of `more` bytes.
+// Fits reports whether one more event of `more` bytes fits into a row that already has the
+// given number of events, with `bytes` bytes in total.
 func Fits(events, bytes, more int) bool {
-	// Brackets, and a comma before each event but the first.
+	// The JSON also has two brackets, and a comma before each event but the first.
 	return events < MaxEvents && bytes+events+more+2 <= MaxBytes
 }
 
-// Pack returns a row with several events, compressed if that saves an eighth. The caller must have
-// checked with Fits that the events fit into a row.
+// Pack returns a row with several events. It compresses the row if that saves at least an
+// eighth. The caller must have checked with Fits that the events fit into a row.
 func Pack[T string | []byte](events []T) []byte {
 	size := 2
 	for _, e := range events {
@@ -122,8 +122,8 @@ func IsJSON(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true))
 }
 
-// Unpack returns the events of a row, at least one. It does not check them: each may be invalid
-// JSON. It fails if it cannot separate the events, or if the row exceeds a limit.
+// Unpack returns the events of a row, at least one. It does not check the syntax of each
+// event. It fails if it cannot separate the events, or if the row exceeds a limit.
 func Unpack(row []byte) (events [][]byte, err error) {
 	text, err := Plain(row)
 	if err != nil {

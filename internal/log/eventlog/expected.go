@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// PlacementSnapshot is the set of partitions that a database is expected to hold. A caller that
-// divides a message to a room among several databases reads the map of partitions once, and
-// passes to each database the partitions that the map assigns to it. The database appends the
-// message to exactly these partitions, and refuses the message if it no longer holds all of
-// them. Otherwise a partition that moves meanwhile could miss the message. A snapshot is
-// immutable.
+// PlacementSnapshot is the set of partitions that a database is expected to hold. It is used
+// to append a message to a room whose members are in several databases. The caller reads the
+// map of partitions once, and passes to each database the partitions that the map assigns to
+// it. The database appends the message to exactly these partitions; if it does not hold all of
+// them any more, it refuses the message. Otherwise a partition that moves meanwhile could miss
+// the message. A snapshot is immutable.
 type PlacementSnapshot struct{ partitions Set }
 
 // NewPlacementSnapshot returns a snapshot of partitions.
@@ -50,7 +50,8 @@ func (e *PlacementSnapshot) And(other *PlacementSnapshot) *PlacementSnapshot {
 
 type expectedKey struct{}
 
-// Expect returns a context whose appends require the placement e. If e is nil, it returns ctx.
+// Expect returns a context with which appends require the placement e. If e is nil, it returns
+// ctx.
 func Expect(ctx context.Context, e *PlacementSnapshot) context.Context {
 	if e == nil {
 		return ctx
@@ -58,7 +59,7 @@ func Expect(ctx context.Context, e *PlacementSnapshot) context.Context {
 	return context.WithValue(ctx, expectedKey{}, e)
 }
 
-// ExpectedBy returns the placement that the appends of a context require; nil if they require
+// ExpectedBy returns the placement that appends with this context require; nil if they require
 // none.
 func ExpectedBy(ctx context.Context) *PlacementSnapshot {
 	e, _ := ctx.Value(expectedKey{}).(*PlacementSnapshot)

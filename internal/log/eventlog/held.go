@@ -28,10 +28,10 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 	return held, nil
 }
 
-// Gone reports whether this process must release a partition: the database does not hold the
-// partition any more, after a split or a move, or ctx is done. ctx must be done when the
-// process no longer owns the partition. If Gone cannot read which partitions the database
-// holds, the result depends on ctx alone.
+// Gone reports whether this process must release a partition: ctx is done, or the database
+// does not hold the partition any more, after a split or a move. The caller must cancel ctx
+// when the process no longer owns the partition. If Gone cannot read which partitions the
+// database holds, the result depends on ctx alone.
 func Gone(ctx context.Context, q Querier, partition int) bool {
 	held, err := Held(ctx, q)
 	return ctx.Err() != nil || err == nil && !slices.Contains(held, partition)

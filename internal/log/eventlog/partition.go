@@ -2,8 +2,8 @@
 // package events does not export: how partitions are numbered and split, and the values that the
 // context of an append carries.
 //
-// It does not know events, or how they are folded. ADR 151 says why the log is in ranges,
-// ADR 85 what a position is.
+// It does not know events, or how they are folded. ADR 151 explains why the log is divided
+// into ranges. ADR 85 explains positions.
 package eventlog
 
 import (
@@ -14,7 +14,8 @@ import (
 	"math/bits"
 )
 
-// MaxPartitions is the greatest number of partitions among which the users of a log are divided.
+// MaxPartitions is the greatest number of partitions into which the users of a log are
+// divided.
 const MaxPartitions = 1024
 
 // PartitionNumbers is the exclusive upper bound of partition numbers. It is greater than

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrRevoked is returned if the token on whose behalf a transaction writes was revoked or has
-// expired. Nothing was written.
+// ErrRevoked means that a transaction would have written on behalf of a user whose token was
+// revoked or has expired. Nothing was written.
 var ErrRevoked = errors.New("the token of the user was revoked or has expired")
 
 // Right is a token of a user on whose behalf a transaction writes.
@@ -22,8 +22,8 @@ type Right struct {
 
 type rightsKey struct{}
 
-// WithRights returns a context with tokens. Transactions with this context fail with ErrRevoked
-// once one of the tokens is revoked or has expired.
+// WithRights returns a context with tokens. A transaction with this context fails with
+// ErrRevoked if one of the tokens is revoked or has expired.
 func WithRights(ctx context.Context, rights ...Right) context.Context {
 	if len(rights) == 0 {
 		return ctx
@@ -41,10 +41,10 @@ func RightsOf(ctx context.Context) []Right {
 // codeRevoked is the SQLSTATE with which the database refuses a revoked token.
 const codeRevoked = "BD101"
 
-// QueueRights adds to a batch, as its last statement, a check that fails if a token of ctx is
-// revoked. The batch must be the whole transaction, so that Postgres commits directly after the
-// check, without waiting for this process. QueueRights itself fails with ErrRevoked if a token
-// has expired.
+// QueueRights adds a check to a batch, as its last statement, which fails if a token of ctx is
+// revoked. The batch must be the whole transaction: then Postgres commits directly after the
+// check, without waiting for this process. If a token has expired, QueueRights itself fails
+// with ErrRevoked.
 func QueueRights(ctx context.Context, batch *pgx.Batch) error {
 	rights := RightsOf(ctx)
 	if len(rights) == 0 {

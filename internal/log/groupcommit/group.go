@@ -1,4 +1,5 @@
-// Package groupcommit appends small calls that arrive together in one transaction.
+// Package groupcommit appends several small calls in one transaction if they arrive at about
+// the same time.
 //
 // It does not know how events are appended: its users pass it a function. ADR 54 has the
 // reasons.
@@ -15,10 +16,10 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Group appends to a log. Small appends that arrive while other appends run share a transaction,
-// since the commit is most of the cost of a small append. The calls of a transaction are a commit
-// group. Commit groups that run at the same time have no partition in common, so that they do not
-// block each other. Group is safe for concurrent use.
+// Group appends events to a log. Small appends that arrive while other appends run share a
+// transaction, since the commit is most of the cost of a small append. The calls that share a
+// transaction are a commit group. Commit groups that run at the same time have no partition in
+// common, so that they do not block each other. Group is safe for concurrent use.
 type Group struct {
 	log *events.Log
 	// append appends events in a transaction. fold does the same, and may also fold the events
@@ -37,7 +38,7 @@ type Group struct {
 	busy    eventlog.Set // the partitions of running groups
 	large   int          // number of running larger appends
 	// met is when a call of at least worthwhile events last arrived while other appends ran.
-	// loaded is set if the last two such calls arrived within the duration shortly.
+	// loaded is set if the last two such calls arrived less than the duration shortly apart.
 	met    time.Time
 	loaded bool
 	// waiting has the queued calls in order of arrival.
@@ -54,8 +55,9 @@ type call struct {
 	rights []eventlog.Right
 	// group is set when the call leaves the queue.
 	group *commitGroup
-	// wake is closed once the group has committed or failed. The goroutine of the first call
-	// runs the transaction of the group: wake of this call is closed once the group may start.
+	// wake wakes the goroutine of the call when it is closed. The goroutine of the first call
+	// of a group runs the transaction: wake of the first call is closed when the group may
+	// start. wake of any other call is closed when the group has committed or failed.
 	wake chan struct{}
 }
 
@@ -70,41 +72,42 @@ type commitGroup struct {
 }
 
 const (
-	// largeGroup is the greatest number of events of all commit groups that start together,
-	// unless a single call has more events.
+	// largeGroup is the greatest number of events in all commit groups that start at the same
+	// time, unless a single call has more events.
 	largeGroup = 5000
-	// worthwhile is how many queued events justify a commit in parallel to running commits. With
-	// fewer queued events, it is cheaper to queue them until a running commit has ended.
+	// worthwhile is the number of queued events from which another commit is started while
+	// commits run. It is cheaper to queue fewer events until a running commit has ended.
 	worthwhile = 8
-	// shortly decides when calls of many events overlap: two calls of at least worthwhile events
-	// arrive within this time, each while other appends run. For the same time after the second
-	// call, appends do not fold; the projectors fold instead. Otherwise appends and projectors
+	// shortly decides when calls of many events overlap: two calls of at least worthwhile
+	// events arrive within this time, each while other appends run. For the same time after
+	// the second call, only the projectors fold; if appends folded too, they and the projectors
 	// would block each other. shortly must be longer than the pauses between such calls under
 	// load.
 	shortly = 50 * time.Millisecond
-	// maxLarge is how many appends larger than small run at once. They use half of the
-	// connections of a process, so that other calls proceed while the larger appends wait for
-	// locks on the tables of a partition.
+	// maxLarge is how many appends of more than `small` events run at once. They use at most
+	// half of the connections of a process. So other calls proceed while the larger appends
+	// wait for locks on the tables of a partition.
 	maxLarge = 8
 	// groupTimeout limits the append of a commit group, which no caller's context can cancel. A
 	// healthy database needs far less.
 	groupTimeout = 30 * time.Second
 )
 
-// SmallAppend is the number of events up to which the commit is most of the cost of an append.
+// SmallAppend is the greatest number of events of an append that should share a transaction:
+// up to this number, the commit is most of the cost.
 const SmallAppend = 100
 
-// New returns a group for log that calls append for each transaction. Calls of at most small
-// events share transactions, of which at most `most` run at once. Each larger call has a
-// transaction of its own.
+// New returns a group for log that calls append for each transaction. Calls of at most `small`
+// events share transactions; at most `most` shared transactions run at once. Each larger call
+// has a transaction of its own.
 func New(log *events.Log, append events.Append, small, most int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, most: most, largeSlots: make(chan struct{}, maxLarge)}
 }
 
-// FoldBy makes transactions call fold instead of append; fold also folds the events if possible.
-// While calls of many events overlap, transactions still call append: then the projectors fold
-// the events of several calls in one batch, in parallel to the next append. Call FoldBy before
-// the first append.
+// FoldBy makes transactions call fold instead of append; fold also folds the events if
+// possible. While calls of many events overlap, transactions still call append, and the
+// projectors fold the events of several calls in one batch, in parallel to the next append.
+// Call FoldBy before the first append.
 func (g *Group) FoldBy(fold events.Append) *Group {
 	g.fold = fold
 	return g
@@ -112,8 +115,8 @@ func (g *Group) FoldBy(fold events.Append) *Group {
 
 // Append is like [events.Log.Append], but the transaction, and so the receipt, may include
 // events of other callers. If ctx is done, Append returns an error, although the events may
-// still be appended. But the call that runs the transaction of its group returns only after the
-// transaction. ADR 54 has the reasons.
+// still be appended. If the caller runs the transaction of its group, Append returns only
+// after the transaction, even if ctx is done. ADR 54 has the reasons.
 func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.alone(ctx, evs)
@@ -169,10 +172,10 @@ func (g *Group) arrived(evs []events.Event) {
 	}
 }
 
-// appends returns the function for an append that begins now: fold, or append while calls of
-// many events overlap. An append that folds blocks other appends to its partitions until it
-// commits, which slows overlapping calls. For single events, and for calls that do not overlap,
-// folding in a second transaction would cost more. g must be locked.
+// appends returns the function for an append that begins now: append while calls of many
+// events overlap, otherwise fold. An append that folds blocks other appends to its partitions
+// until it commits, which slows overlapping calls. But single events, and calls that do not
+// overlap, cost more if they are folded in a second transaction. g must be locked.
 func (g *Group) appends() events.Append {
 	if g.loaded && time.Since(g.met) < shortly {
 		return g.append
@@ -180,8 +183,9 @@ func (g *Group) appends() events.Append {
 	return g.fold
 }
 
-// cancel removes c from the queue. It returns false if c is the first call of a group: then the
-// caller must run the transaction of the group. Otherwise the caller may return at once.
+// cancel is called when the caller of c stops waiting. It removes c from the queue. It returns
+// false if c is the first call of a group: the caller must then run the transaction of the
+// group.
 func (g *Group) cancel(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -220,7 +224,8 @@ func (g *Group) run(ctx context.Context, c *commitGroup) {
 	}
 }
 
-// begin calls change with g locked, and then starts the commit groups that may run now.
+// begin calls change while it has g locked, and then starts the commit groups that may run
+// now.
 func (g *Group) begin(change func()) {
 	g.mu.Lock()
 	change()
@@ -231,9 +236,9 @@ func (g *Group) begin(change func()) {
 	}
 }
 
-// next makes commit groups of the queued calls that may run now, and removes these calls from the
-// queue. A call stays queued until all earlier calls that share a partition with it have ended
-// or join the same group. g must be locked.
+// next removes from the queue the calls that may run now, and divides them into commit groups.
+// A call may run if each earlier call that shares a partition with it has ended, or joins the
+// same group. g must be locked.
 func (g *Group) next() []*commitGroup {
 	room := g.most - g.running
 	if room == 0 || len(g.waiting) == 0 {
@@ -262,9 +267,9 @@ func (g *Group) next() []*commitGroup {
 	return groups
 }
 
-// ready returns the queued calls that can run now: they share no partition with running groups,
-// or with earlier calls that stay queued. It divides these calls into sets, such that different
-// sets have no partition in common. n is the number of events of all sets.
+// ready returns the queued calls that can run now: they share no partition with running
+// groups, or with earlier calls that stay queued. It divides these calls into sets; different
+// sets have no partition in common. n is the total number of events in the sets.
 func (g *Group) ready() (sets []*commitGroup, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {

@@ -1,5 +1,5 @@
-// Package tombstones encodes tombstones. A tombstone replaces an event in the log after one of
-// the users of the event was erased, or was assigned to another partition by a split.
+// Package tombstones encodes tombstones. A tombstone replaces an event in the log after a user
+// of the event was erased, or was assigned to another partition by a split.
 //
 // It does not know who was erased. ADR 76 has the reasons.
 package tombstones
@@ -12,23 +12,23 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Remains is the content of a tombstone, the payload that replaces an event. The payload is the
-// remaining event if Members is nil, `null` if Event is nil too, and otherwise an object that
-// begins with the erased members.
+// Remains is the content of a tombstone, the payload that replaces an event. If Members is
+// nil, the payload is the remaining event, or `null` if Event is nil too. Otherwise the
+// payload is an object that begins with the erased members.
 type Remains struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
-	// Members says how the event changed the number of members of rooms; nil if the event did
-	// not change it. Only a user.left_all changes several rooms.
+	// Members says how the erased part of the event changed the number of members of rooms;
+	// nil if it did not change it. Only a user.left_all changes several rooms.
 	Members []Members
 }
 
-// Members counts the erased users who joined or left a room by the event. A replay of the log
-// needs the count, since the states of the other members depend on the state of the room.
+// Members counts the erased users who joined or left a room by an event. A replay of the log
+// needs this count: the states of the other members depend on the state of the room.
 type Members struct {
-	// Type is [events.RoomJoined] or [events.RoomLeft]. Users is the number of users who joined
-	// or left. Users is 0 if a split assigned all users of a join to the other partition: the
-	// tombstone then only records that the room existed.
+	// Type is [events.RoomJoined] or [events.RoomLeft]. Users is the number of users who
+	// joined or left. If a split assigned all users of a join to the other partition, Users is
+	// 0: the tombstone then only records that the room existed.
 	Type           events.Type `json:"type"`
 	ConversationID string      `json:"conversation_id"`
 	Users          int         `json:"users"`
@@ -43,7 +43,7 @@ type remains struct {
 // nothing is the JSON of Remains without members or event.
 const nothing = "null"
 
-// erasedPrefix begins the JSON of all other Remains. No event begins with it.
+// erasedPrefix begins the JSON of Remains with Members. No event begins with it.
 const erasedPrefix = `{"erased":`
 
 // Parse parses a payload of the log. It returns false if the payload is an event and not a
@@ -86,8 +86,8 @@ func (r *Remains) Append(b []byte) ([]byte, error) {
 	return append(b, bytes.TrimSpace(text.Bytes())...), nil
 }
 
-// EventIn returns the event in a payload of the log: the payload itself, or the event that
-// remains in a tombstone, nil if none remains.
+// EventIn returns the event in a payload of the log. If the payload is a tombstone, this is
+// the event that remains in it, nil if none remains; otherwise it is the payload itself.
 func EventIn(payload []byte) []byte {
 	if r, ok := Parse(payload); ok {
 		return r.Event

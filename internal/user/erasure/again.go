@@ -18,18 +18,18 @@ import (
 )
 
 // Lost describes the erasures that the archive lists but that the database has not recorded as
-// complete. Either an erasure was interrupted, or the database was restored to a time before the
-// erasure.
+// complete. The reason is that an erasure was interrupted, or that the database was restored
+// to a time before the erasure.
 type Lost struct {
-	// Users are the users of these erasures whose data the database still has, or has again.
+	// Users are the users of these erasures if the database still has their data, or has it again.
 	Users []string
 	// Gone are the erasures whose users have no data.
 	Gone []archive.Erasure
 }
 
-// FindLost finds the lost erasures and their users. The archive stores only hashes of user
-// ids, so FindLost hashes every id in the tables, the log and the archive. It ignores
-// cfg.UserID.
+// FindLost finds the lost erasures and their users. The archive stores only a hash of each
+// erased user id, so FindLost compares these hashes with the hash of every id in the tables,
+// the log and the archive. It ignores cfg.UserID.
 func FindLost(ctx context.Context, cfg Config) (lost Lost, err error) {
 	incomplete, err := claims.Incomplete(ctx, cfg.Pool, cfg.Archive)
 	if err != nil || len(incomplete) == 0 {
@@ -127,7 +127,7 @@ func (f *finder) search(ctx context.Context) error {
 	return nil
 }
 
-// record compares the users that an event names with the sought users.
+// record looks for sought users among the users that an event names.
 func (f *finder) record(r *events.Record) {
 	e, err := events.Decode(tombstones.EventIn(r.Payload))
 	if err != nil {

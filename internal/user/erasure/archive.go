@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// archives erases the user from the archive. For each partition, it writes new revisions of the
-// files that name the user, and then saves a manifest that lists the new revisions instead of
-// the old files. Until the database has recorded the new revisions, it accepts both.
+// archives erases the user from the archive. For each partition, it writes new revisions of
+// the files that name the user. It then saves a manifest that lists the new revisions instead
+// of the old files. The database accepts both revisions until it has recorded the new ones.
 func (e *eraser) archives(ctx context.Context) error {
 	if e.cfg.Archive == nil {
 		return nil
@@ -60,9 +60,9 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 		}
 		named := w.counts.Erased > before.Erased || w.counts.Changed > before.Changed
 		if f.Shared() && !named {
-			// Other partitions share the file since a split, and their part of the file may name
-			// the user. So rewrite it for this partition too: the shared file is deleted only
-			// when no partition uses it.
+			// The file has been shared with other partitions since a split, and their part of
+			// the file may name the user. So rewrite it for this partition too: the shared
+			// file is deleted only when no partition uses it.
 			whole := rewriter{userID: w.userID}
 			if err := whole.eachOf(ctx, a, f.Whole(), func(*archive.Record) error { return nil }); err != nil {
 				return err
@@ -88,9 +88,9 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 	return nil
 }
 
-// clean completes an interrupted erasure of the archive. It also deletes leftover files of an
-// interrupted archiving, since they may name the user. It fails if such a file may have the
-// only copy of its events.
+// clean completes an earlier erasure of the archive that was interrupted. It also deletes
+// leftover files of an interrupted archiving, since they may name the user. It fails if a
+// leftover file may have the only copy of its events.
 func (e *eraser) clean(ctx context.Context) error {
 	a := e.cfg.Archive
 	if a == nil {
@@ -115,8 +115,9 @@ func (e *eraser) clean(ctx context.Context) error {
 	return a.Cut(ctx, tails...)
 }
 
-// tail returns the leftover files of interrupted runs in a partition. It fails if one of them
-// has events that exist nowhere else, or if a file that the database lists is missing.
+// tail returns the leftover files that interrupted runs have left in a partition. It fails if
+// a leftover file has events that exist nowhere else, or if a file that the database lists is
+// missing.
 func (e *eraser) tail(ctx context.Context, partition int) (t archive.Tail, err error) {
 	a := e.cfg.Archive
 	files, err := replay.ArchivedFiles(ctx, e.conn, a, partition)
@@ -135,9 +136,9 @@ func (e *eraser) tail(ctx context.Context, partition int) (t archive.Tail, err e
 	return t, a.CheckCut(ctx, t)
 }
 
-// note claims the archive and records the erasure in the archive, unless an interrupted call has
-// recorded it. If the database is later restored to an earlier time, the record shows that the
-// erasure must be repeated.
+// note claims the archive for the database, and records the erasure in the archive, unless an
+// interrupted call has recorded it before. If the database is later restored to an earlier
+// time, the record shows that the erasure must be repeated.
 func (e *eraser) note(ctx context.Context) (err error) {
 	a := e.cfg.Archive
 	if err := claims.Claim(ctx, e.conn, a); err != nil {
@@ -180,8 +181,8 @@ func (e *eraser) replace(ctx context.Context, files []archive.File) error {
 	return e.cfg.Archive.RemoveStale(ctx)
 }
 
-// settle records in the database the files of a partition that the manifest lists now. After
-// that the database accepts only these revisions.
+// settle records in the database which files the manifest now lists for a partition. After
+// that the database accepts only these revisions of the files.
 func (e *eraser) settle(ctx context.Context, partition int) error {
 	var numbers, revisions []int
 	var sums, origins []string

@@ -32,9 +32,9 @@ type Config struct {
 	// Patience bounds the wait until a projector has folded the events of the user. Default
 	// 30s.
 	Patience time.Duration
-	// Settle is the pause between revoking the user's tokens and erasing. During this pause
-	// other processes may still accept commands of the user, since they read revocations once a
-	// second. Default 1.5s; no pause if it is negative.
+	// Settle is the pause between revoking the user's tokens and erasing. Other processes read
+	// revocations once a second, so they may still accept commands of the user during this
+	// pause. Default 1.5s; no pause if it is negative.
 	Settle time.Duration
 }
 
@@ -76,23 +76,23 @@ var (
 const source = "badged/erasure"
 
 // Erase removes all data of a user from the tables, the log and its archive. The service may
-// run meanwhile. The numbers of other users do not change, and verify and rebuild find no
+// run meanwhile. The numbers of other users do not change. verify and rebuild find no
 // difference before, during and after the erasure. Erase succeeds if the user does not exist.
 //
 // First, Erase revokes the user's tokens, which ends the connections. Otherwise an app could
 // send commands that it has stored, such as reads, and so create the user again. Then Erase
 // appends events that make the user leave all rooms, and waits until a projector has folded
-// these events. One transaction rewrites the partition of the user, and blocks folding while it
-// writes. Further transactions rewrite the other partitions, where events name the user as
+// these events. One transaction rewrites the partition of the user, and blocks folding while
+// it writes. Further transactions rewrite the other partitions, where events name the user as
 // sender. Last, Erase rewrites files of the archive. If Erase is interrupted, repeat the call:
-// committed parts remain erased.
+// the data that was erased by committed transactions remains erased.
 //
 // If a later event names the same user id, badged treats the id as a new user, even if the event
 // repeats an erased event.
 //
-// Erase fails with [ErrArchived], [ErrNotFolded], an [*pgsession.OwnerError], or a
-// [*rebuild.RunningError] while another job runs. If the database was restored to an earlier
-// time, the archive may have the only copy of some events: then Erase fails with an
+// Erase fails with [ErrArchived], [ErrNotFolded], or an [*pgsession.OwnerError]. While another
+// job runs, it fails with a [*rebuild.RunningError]. If the database was restored to an
+// earlier time, the archive may have the only copy of some events: Erase then fails with an
 // [*archive.FileError] before it erases anything.
 func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
@@ -122,8 +122,8 @@ type eraser struct {
 	conn *pgx.Conn
 	// held are the partitions that the database holds.
 	held []int
-	// secret signs new revisions of archived files. noted has the incomplete erasures of the
-	// user that the archive lists, including this one.
+	// secret signs new revisions of archived files. noted has the erasures of this user that
+	// the archive lists as incomplete, including this erasure.
 	secret claims.Secret
 	noted  []archive.Erasure
 	// revokedBefore is the time of revocation: tokens issued before it are refused.
@@ -199,8 +199,9 @@ func (e *eraser) checkArchive(ctx context.Context) error {
 	return claims.Check(ctx, e.conn, e.cfg.Archive)
 }
 
-// leaveRooms appends events that make the user leave all rooms, so that a replay of the log still
-// computes the right numbers of members. It reports whether the user was in any room.
+// leaveRooms appends events that make the user leave all rooms. With these events, a replay of
+// the log still computes the right numbers of members. It reports whether the user was in any
+// room.
 func (e *eraser) leaveRooms(ctx context.Context) (left bool, err error) {
 	rooms, err := e.rooms(ctx)
 	if err != nil || len(rooms) == 0 {
@@ -224,8 +225,8 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 	return wait.For(ctx, pause)
 }
 
-// revoke revokes the user's tokens that were issued before the first call of revoke. If the
-// database already has a later revocation of the user, the time of that revocation applies.
+// revoke revokes the tokens of the user that were issued before the first call of revoke. If
+// the database already has a later time of revocation for this user, the later time remains.
 func (e *eraser) revoke(ctx context.Context, in interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 },

@@ -50,10 +50,10 @@ type ExportConfig struct {
 	Shard string
 }
 
-// Export calls visit with all records about a user, read in one snapshot: rows of tables, hints,
-// archived events, and last events of the log, by partition and in log order. It removes all
-// other users except the sender from events. It searches all partitions, because messages sent
-// by the user are in the recipients' partitions.
+// Export calls visit with all records about a user, read in one snapshot: first rows of
+// tables, then hints, archived events, and events of the log, by partition and in the order of
+// the log. It removes all other users from events, except the sender. It searches all
+// partitions, because messages that the user has sent are in the partitions of the recipients.
 //
 // lacks describes data that Export could not read, such as archived events without an archive.
 // Export returns errors of visit unwrapped.
@@ -291,15 +291,16 @@ const kindEnd = "end"
 type Exported struct {
 	// Holdings is the number of the other lines.
 	Holdings int `json:"holdings"`
-	// Lacks describes data that could not be read, such as archived events; empty for a complete
-	// export.
+	// Lacks describes data that could not be read, such as archived events. It is empty if the
+	// export is complete.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
 // Write exports a user from several databases as lines of JSON. The last line has the kind
-// end. It has the number of the other lines, by which a reader detects a truncated export, and
-// describes data that could not be read. If found is not nil, Write calls found before the first
-// holding, if there is one. If found fails, Write writes nothing.
+// end. It has the number of the other lines, so that a reader can detect a truncated export,
+// and it describes data that could not be read. If found is not nil, Write calls found before
+// it writes the first record of the user, if there is one. If found fails, Write writes
+// nothing.
 func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (done Exported, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)

@@ -27,16 +27,16 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// eachRow reads the rows after a position of a partition's log that may name a user, in order.
-// It calls visit with the events of each row. visit must not use q.
+// eachRow reads the rows of a partition's log that come after a position and may name a user,
+// in order. It calls visit with the events of each row. visit must not use q.
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
 	sql := strings.ReplaceAll(statements.Of(partition, "find rows"), "COLUMNS", logread.Columns)
 	rows, err := q.Query(ctx, sql, userID, after.TransactionID, after.Offset)
 	return scan(rows, err, partition, visit)
 }
 
-// eachLateRow is eachRow for the rows of the given transactions instead of the rows after a
-// position.
+// eachLateRow is like eachRow, but reads the rows that the given transactions have appended,
+// at any position.
 func eachLateRow(ctx context.Context, q events.Querier, partition int, userID string, transactions []int64, visit func([]events.Record) error) error {
 	if len(transactions) == 0 {
 		return nil
@@ -56,9 +56,9 @@ func scan(rows pgx.Rows, err error, partition int, visit func([]events.Record) e
 	return nil
 }
 
-// shareOf returns an event with all users removed except the given user and the sender. It
-// reports whether the event names the user. If the event cannot be decoded, shareOf removes
-// elements of lists in its JSON instead, as only does.
+// shareOf returns an event from which all users are removed, except the given user and the
+// sender. It reports whether the event names the user. If the event cannot be decoded, shareOf
+// removes list elements from its JSON instead: see the function `only`.
 func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	if !mayName(r.Payload, userID) {
 		return nil, false
@@ -81,7 +81,7 @@ func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	return e, true
 }
 
-// mayName reports whether a payload may contain an id, either verbatim or with JSON escapes.
+// mayName reports whether a payload may contain an id, as it is or with JSON escapes.
 func mayName(payload []byte, userID string) bool {
 	return bytes.Contains(payload, []byte(userID)) || bytes.IndexByte(payload, '\\') >= 0
 }
@@ -101,7 +101,8 @@ func payloadOf(payload []byte) any {
 	return value
 }
 
-// only removes from all lists in a JSON value the elements that do not contain a user id.
+// only removes elements from all lists in a JSON value: the elements that do not contain a
+// user id.
 func only(value any, userID string) any {
 	switch v := value.(type) {
 	case []any:

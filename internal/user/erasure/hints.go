@@ -22,8 +22,9 @@ type hintStore interface {
 }
 
 // EraseHints erases a user from the hints that a database stores for other shards. If there
-// are several databases, call EraseHints for all of them before the first [Erase]. Otherwise a
-// hint that names the user could be replayed into a log from which the user is already erased.
+// are several databases, call EraseHints for each of them before the first [Erase]. Otherwise
+// a hint that names the user could be replayed into a log from which the user is already
+// erased.
 //
 // It fails with an [*pgsession.OwnerError] if the role of the pool may not erase. It is
 // idempotent.
@@ -45,8 +46,8 @@ func HintsMayName(ctx context.Context, q events.Querier, userID string) (bool, e
 }
 
 // eraseHints erases a user from all hints. It starts again if another process has replayed
-// hints meanwhile: events that this process cannot append become new hints, which may name the
-// user too.
+// hints meanwhile: if that process cannot append some of their events, it stores them as new
+// hints, which may name the user too.
 func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, err error) {
 	for again := true; again; {
 		again = false
@@ -72,8 +73,8 @@ func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, e
 	return sum, nil
 }
 
-// findHints returns up to limit ids of hints that may name a user and have ids greater than
-// after.
+// findHints returns ids of hints that may name a user: at most `limit` ids, all greater than
+// `after`.
 func findHints(ctx context.Context, q events.Querier, userID string, after int64, limit int) ([]int64, error) {
 	rows, _ := q.Query(ctx, statements.Get("find hints"), userID, after, limit)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -83,8 +84,8 @@ func findHints(ctx context.Context, q events.Querier, userID string, after int64
 	return ids, nil
 }
 
-// hints removes the user from the hints with these ids. It returns how many of the hints still
-// existed. It blocks while another process replays the hints.
+// hints removes the user from the hints with these ids. locked is how many of the hints still
+// existed. hints blocks while another process replays the hints.
 func (w *rewriter) hints(ctx context.Context, db hintStore, ids []int64) (locked int, err error) {
 	counts := w.counts
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

@@ -17,8 +17,8 @@ import (
 const erased = "(erased)"
 
 // letters erases the user from the dead letters of a partition. If partition is nil, it erases
-// the user from dead letters that came from a broker, which have no partition. In both cases it
-// also erases the user from all dead letters that were retried or discarded.
+// the user from dead letters that came from a broker, which have no partition. In both cases
+// it also erases the user from all dead letters that were retried or discarded before.
 func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	w := rewriter{userID: e.cfg.UserID}
 	var writes pgx.Batch
@@ -102,8 +102,9 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// JSONWithout replaces an id in the strings of a JSON text, as TextWithout does. changed reports
-// whether the text contained the id; otherwise rest is the same text. rest is nil if text is nil.
+// JSONWithout replaces an id in the strings of a JSON text, as TextWithout does. changed
+// reports whether the text contained the id; if not, rest is the same text. If text is nil,
+// rest is nil.
 func JSONWithout(text []byte, id string) (rest *string, changed bool, err error) {
 	if text == nil {
 		return nil, false, nil

@@ -18,13 +18,14 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// plan has rows of the user's partition after the user was removed: all rows that name the user
-// and were folded when the plan was made. at is the position of the projector at this time.
+// plan has the rows of the user's partition that name the user and that were folded when the
+// plan was made; the user is removed from these rows. at is the position of the projector at
+// this time.
 type plan struct {
 	rewriter
 	at events.Position
-	// horizon is the next transaction id when the plan was made. All events of earlier
-	// transactions must be erased, also events that are folded later.
+	// horizon is the next transaction id when the plan was made. All events of transactions
+	// with lower ids must be erased, even if they are folded later.
 	horizon int64
 	rows    []*row
 }
@@ -83,8 +84,8 @@ func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 	return rooms, nil
 }
 
-// plan searches the whole partition for folded events that name the user, in one snapshot and
-// without locks.
+// plan makes a plan: it searches the whole partition for folded events that name the user, in
+// one snapshot and without locks.
 func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
 	partition := e.result.Partition
 	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
@@ -111,9 +112,10 @@ func isFolded(at logread.Cursor, p events.Position) bool {
 	return !at.Before(p) && !slices.Contains(at.Pending, p.TransactionID)
 }
 
-// carryOut writes a plan in one transaction. It locks the position of the partition, so that no
-// batch of a projector commits meanwhile. It fails with errUnfolded if the caller must carry out
-// the plan again later, and with errOvertaken if the caller must make a new plan.
+// carryOut writes a plan in one transaction. It locks the position of the partition, so that
+// no projector commits a batch meanwhile. If it fails with errUnfolded, the caller must call
+// it again later with the same plan. If it fails with errOvertaken, the caller must make a new
+// plan.
 func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	p := *planned // a retry reads the tail again
 	p.rows, p.keys = slices.Clone(p.rows), slices.Clone(p.keys)
@@ -142,8 +144,8 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 		if err := e.letters(ctx, tx, &partition); err != nil {
 			return err
 		}
-		// The owner of the partition may have cached the rows: a new revision makes it drop
-		// its cache.
+		// The owner of the partition may have cached the rows. When it sees the new revision,
+		// it drops its cache.
 		if _, err := tx.Exec(ctx, statements.Get("raise the revision"), partition); err != nil {
 			return fmt.Errorf("raise the revision: %w", err)
 		}
@@ -156,10 +158,11 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 }
 
 // addTail adds to a plan the events that were folded after the plan was made. It fails with
-// errUnfolded if an event of a transaction before p.horizon is not folded yet: folding may
-// still move the row of the event. It fails with errOvertaken if the user has joined or left a
-// room since the plan, since the memberships of the plan are then outdated. It ignores unfolded
-// events of transactions from p.horizon on: they belong to a new user.
+// errUnfolded if an event of a transaction before p.horizon is not folded yet, since folding
+// may still move the row of the event. It fails with errOvertaken if the user has joined or
+// left a room after the plan was made, since the memberships of the plan are then outdated. It
+// ignores unfolded events of transactions from p.horizon on: they belong to a new user with
+// the same id.
 func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cursor) error {
 	var waiting error
 	visit := func(records []events.Record) error {
@@ -193,8 +196,8 @@ func (e *eraser) changesMembership(r events.Record) bool {
 	return err == nil && (event.Type == events.RoomJoined || event.Type == events.RoomLeft || event.Type == events.UserLeftAll) && slices.Contains(event.Data.UserIDs, e.cfg.UserID)
 }
 
-// writeRows writes rewritten rows to the log. It fails with errMoved if a row has another place
-// now.
+// writeRows writes rewritten rows to the log. It fails with errMoved if a row is no longer at
+// its place.
 func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error {
 	sql := statements.Of(partition, "rewrite a row")
 	for some := range slices.Chunk(rows, rowsAtOnce) {
@@ -220,12 +223,14 @@ func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error
 // rowsAtOnce is the number of rows written in one round trip.
 const rowsAtOnce = 500
 
-// errMoved means that a row has another place now: its transaction committed after the cursor had
-// passed its id, and the projector gave the row a place after the rows folded before.
+// errMoved means that a row is no longer at its place. Its transaction committed after the
+// cursor had passed its id, so the projector has moved the row behind the rows that were
+// folded before.
 var errMoved = errors.New("a row of the log has moved")
 
-// forget erases the event keys of the user's events. Otherwise, if such an event is published
-// again, the projector would ignore it as a duplicate, but a replay of the log would fold it.
+// forget erases the event keys of the user's events. Otherwise, if such an event were
+// published again, the projector would ignore it as a duplicate, but a replay of the log would
+// fold it.
 func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	partition, user := e.result.Partition, store.SetOf(e.cfg.UserID)
 	var writes pgx.Batch
@@ -258,9 +263,9 @@ func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	return keys.Erase(ctx, tx, partition, entries)
 }
 
-// others erases the user from a partition that is not the user's: events there name the user as
-// sender. It does not lock the position, since no number depends on senders. If a projector
-// moves one of the rows meanwhile, others starts again.
+// others erases the user from a partition to which the user does not belong: events there name
+// the user as sender. others does not lock the position, since no number depends on senders.
+// If a projector moves one of the rows meanwhile, others starts again.
 func (e *eraser) others(ctx context.Context, partition int) error {
 	if partition == e.result.Partition {
 		return nil

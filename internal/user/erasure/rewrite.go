@@ -15,11 +15,12 @@ import (
 // rewriter removes a user from events.
 type rewriter struct {
 	userID string
-	// memberships maps each join or leave that changed a membership of the user to the rooms.
-	// The tombstones that replace these events record that a member joined or left.
+	// memberships maps each join or leave that changed a membership of the user to the rooms
+	// that it changed. The tombstones that replace these events record that a member joined or
+	// left.
 	memberships map[replay.MembershipChange][]string
 	counts      Counts
-	// keys are the event keys of the erased and changed events that listed the user as a
+	// keys are the event keys of those erased and changed events that listed the user as a
 	// recipient.
 	keys []uuid.UUID
 }
@@ -30,8 +31,8 @@ type Counts struct {
 	// users; they now name only the other users.
 	Erased  int64 `json:"erased" doc:"The number of events that named only the user, and were deleted."`
 	Changed int64 `json:"changed" doc:"The number of events that named other users too, and now name only the other users."`
-	// Kept counts events that contain the id not as the id of a user, but for example as the id
-	// of a conversation. The erasure does not change it there.
+	// Kept counts events that contain the id with another meaning than the id of a user, such
+	// as the id of a conversation. The erasure does not change the id there.
 	Kept int64 `json:"kept" doc:"The number of events of other users that contain the same id with another meaning, such as the id of a conversation. These events were not changed."`
 }
 
@@ -39,12 +40,12 @@ type Counts struct {
 type row struct {
 	events.Position
 	payload []byte
-	// whole is set if all events of the row were erased.
+	// whole is set if no event of the row remains.
 	whole bool
 }
 
-// row removes the user from the records of one row of the log. It returns nil if the row does not
-// change.
+// row removes the user from the records of one row of the log. It returns nil if the row does
+// not name the user, and so does not change.
 func (w *rewriter) row(records []events.Record) (*row, error) {
 	texts, changed, whole := make([]string, len(records)), false, true
 	size := 2
@@ -122,8 +123,8 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	return rest, true, err
 }
 
-// forged reports whether an event became a dead letter because its type is reserved for badged,
-// and another program wrote the row.
+// forged reports whether an event became a dead letter because its type is reserved for
+// badged, but another program wrote the row.
 func forged(r *events.Record, e *events.Event) bool { return !r.Own && e.CheckReserved() != nil }
 
 // removeUser removes a user from an event. had reports whether the user was a recipient. named

@@ -1,6 +1,6 @@
-// Package expiry marks conversations without recent deliveries as read, and ends levels (what a
-// conversation adds to the total) that were set until a time. It does so by appending events to
-// the log.
+// Package expiry marks conversations without recent deliveries as read. It also ends levels
+// that were set until a time; a level is what a conversation adds to the total. It does both
+// by appending events to the log.
 //
 // It does not know the projector's loop, and does not write the tables of badges. ADR 14 has
 // the reasons.
@@ -72,10 +72,10 @@ type Config struct {
 	Layouts events.Layouts
 	// Held returns the partitions that the database holds. Default: all.
 	Held func() []int
-	// After is the time without deliveries after which a conversation expires, by category.
-	// Each time must be at least MinExpireAfter. The longest key that covers the
-	// conversation's category applies; without such a key, the conversation never expires. If
-	// After is empty, the sweeper only ends levels.
+	// After says how long after the last delivery a conversation expires, by category. Each
+	// time must be at least MinExpireAfter. If several keys cover the category of a
+	// conversation, the time of the longest key applies. If no key does, the conversation
+	// never expires. If After is empty, the sweeper only ends levels.
 	After map[string]time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -90,8 +90,8 @@ type Config struct {
 	// StandbyInterval is how often an instance that does not sweep tries to acquire the lock.
 	// Default 5s.
 	StandbyInterval time.Duration
-	// BatchSize is the maximum number of conversations of users that one transaction expires.
-	// Default 1,000, at most events.MaxUsers.
+	// BatchSize is the greatest number of conversations that one transaction expires; a
+	// conversation counts once for each user. Default 1,000, at most events.MaxUsers.
 	BatchSize int
 	// Pause is the minimum pause between two batches. The next batch also waits until the
 	// previous one is folded. Default 100ms.
@@ -99,18 +99,18 @@ type Config struct {
 }
 
 // Sweeper finds conversations with unread messages but no recent delivery, and appends events
-// that mark them as read. Only the fold of these events changes the tables. Any number of
-// sweepers may run on one database. Only the sweeper with an advisory lock sweeps; if its session
-// ends, another sweeper acquires the lock.
+// that mark them as read. It does not change the tables itself: the fold of these events does.
+// Any number of sweepers may run on one database, but only the sweeper that has an advisory
+// lock sweeps. If its session ends, another sweeper acquires the lock.
 type Sweeper struct {
 	cfg Config
 	log *slog.Logger
 	// now returns the time on the database's clock.
 	now func(ctx context.Context, q pgsession.Querier) (time.Time, error)
-	// foldTimeout bounds the wait until a batch is folded. After a timeout, the sweep skips the
-	// rest of the partition; the next sweep continues there.
+	// foldTimeout bounds the wait until a batch is folded. After a timeout, the sweep skips
+	// the rest of the partition, and the next sweep continues there.
 	foldTimeout time.Duration
-	// pageSize is the maximum number of conversations that a query returns. It is several
+	// pageSize is the maximum number of conversations that a query returns. A page has several
 	// batches, because each query sorts all conversations of an hour.
 	pageSize int
 }
@@ -150,8 +150,7 @@ func New(cfg Config) (*Sweeper, error) {
 	return &Sweeper{cfg: cfg, log: cfg.Logger, now: pgsession.AgreedNow, foldTimeout: 30 * time.Second, pageSize: 10 * cfg.BatchSize}, nil
 }
 
-// Run sweeps whenever this instance has the lock of the sweep, until ctx is done. Then it returns
-// nil.
+// Run sweeps while this instance has the lock of the sweep. It returns nil when ctx is done.
 func (x *Sweeper) Run(ctx context.Context) error {
 	wait.Backoff{First: firstRetry, Last: lastRetry}.Retry(ctx, x.session, func(err error, pause time.Duration) {
 		x.cfg.Metrics.failed.Inc()
@@ -161,9 +160,9 @@ func (x *Sweeper) Run(ctx context.Context) error {
 }
 
 // session acquires the lock of the sweep on one connection, and sweeps until ctx is done or
-// the connection fails. All reads of a sweep use this connection. So if the connection fails and
-// Postgres releases the lock, the sweeper fails before it appends another batch. The lock only
-// saves work: if two sweepers append the same events, the duplicates change nothing.
+// the connection fails. All reads of a sweep use this connection. So if the connection fails,
+// and Postgres releases the lock, the sweep fails before it appends another batch. The lock
+// only saves work: if two sweepers append the same events, the duplicates change nothing.
 func (x *Sweeper) session(ctx context.Context) error {
 	conn, err := pgsession.OpenSession(ctx, x.cfg.Pool.Config().ConnConfig, "badged expiry")
 	if err != nil {
@@ -206,9 +205,9 @@ func (x *Sweeper) session(ctx context.Context) error {
 	}
 }
 
-// work ends levels, and sweeps if the next sweep is due. An expiry cannot be undone: while the
-// clocks of this process and the database differ, work fails with a [*dbclock.DifferError] and
-// changes nothing.
+// work ends levels, and sweeps if the next sweep is due. Since an expiry cannot be undone,
+// work changes nothing while the clocks of this process and the database differ: it fails with
+// a [*dbclock.DifferError].
 func (x *Sweeper) work(ctx context.Context, conn *pgx.Conn, next *time.Time) error {
 	now, err := x.now(ctx, conn)
 	if err != nil {

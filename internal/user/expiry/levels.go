@@ -11,7 +11,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// dueLevel is a level that a user had set for a conversation until a time that has passed.
+// dueLevel is the level of a conversation of a user that was set until a time which has
+// passed.
 type dueLevel struct {
 	until              int64 // in microseconds since 1970
 	conversation, user string
@@ -65,8 +66,8 @@ func (x *Sweeper) dueLevels(ctx context.Context, conn *pgx.Conn, partition int, 
 	return due, nil
 }
 
-// levelEnds returns the events that end levels. Users with the same conversation and time
-// share an event.
+// levelEnds returns the events that end levels. Users share an event if their conversation and
+// the end of their level are the same.
 func levelEnds(due []dueLevel) []events.Event {
 	var evs []events.Event
 	for same := range chunks(due) {
@@ -86,7 +87,7 @@ func levelEnds(due []dueLevel) []events.Event {
 	return evs
 }
 
-// chunks yields the runs of consecutive levels with the same time and conversation.
+// chunks yields the runs of consecutive levels that have the same conversation and end.
 func chunks(due []dueLevel) func(yield func([]dueLevel) bool) {
 	return func(yield func([]dueLevel) bool) {
 		for len(due) > 0 {

@@ -30,7 +30,7 @@ func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn, now time.Time) erro
 			return err
 		}
 		for _, category := range slices.Sorted(maps.Keys(after)) {
-			// Exclude this hour: the last delivery may have been at its end.
+			// Exclude the hour at this limit: its last delivery may have been at its end.
 			before := min(badge.HourOf(now.Add(-after[category])), settled)
 			n, folds, err := x.sweepCategory(ctx, conn, p, category, before)
 			expired += n
@@ -59,9 +59,9 @@ func (x *Sweeper) partitions() []int {
 	return x.cfg.Layouts.Layout().Living()
 }
 
-// settled returns an hour; all deliveries before this hour are folded into the tables. Deliveries
-// of transactions that are still open are an exception: the batch that folds them resets the
-// progress of the sweep.
+// settled returns an hour: all deliveries that were appended before this hour are folded into
+// the tables. Only deliveries of transactions that are still open may be missing. The batch
+// that folds these deliveries later resets the progress of the sweep.
 func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -72,9 +72,9 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 	return badge.HourOf(now.Add(-lags[0].Age)), nil
 }
 
-// limits returns the time after which conversations of a partition expire, by category. The
-// longest key in After that covers a category sets the time. A category without such a key is
-// absent: its conversations never expire.
+// limits returns, for each category of a partition, the time after which conversations expire.
+// If several keys of After cover a category, the longest key sets its time. If no key covers a
+// category, it is absent: its conversations never expire.
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -100,14 +100,14 @@ func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (ma
 	return limits, nil
 }
 
-// sweepOverlap is how many hours before the stored progress a sweep begins: the last sweep may
-// have missed deliveries that were folded late.
+// sweepOverlap is how many hours before the stored progress a sweep begins. The last sweep may
+// have missed deliveries in these hours that were folded late.
 const sweepOverlap = 2
 
-// sweepCategory continues the last sweep of a category. It expires conversations whose last
-// delivery was in an hour less than `before`, and returns the number of these conversations. folds
-// is false if a batch was not folded within foldTimeout. Then, and after an error, the next
-// sweep reads the same rows again.
+// sweepCategory continues where the last sweep of a category ended. It expires conversations
+// whose hour of the last delivery is less than `before`, and returns the number of these
+// conversations. folds is false if a batch was not folded within foldTimeout. In this case,
+// and after an error, the next sweep reads the same rows again.
 func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition int, category string, before int64) (expired int, folds bool, err error) {
 	swept, err := x.progress(ctx, conn, partition, category)
 	if err != nil {
@@ -126,7 +126,7 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
 }
 
-// progress returns the hour up to which (exclusive) earlier sweeps have expired all conversations.
+// progress returns an hour: earlier sweeps have expired all conversations before this hour.
 func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -136,9 +136,9 @@ func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, c
 	return swept, nil
 }
 
-// advance stores the progress to, unless the stored progress is no longer from. A transaction that
-// writes conversations with an old last delivery resets the progress; this sweep may not have
-// read these conversations.
+// advance changes the stored progress from `from` to `to`. It does nothing if the stored
+// progress is no longer `from`: a transaction that wrote conversations with an old last
+// delivery has reset it, and this sweep may not have read these conversations.
 func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -150,9 +150,8 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 
 // expire expires, in batches, the conversations of a category that the statement find returns:
 // unread or marked conversations whose hour of the last delivery is at least `from` and less
-// than `before`.
-// expire returns the number of these conversations. folds is false if a batch was not folded
-// within foldTimeout.
+// than `before`. It returns the number of these conversations. folds is false if a batch was
+// not folded within foldTimeout.
 func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
 	for after := (stale{hour: from}); ; {
 		found, err := x.stale(ctx, conn, partition, category, find, before, after)
@@ -198,9 +197,9 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 	return found, nil
 }
 
-// awaitFolded pauses, and then waits until the events appended for a user are folded, so that the
-// log never has more than one unfolded batch of a sweep. It returns false if the events are not
-// folded within foldTimeout.
+// awaitFolded waits until the events appended for a user are folded, after at least one pause.
+// So the log never has more than one unfolded batch of a sweep. It returns false if the events
+// are not folded within foldTimeout.
 func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
 	reader := badges.NewReader(conn, x.cfg.Layouts)
 	for start := time.Now(); ; {

@@ -22,13 +22,13 @@ import (
 
 // Filter selects the events of a View. The zero Filter selects all events.
 type Filter struct {
-	// Partitions are the partitions to read; nil means all. If User is set, Partitions is
-	// ignored, and only the partition of the user is read.
+	// Partitions are the partitions to read; nil means all. If User is set, only the partition
+	// of the user is read, and Partitions is ignored.
 	Partitions []int
-	// User, if not empty, selects events that name this user and messages to rooms in which
+	// User, if not empty, selects events that name this user, and messages to rooms in which
 	// the user is a member. Conversation, if not empty, selects the events of this
-	// conversation. If User, Conversation or PublishedBy is set, events that cannot be decoded
-	// are not selected.
+	// conversation. If User, Conversation or PublishedBy is set, events that cannot be
+	// decoded are not selected.
 	User, Conversation string
 	// PublishedBy, if not empty, selects the events published with this key.
 	PublishedBy string
@@ -50,7 +50,8 @@ func (v *View) wants(r *events.Record) bool {
 }
 
 // concerns reports whether an event names the user of the filter, or is a message to a room in
-// which the user is a member. If the event is a join or leave, it also updates v.rooms.
+// which the user is a member. If the event is a join or leave of the user, concerns updates
+// v.rooms.
 func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
 	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {
@@ -83,8 +84,8 @@ func (v *View) concerns(e *events.Event) bool {
 	return true
 }
 
-// loadRooms reads from the baseline the last seq and the category of each room, and the rooms in
-// which the user is a member.
+// loadRooms reads the rooms of the baseline: the last seq and the category of each room, and
+// in which rooms the user is a member.
 func (v *View) loadRooms(ctx context.Context) error {
 	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
 	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
@@ -114,16 +115,17 @@ type View struct {
 	filter Filter
 	at     map[int]events.Position
 	// rooms has the rooms in which the filter's user is a member; nil before the first read.
-	// had has the event keys of the user's joins and leaves that were read: a repetition of such
-	// an event must not change rooms.
+	// had has the event keys of the user's joins and leaves that were read, since a repetition
+	// of such an event must not change rooms.
 	rooms map[string]struct{}
 	had   map[uuid.UUID]struct{}
-	// categories has the category of each room, because a user.left_all makes users leave the
-	// rooms of a category.
+	// categories has the category of each room, by which a user.left_all selects the rooms
+	// that the user leaves.
 	categories map[string]posted
 }
 
-// posted is the highest seq of a room, and the category of its last message that names one.
+// posted has the highest seq of a room, and the category of the last message that has a
+// category.
 type posted struct {
 	seq      int64
 	category string

@@ -26,8 +26,8 @@ import (
 // Source is the CloudEvents source of the events that a merge publishes.
 const Source = "badged/merge"
 
-// MaxMessages is the maximum number of unread messages that are moved per conversation, since
-// each message needs an event. If there are more, only the newest messages are moved.
+// MaxMessages is the greatest number of unread messages that are moved per conversation: each
+// message needs an event. If a conversation has more, only its newest messages are moved.
 const MaxMessages = 10_000
 
 // Config configures a merge. Pool, Log, Guest and Account are required.
@@ -48,7 +48,7 @@ type Merged struct {
 	Conversations int   `json:"conversations" doc:"The number of conversations that were moved."`
 	Messages      int64 `json:"messages" doc:"The number of messages that were moved: the unread messages of these conversations, and messages that the guest had marked unread."`
 	// Left counts unread messages that were not moved: the oldest messages of a conversation
-	// with more than MaxMessages, and messages that badged stores only as a number.
+	// that has more than MaxMessages, and messages of which badged stores only the number.
 	Left   int64 `json:"left" doc:"The number of unread messages that were not moved. badged moves only the newest 10,000 of a conversation, and no messages of which it stores only the number."`
 	Rooms  int   `json:"rooms" doc:"The number of rooms of which the guest is a member. Rooms are not moved: publish room.joined for the account, with up_to_seq."`
 	Events int   `json:"events" doc:"The number of events that were published."`
@@ -57,18 +57,18 @@ type Merged struct {
 // ErrSame is returned if a user is merged into itself.
 var ErrSame = errors.New("the guest and the account are the same user")
 
-// Merge publishes events that move the conversations of a guest, except rooms, to an account. In
-// each conversation, the account's read position becomes the higher position of both users, and
-// the messages above this position that either user has not read become unread. The guest leaves
-// the conversation in the same transaction. A message may count for both users or for neither
-// until the events are folded. If the account is on another database, the guest leaves in a
-// second transaction; if that fails, messages count for both users until the merge is repeated.
-// The account's level (what a conversation adds to the total) does not change. In a conversation
-// that the account did not have, the account gets the guest's level.
+// Merge publishes events that move the conversations of a guest, except rooms, to an account.
+// In each conversation, the account gets the higher of both read positions. Messages above it
+// become unread if either user has not read them. The guest leaves the conversation in the
+// same transaction. Until the events are folded, a message may count for both users or for
+// neither. If the account is on another database, the guest leaves in a second transaction; if
+// that fails, messages count for both users until the merge is repeated. The account's level
+// (what a conversation adds to the total) does not change. If the account did not have the
+// conversation, it gets the guest's level.
 //
 // Merge reads only folded events. If the guest gets messages later, another merge moves them.
-// Event ids are derived from the content of events, so a merge can be repeated, also after an
-// interruption.
+// The ids of most events are derived from their content, so a merge can be repeated, also
+// after an interruption.
 func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 	if cfg.Guest == cfg.Account {
 		return r, ErrSame
@@ -117,8 +117,8 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 	return r, nil
 }
 
-// mergeLevels copies the guest's levels of categories to the account, except for categories
-// for which the account has a level. It returns the number of levels.
+// mergeLevels sets the guest's levels of categories for the account, except for categories for
+// which the account has a level. It returns the number of levels that it has set.
 func mergeLevels(ctx context.Context, cfg Config) (n int, err error) {
 	levels := func(pool *pgxpool.Pool, log *events.Log, userID string) (map[string]events.Level, error) {
 		rows, _ := pool.Query(ctx, `SELECT category, level::text FROM badged.levels WHERE partition_id = $1 AND user_id = $2`, log.PartitionOf(userID), userID)
@@ -198,8 +198,8 @@ func (m *move) events(account string) (evs []events.Event) {
 	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
-	// Ignore a position of the guest up to LeftSeq: if the guest left in an earlier merge,
-	// leaving advanced the position, although the guest did not read the messages.
+	// Ignore a position of the guest up to LeftSeq. If the guest left in an earlier merge,
+	// leaving has raised the position, although the guest did not read the messages.
 	read := m.to.ReadPosition()
 	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
 		read = position
@@ -223,9 +223,9 @@ func (m *move) events(account string) (evs []events.Event) {
 		m.result.Messages++
 	}
 	if again := m.marked(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
-		// Only delivered messages up to the read position can be marked. So deliver the last
-		// message if the account has no message with such a high seq, and deliver messages above
-		// the read position: they are unread without a mark.
+		// Only delivered messages up to the read position can be marked. So if the account has
+		// no message with such a high seq, deliver the last marked message. Deliver also the
+		// messages above the read position: they are unread without a mark.
 		for i, seq := range again {
 			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
 				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
@@ -241,7 +241,8 @@ func (m *move) events(account string) (evs []events.Event) {
 }
 
 // unread returns the messages to deliver to the account: messages that the guest has not read,
-// with a seq above the account's read position. It adds messages that are not moved to Left.
+// and whose seq is above the account's read position. It adds to Left the number of unread
+// messages that it does not return.
 func (m *move) unread() (seqs []int64) {
 	for _, r := range m.from.Unread.Ranges {
 		if r.Hi <= m.to.ReadSeq {
@@ -261,8 +262,8 @@ func (m *move) unread() (seqs []int64) {
 	return seqs[surplus:]
 }
 
-// marked returns the messages that the guest has marked: the newest events.MaxSeqs of them, since
-// one event must list all. It adds the older messages to Left.
+// marked returns the messages that the guest has marked: only the newest events.MaxSeqs, since
+// one event must list them all. It adds the number of older marked messages to Left.
 func (m *move) marked() (seqs []int64) {
 	for _, r := range m.from.Again.Ranges {
 		seqs = slices.AppendSeq(seqs, badge.Seqs(r.Lo, r.Hi))
@@ -273,8 +274,8 @@ func (m *move) marked() (seqs []int64) {
 }
 
 // id derives the id of an event from its content. A level or mark may be set to the same value
-// again later. So the id of an event that sets a level or mark also depends on the versions of
-// both conversations.
+// again later, in which case the event must have another id. So the id of an event that sets a
+// level or mark also depends on the versions of both conversations.
 func (m *move) id(e *events.Event) string {
 	d := &e.Data
 	text := fmt.Sprintf("%s\x00%s\x00%d\x00%d\x00%s\x00%t\x00%s\x00%d\x00%v", e.Type, d.ConversationID, d.Seq, d.UpToSeq, d.Category, d.MentionedUserIDs != nil, d.Level, d.Until.UnixMicro(), d.Seqs)

@@ -15,7 +15,7 @@ import (
 )
 
 // Memory is a partition in memory. Each batch decodes the users that it needs from their
-// stored form, folds, and stores them again.
+// stored form, folds events into them, and stores them again.
 type Memory struct {
 	Users map[string]*badge.User
 	// Rooms has all rooms, each with all its closed chunks and marks.
@@ -44,9 +44,9 @@ func NewMemory(generations ...store.Generation) *Memory {
 	}
 }
 
-// Clone returns a copy on which to try a transaction; if it commits, the copy replaces m. The
-// copy shares the users and rooms with m, since a batch replaces them and does not change
-// them.
+// Clone returns a copy of m for trying a transaction; if the transaction commits, the copy
+// replaces m. The copy shares users and rooms with m, since a batch replaces them and does not
+// change them.
 func (m *Memory) Clone() *Memory {
 	keys := *m.keys
 	for i, generation := range m.keys.Keys {
@@ -58,7 +58,8 @@ func (m *Memory) Clone() *Memory {
 // Begin adds a generation of event keys, which begins after the others.
 func (m *Memory) Begin(g store.Generation) { m.keys.Extend([]store.Generation{g}) }
 
-// Commit folds events as one batch. The n-th event that m has folded is at offset n.
+// Commit folds events as one batch. The first event that m folds is at offset 1, the second at
+// offset 2, and so on.
 func (m *Memory) Commit(t T, evs ...events.Event) {
 	t.Helper()
 	first := m.folded + 1
@@ -171,8 +172,8 @@ func (m *Memory) loadChunks(t T, s *badge.State, items []store.Item) {
 	}
 }
 
-// merged returns a room as the tables have it after a batch was written: with its unloaded
-// closed chunks and marks.
+// merged returns a room as the tables have it after a batch was written: with the closed
+// chunks and marks that the batch did not load.
 func (m *Memory) merged(r *badge.Room, users map[string]*badge.User) *badge.Room {
 	stored := *r
 	stored.Stored, stored.Ended, stored.Merged = true, false, nil
