@@ -28,8 +28,8 @@ const (
 type RedisConfig struct {
 	// URL is a go-redis URL: redis://, rediss:// or unix://. For a cluster, give at least one
 	// parameter addr=HOST:PORT, which names a further seed node. For a master with Sentinels,
-	// give the parameter master_name=NAME; the addresses are then the addresses of the
-	// Sentinels. Required.
+	// give the parameter master_name=NAME; the addresses in the URL are then the Sentinels.
+	// Required.
 	//
 	// The parameters max_retries, dialer_retries and protocol have no effect. A publish is
 	// never retried, since a retry could change the order of updates; the next reconciliation

@@ -90,8 +90,9 @@ type Membership struct {
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
 	// Unseen is set if the seen position is above ReadSeq; otherwise it is nil. It has three
-	// numbers that count only messages above the seen position: the user's own messages, then
-	// the number like Mentions, then the number like Named.
+	// numbers, which count only messages above the seen position: the number of the user's own
+	// messages, the number that corresponds to Mentions, and the number that corresponds to
+	// Named.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same snapshot. It is
 	// shared: do not modify it.

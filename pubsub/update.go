@@ -145,7 +145,7 @@ type Snapshot struct {
 	// see More). Otherwise it has only the conversations that changed since the client's state.
 	Whole bool `json:"-"`
 	// Memberships are all memberships of the user, also if they did not change. Rest is the
-	// badge without the memberships, as in [Update].Badge. It is not set if there are no
+	// badge without the memberships, as in [Update].Badge. Ignore Rest if there are no
 	// memberships.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
