@@ -30,8 +30,8 @@ type hub struct {
 	subscription pubsub.Subscription
 }
 
-// interest is a user to whom the hub subscribes. The user has sessions on this gateway, or the
-// last session has ended and the hub is unsubscribing from the user.
+// interest is a user whose updates the hub subscribes to. The user has sessions on this
+// gateway, or the last session has ended and the hub is unsubscribing from the user.
 type interest struct {
 	user pubsub.Address
 	// sessions usually has one element.
