@@ -122,7 +122,7 @@ func (a *admission) dismiss() {
 }
 
 // Limits limit clients; 0 means no limit. Rates are per second. A client may exceed a rate by a
-// burst: at once it may use what the rate allows in ten seconds.
+// burst of at most ten times the rate.
 type Limits struct {
 	// Connections is the most open connections of the gateway. Connections whose hello is not
 	// accepted yet do not count.

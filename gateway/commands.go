@@ -14,7 +14,8 @@ import (
 	"github.com/badged/badged/internal/base/limit"
 )
 
-// handle executes a frame after the hello. It returns a closing if the session must end.
+// handle executes a frame after the hello. If the session must end, it returns a closing with
+// the reason.
 func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	// The worker also checks the expiry, but a slow client may delay the worker.
 	if !time.Now().Before(s.expiresAt()) {
@@ -81,8 +82,9 @@ func (s *session) reply(frame any) *closing {
 	return nil
 }
 
-// limit counts a frame against the user's limit. If the client exceeds it, limit returns an
-// error frame, or a closing after too many refused frames.
+// limit counts a frame against the user's rate limit. If the limit is exceeded, it returns an
+// error frame for the client. After too many refused frames, it returns a closing instead, and
+// the session must end.
 func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, ending *closing) {
 	wait := s.gateway.commands.Turn(s.userID, time.Now())
 	if wait == 0 {
@@ -121,7 +123,8 @@ func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	}
 }
 
-// refresh replaces the token of the session. It returns a closing if the session must end.
+// refresh replaces the token of the session. If the session must end, it returns a closing with
+// the reason.
 func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing {
 	before := s.who().Categories
 	refusal := s.authenticate(ctx, f.Token)

@@ -109,8 +109,8 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	r.mu.Lock()
 	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
-	// Do not send the next state before the time has passed that one processor needs to send
-	// this state to all members.
+	// Send the next state only after the time that one processor needs to send this state to
+	// all members.
 	r.next = time.Now().Add(time.Duration(len(seats)) * h.pool.FrameCost())
 	r.mu.Unlock()
 	if n.latest != nil {

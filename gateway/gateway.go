@@ -366,8 +366,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a new connection against the rate limit of its network. It returns a closing if
-// the connection is refused. It also stores the network of the client for Config.BadToken.
+// meet counts a new connection against the rate limit of its network. If the connection is
+// refused, meet returns a closing with the reason. It also stores the network of the client for
+// Config.BadToken.
 func (s *session) meet(r *http.Request) *closing {
 	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
@@ -383,9 +384,9 @@ func (s *session) meet(r *http.Request) *closing {
 	return nil
 }
 
-// admit registers a session, or returns a closing if the session is refused. The parameter
-// running is the number of goroutines of the session that will call g.running.Done: 1 for the
-// worker, plus 1 for the reader of a WebSocket.
+// admit registers a session. If the session is refused, it returns a closing with the reason.
+// The parameter running is the number of goroutines of the session that will call
+// g.running.Done: 1 for the worker, plus 1 for the reader of a WebSocket.
 func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -401,9 +402,9 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	return nil
 }
 
-// full returns a closing if the gateway has reached its limit of connections. Sessions without
-// a user do not count, since the server has a separate limit for unauthenticated connections.
-// The caller holds the mutex.
+// full returns a closing with the reason if the gateway has reached its limit of connections.
+// Sessions without a user do not count, since the server has a separate limit for
+// unauthenticated connections. The caller holds the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
 		return noRoom(protocol.CloseCapacity, "the server has reached its limit of connections", 0)
@@ -411,7 +412,8 @@ func (g *Gateway) full() *closing {
 	return nil
 }
 
-// claim assigns a session to a user, or returns a closing if the session is refused.
+// claim assigns a session to a user. If the session is refused, it returns a closing with the
+// reason.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -445,8 +447,8 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify verifies the token of a client, and returns a closing if the token is refused. from
-// is the network of the client, for Config.BadToken.
+// identify verifies the token of a client. If the token is refused, it returns a closing with
+// the reason. from is the network of the client, for Config.BadToken.
 func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -472,8 +474,8 @@ func tokenEnded() *closing {
 	return &closing{code: protocol.CloseTokenExpired, reason: ErrTokenExpired.Error()}
 }
 
-// comeBack returns the closing for a session whose client should reconnect in one to five
-// seconds, such as a session that cannot be served at the moment.
+// comeBack returns the closing for a session that cannot be served at the moment: its client
+// should reconnect in one to five seconds.
 func comeBack(reason string) *closing {
 	return &closing{
 		code: protocol.CloseResync, reason: reason,

@@ -204,7 +204,8 @@ func (h *hub) countUsers() int {
 	return len(h.users)
 }
 
-// userIDs returns the users with sessions for which in is true, in any order.
+// userIDs returns the users with sessions for which the function `in` returns true, in any
+// order.
 func (h *hub) userIDs(in func(userID string) bool) (ids []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

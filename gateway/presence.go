@@ -9,7 +9,7 @@ import (
 // Device is a device of a user. ID is the id with which the device is registered for pushes.
 type Device struct{ UserID, ID string }
 
-// Devices records which devices have their app open, so that they get no pushes.
+// Devices records which devices have their app open. These devices get no pushes.
 type Devices interface {
 	// Hold records that the apps of devices are open. The record expires after the duration
 	// lease. A lease of 0 records that the apps are closed. Hold is safe for concurrent use.

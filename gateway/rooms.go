@@ -63,8 +63,8 @@ type room struct {
 	// this copy, to save memory.
 	read      *pubsub.Room
 	readEpoch string
-	// dirty is set while latest must still be sent to the members; it is sent at the time next
-	// or later. oldest is the append time of the oldest change that was not sent yet.
+	// dirty is set while latest must still be sent to the members. latest is sent at the time
+	// `next`, or later. oldest is the append time of the oldest change that was not sent yet.
 	dirty  bool
 	next   time.Time
 	oldest view.Moment
@@ -77,10 +77,11 @@ type seat struct {
 	at     int // index in room.seats
 }
 
-// share is called with a membership that was read from the tables. To save memory, it replaces
-// the room's state in the membership by an equal state that other members use. began is the
-// step at which the read began. If the bus has delivered a newer state after this step, share
-// returns that state as latest, and its base (see room). Otherwise latest is nil.
+// share is called with a membership that was read from the tables. If other members have an
+// equal state of the room, share replaces the state in the membership by theirs, to save
+// memory. began is the step at which the read began. If the bus has delivered a newer state
+// after this step, share returns that state as latest, and its base (see room). Otherwise
+// latest is nil.
 //
 // If a state arrived from the bus before the read began, the read must have returned it or a
 // newer state, unless the state was forged. So if the read has returned an older state, share

@@ -160,7 +160,8 @@ func (s *session) expiresAt() time.Time {
 // expiresIn returns the milliseconds until the token expires, at least 1.
 func (s *session) expiresIn() int64 { return max(1, time.Until(s.expiresAt()).Milliseconds()) }
 
-// authenticate verifies a first or a new token, and returns a closing if the token is refused.
+// authenticate verifies the first token of the session, or a new token. If the token is
+// refused, it returns a closing with the reason.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
 	id, refusal := s.gateway.identify(ctx, token, s.address())
 	if refusal != nil {
@@ -186,8 +187,9 @@ func (s *session) address() netip.Prefix {
 	return *s.from
 }
 
-// greet handles the first frame of a client, which must be a hello. It returns a closing if the
-// session must end. If greet returns nil, the caller must call admission.enter.
+// greet handles the first frame of a client, which must be a hello. If the session must end, it
+// returns a closing with the reason. If greet returns nil, the caller must call
+// admission.enter.
 func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	if f.T != protocol.FrameHello {
 		return &closing{code: protocol.CloseProtocol, reason: "the first frame must be a hello"}

@@ -60,7 +60,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	g.metrics.streams.Inc()
 	defer g.metrics.streams.Dec()
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
-	// An error is ignored here, since writing the first frame will fail too.
+	// Ignore an error: the write of the first frame then fails too, and ends the session.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
 	defer context.AfterFunc(r.Context(), s.leave)() // the client has disconnected
 	s.begin()

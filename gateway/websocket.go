@@ -57,9 +57,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var chosen http.Header
 	switch {
 	case speaksProtocol:
-		// Use the constant, not the equal string from the request: it shares memory with all
-		// headers of the request, including the token, which would then stay in memory until
-		// the connection ends.
+		// Use the constant, not the equal string from the request: that string shares memory
+		// with all headers of the request, including the token, which would then stay in memory
+		// until the connection ends.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
 		// Choose a protocol of the client. Otherwise the client fails the handshake and does

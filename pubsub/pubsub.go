@@ -40,8 +40,8 @@ type Bus interface {
 	// of other processes always returns true. HasSubscribers does not block.
 	HasSubscribers(a Address) bool
 
-	// Subscribe opens a subscription that has joined no address yet. Until Close returns, the
-	// bus calls the handler, from one goroutine at a time.
+	// Subscribe opens a subscription that has joined no address yet. The bus calls the handler
+	// from one goroutine at a time, until Close of the subscription returns.
 	Subscribe(h Handler) (Subscription, error)
 
 	// Wake notifies every Wakes call, in every process, that partitions have new events. A wake
@@ -85,7 +85,7 @@ type Subscription interface {
 // Address names a user, or a room in one partition: updates are published to an address.
 type Address struct {
 	ID string
-	// Partition is the partition of the updates; a bus may route by it.
+	// Partition is the partition of the updates. A bus may choose the route of an update by it.
 	Partition int
 	// Room is set if ID is the conversation of a room, not a user.
 	Room bool

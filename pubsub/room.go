@@ -54,8 +54,8 @@ func (u *RoomUpdate) Address() Address {
 
 func (u *RoomUpdate) deliver(h Handler) { h.HandleRoom(u) }
 
-// Membership is the state of a room that belongs to one user. A client's conversation is
-// computed from the membership and the state of the room:
+// Membership is the part of a room's state that belongs to one member. A client's conversation
+// is computed from the membership and the state of the room:
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions,

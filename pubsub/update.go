@@ -15,8 +15,8 @@ import (
 // the badge with the greater Version is newer. No other field shows which badge is newer.
 type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
-	// Epoch is an id. Versions can be compared only if they have the same epoch: a client whose
-	// state has another epoch needs the whole state.
+	// Epoch is an id of the sequence to which Version belongs. Versions of different epochs
+	// cannot be compared: a client whose state has another epoch needs the whole state.
 	Epoch   string `json:"epoch" doc:"The epoch of the version. Versions of different epochs cannot be compared: a client with another epoch must read the whole state again."`
 	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something that a client of the user can see; 0 for a user without events."`
 	Numbers

@@ -25,9 +25,8 @@ type Account struct {
 	// categories, Rest has only some of them: the first MaxCategories by name, the categories
 	// of the user's rooms, and the categories that were in updates. See knows.
 	Rest pubsub.Badge
-	// last is set if the user has more than pubsub.MaxCategories categories: when the
-	// categories are sorted by name, it is the category number MaxCategories. Otherwise last is
-	// empty.
+	// last is empty unless the user has more than pubsub.MaxCategories categories. Then last is
+	// the name of the last of the first MaxCategories categories by name.
 	last string
 	// Memberships are the memberships by conversation id. ofRooms has, for each category, the
 	// sum of the numbers that the memberships add to it.

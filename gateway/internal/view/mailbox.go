@@ -25,8 +25,8 @@ import (
 // and the mailbox begins to sync: the tables must be read. A new mailbox syncs too. While it
 // syncs, a mailbox does not store updates; it only records the newest version that an update
 // has announced. It stops syncing when a read of the tables returns this version or a later
-// version. A read that begins after the announcement need not do so: a version that it does not
-// return was forged.
+// version. But if a read that began after an announcement returns an older version, the
+// announced version was forged, and the mailbox ignores it.
 //
 // All methods are safe for concurrent use.
 type Mailbox struct {
@@ -188,7 +188,8 @@ func byVersion(a, b pubsub.Conversation) int {
 	return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
 }
 
-// hear records an announced version, which the next read of the tables must reach.
+// hear records an announced version. If a read of the tables is in progress and returns an
+// older version, the tables are read again.
 func (m *Mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0

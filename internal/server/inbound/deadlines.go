@@ -26,7 +26,7 @@ const (
 // allowed returns the time that n bytes take at SlowestRate.
 func allowed(n int) time.Duration { return time.Duration(n) * time.Second / SlowestRate }
 
-// maxBodyTime is the longest time that a body of any size may take.
+// maxBodyTime is the longest time in which a body may arrive, whatever its size.
 const maxBodyTime = time.Minute
 
 // Deadlines wraps h, and sets read and write deadlines for its requests. If `bodies` is not

@@ -97,14 +97,14 @@ func New(cfg Config) (*Ring, []error) {
 	return r, nil
 }
 
-// HasAdmins reports whether there may be an admin key: an admin key was given by a flag, or
-// there is a file, which may have or get an admin key.
+// HasAdmins reports whether there is an admin key from a flag, or a file, which may contain
+// admin keys now or later.
 func (r *Ring) HasAdmins() bool {
 	return r != nil && (r.cfg.File != "" || slices.ContainsFunc(r.flags, func(k *Key) bool { return k.Kind == Admin }))
 }
 
 // Find returns the key with a secret, or nil if there is none. valid is false if there is no
-// such key or if it has expired. Find counts the request in the metrics of the key.
+// such key, or if the key has expired. Find counts the request in the metrics of the key.
 func (r *Ring) Find(secret string) (k *Key, valid bool) {
 	if r == nil {
 		return nil, false
