@@ -35,7 +35,7 @@ type Badge struct {
 // Numbers are the numbers of a badge or of a category.
 type Numbers = category.Numbers
 
-// Muted is what the levels of conversations keep out of the total.
+// Muted counts unread messages that a level excludes from the total.
 type Muted = category.Muted
 
 // MaxCategories is the most categories that [Badge.Shown] shows.
