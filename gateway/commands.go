@@ -119,7 +119,7 @@ func notValid(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeRateLimited, Message: "too many commands; try again",
-		RetryMS: wait.Milliseconds() + 1, // Round up: a client that comes too early is refused again.
+		RetryMS: wait.Milliseconds() + 1, // Round up: a client that sends too early is refused again.
 	}
 }
 
@@ -203,7 +203,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
 		path := ""
 		if f.Category != nil {
-			if path = *f.Category; path == "" { // the app has probably not set its filter
+			if path = *f.Category; path == "" { // probably a mistake: the app has not set its filter
 				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}

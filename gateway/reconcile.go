@@ -90,7 +90,7 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 func (g *Gateway) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, the last reading stays in use
+	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, g.clock continues to use the last reading
 }
 
 // compare compares the clients of users with the tables, and corrects clients that are wrong. A

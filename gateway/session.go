@@ -203,7 +203,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 		return &closing{code: protocol.CloseBadToken, reason: "no token given"}
 	}
 	s.mu.Lock()
-	s.from = nil // not needed any more, and most sessions live long
+	s.from = nil // free the memory, since most sessions last long
 	s.mu.Unlock()
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
@@ -215,7 +215,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	}
 	s.userID = s.identity.UserID
 	if s.identity.Categories != nil {
-		return nil // Such a client always gets the whole state, and its device still gets pushes.
+		return nil // Ignore its state and device: it gets the whole state, and its device still gets pushes.
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeID(f.Epoch) {

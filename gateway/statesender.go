@@ -175,7 +175,7 @@ func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	switch {
 	case ahead && !ss.greeted:
 		m.aheadHello.Inc()
-	case r.Whole: // compare has counted the client already
+	case r.Whole: // Gateway.compare has counted the client already
 	case ahead, state.Epoch == r.HeardEpoch && state.Version < r.Heard:
 		m.aheadUpdate.Inc()
 	}

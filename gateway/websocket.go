@@ -33,7 +33,7 @@ const refusedOriginLogInterval = 10 * time.Second
 // gateway also logs the origin, since scripts in a browser cannot read the answer.
 func (g *Gateway) refuseUpgrade(w http.ResponseWriter, r *http.Request, status int, reason error) {
 	detail := reason.Error()
-	if status == http.StatusForbidden { // the upgrader forbids only because of the origin
+	if status == http.StatusForbidden { // the upgrader returns this status only for a wrong origin
 		g.foreign.Do(func() {
 			g.log.WarnContext(r.Context(), "refused a connection from a page whose origin is not allowed; if the page is yours, allow its origin with --allowed-origins", "origin", r.Header.Get("Origin"), "host", r.Host)
 		})
@@ -232,7 +232,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 		}
 		k.vouch()
 	}
-	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // If this fails the connection is closed, and the read fails too.
+	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // If this fails, the connection is closed, and the read fails too.
 	payload, ok := k.next()
 	if !ok {
 		return false

@@ -125,7 +125,7 @@ func (s *session) work() {
 			done()
 		}
 		sync, err := s.do(tasks)
-		if sync && err == nil { // A sync is rare, and a context costs as much as encoding a frame.
+		if sync && err == nil { // Create a context only for a sync: it costs as much as encoding a frame.
 			ctx, done := s.during()
 			err = s.sender.sync(ctx)
 			done()

@@ -72,7 +72,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	}
 	for i := range s.Memberships {
 		path := s.Memberships[i].Room.Category
-		for ; path != ""; path = category.Above(path) { // a path not in the state has only zeros
+		for ; path != ""; path = category.Above(path) { // all numbers of a path that is not in the state are zero
 			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
 				a.Rest.Categories[path] = pubsub.Numbers{}
 			}

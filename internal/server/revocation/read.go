@@ -85,7 +85,7 @@ func (l *List) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.database != l.database || p.last < l.last { // another database, or a restored backup
+		if p.database != l.database || p.last < l.last { // this is another database, or a restored backup
 			l.database, l.last, l.older = p.database, p.last, p.last
 			l.next.Store(newTable(p.secret))
 			continue
