@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// greetingsAtOnce is the most clients that are greeted concurrently. The number is large
-	// enough that the clients of one partition share queries.
+	// greetingsAtOnce is the most clients that are greeted concurrently. It is large, so that
+	// the states of many clients of one partition are read by one query.
 	greetingsAtOnce = 512
-	// greetingWait is how long a client may wait in the queue before the gateway disconnects it
-	// and gives it a time to reconnect. It is shorter than the time after which a client itself
-	// gives up waiting for the answer to its hello.
+	// greetingWait is how long a client may be queued. After this time the gateway disconnects
+	// the client, and tells it when to reconnect. greetingWait is shorter than the time for
+	// which clients wait for the answer to their hello.
 	greetingWait = 8 * time.Second
 )
 
@@ -74,8 +74,8 @@ func (a *admission) admit(s *session) {
 	s.schedule(taskGreet)
 }
 
-// leave records that the greeting of a session has ended, because the session was greeted or
-// has ended. It then admits queued sessions. It is idempotent.
+// leave is called when the state of a session's user has been read, or when the session ends.
+// It records that the greeting has ended, and admits queued sessions. It is idempotent.
 func (a *admission) leave(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,8 +105,8 @@ func (a *admission) pop() *session {
 	return first
 }
 
-// dismiss ends the sessions that have waited for greetingWait. It gives their clients a time to
-// reconnect.
+// dismiss ends the sessions that have been queued for greetingWait, and tells their clients
+// when to reconnect.
 func (a *admission) dismiss() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,41 +121,43 @@ func (a *admission) dismiss() {
 	}
 }
 
-// Limits limit clients; 0 means no limit. Rates are per second. A client may exceed a rate for
-// a short time, by a burst of ten seconds' worth.
+// Limits limit clients; 0 means no limit. Rates are per second. A client may exceed a rate by a
+// burst of at most ten times the rate.
 type Limits struct {
 	// Connections is the most open connections of the gateway. Connections whose hello is not
 	// accepted yet do not count.
 	Connections int
 	// UserConnections is the most open connections of one user.
 	UserConnections int
-	// Connects is the rate of new connections from one client; see ClientOf.
+	// Connects is the rate of new connections from one network; see ClientOf.
 	Connects float64
-	// Commands is the rate of commands of one user: the sum over all connections to this
-	// gateway and over HTTP.
+	// Commands is the rate of commands of one user. Commands over all WebSockets to this
+	// gateway and over HTTP count together.
 	Commands float64
 	// TrustedProxies are the proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []netip.Prefix
 }
 
-// ClientOf returns the network from which a request comes. All requests from one network count
-// as one client: a network is an IPv4 address or the /64 of an IPv6 address, which is what one
-// household gets. ClientOf uses the address of the peer or, if the peer is a trusted proxy, the
-// client's address in X-Forwarded-For. ok is false if there is no address, as on a Unix socket.
+// ClientOf returns the network from which a request comes. A network is an IPv4 address, or the
+// /64 of an IPv6 address, since providers assign at least a /64 to a household. All requests
+// from one network count as one client. ClientOf uses the address of the peer or, if the peer
+// is a trusted proxy, the client's address in X-Forwarded-For. ok is false if there is no
+// address, as on a Unix socket.
 func ClientOf(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	return limit.Client(r, trusted)
 }
 
-// signsPerSecond is the rate of pings and pongs that a client may send. A client that checks
-// its connection often pings every few seconds.
+// signsPerSecond is the number of pings and pongs that a client may send per second. Clients
+// that check their connection send a ping every few seconds.
 const signsPerSecond = 10
 
-// maxFrameHeader is the most bytes that precede the payload in a WebSocket frame of a client.
+// maxFrameHeader is the maximum size of the header of a WebSocket frame from a client, in
+// bytes.
 const maxFrameHeader = 14
 
-// metered limits the bytes per second that a client may send. The limit is the largest size of
-// a frame, times the rate of commands, pings and pongs that a client may send. If
-// Limits.Commands is 0, metered does not limit bytes.
+// metered limits the bytes per second that a client may send. The limit is the maximum size of
+// a frame, multiplied by the number of commands, pings and pongs that a client may send per
+// second. If Limits.Commands is 0, metered does not limit bytes.
 func (g *Gateway) metered(w http.ResponseWriter) http.ResponseWriter {
 	perSecond := g.cfg.Limits.Commands
 	if perSecond <= 0 {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// This file appends reads again that were ahead of a room. An app may receive a message, from
-// the app's own backend, before the message is in the log. If the user reads the message then,
-// the fold cuts the read to the messages that the log has. For other conversations the fold
-// stores the rest of the read for a minute, and applies it when the message arrives. For rooms
-// the fold cannot do this, since it changes no rows of members when it folds a message to a
-// room. So the gateway stores such a read as a claim, and appends the read again once the room
-// has the message.
+// This file handles reads that are ahead of a room. An app may receive a message from its own
+// backend before the message is in the log. If the user reads the message at this moment, the
+// fold limits the read to the messages that precede it in the log. For other conversations the
+// fold stores the rest of the read for a minute, and applies it when the message arrives. In a
+// room the fold cannot apply the rest later, since a message to a room changes no rows of
+// members. So the gateway stores such a read as a claim, and appends the read a second time
+// once the room has the message.
 
 const (
 	// claimSpan is how long a claim is stored. The fold uses the same duration for other
@@ -23,15 +23,15 @@ const (
 	maxClaims = 32
 )
 
-// claim is a read up to a message that the room does not have yet. It expires at the time
-// until.
+// claim is a read up to the message with the seq `upTo`, which the room does not have yet. The
+// claim expires at the time `until`.
 type claim struct {
 	upTo  int64
 	until time.Time
 }
 
-// readAhead stores a claim if a read by an app of the user is ahead of a room. Call it before
-// the read is appended, since the message may arrive directly afterwards.
+// readAhead stores a claim if a read goes beyond the last message of a room. Call it before the
+// read is appended, since the message may arrive immediately after the append.
 func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -94,7 +94,7 @@ func (m *member) honour() {
 	}
 }
 
-// again is a read that must be appended again.
+// again is a read that must be appended a second time.
 type again struct {
 	conversationID string
 	upTo           int64
@@ -108,8 +108,8 @@ func (s *session) readAgain(r again) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends the queued reads. If that fails, the messages stay unread until the
-// user's next read.
+// repeatReads appends the queued reads. If an append fails, the messages of the read stay
+// unread until the user's next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()
 	reads := s.reads

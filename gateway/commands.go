@@ -14,9 +14,10 @@ import (
 	"github.com/badged/badged/internal/base/limit"
 )
 
-// handle executes a frame after the hello. It returns a closing if the session must end.
+// handle executes a frame after the hello. If the session must end, it returns a closing with
+// the reason.
 func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
-	// The worker checks this too, but a slow client may delay the worker.
+	// The worker also checks the expiry, but a slow client may delay the worker.
 	if !time.Now().Before(s.expiresAt()) {
 		return tokenEnded()
 	}
@@ -50,8 +51,8 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 }
 
 // refuse handles a frame that could not be decoded. It answers with an error frame, and the
-// session continues. It returns a closing instead if the frame is a hello, or comes before the
-// hello, or is no JSON object.
+// session continues. But if the frame is a hello, arrived before the hello, or is no JSON
+// object, refuse returns a closing, and the session ends.
 func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
 		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}
@@ -59,7 +60,8 @@ func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
 }
 
-// limited executes a frame, or answers with an error frame if the client sends too many frames.
+// limited calls carryOut to execute a frame. If the client sends too many frames, it answers
+// with an error frame instead.
 func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
 	refused, ending := s.limit(f)
 	switch {
@@ -71,8 +73,8 @@ func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *clo
 	return carryOut()
 }
 
-// reply queues an answer. It returns a closing if too many answers are queued, since the client
-// then sends frames faster than it reads answers.
+// reply queues an answer. It returns a closing if too many answers are already queued: the
+// client then reads its answers too slowly.
 func (s *session) reply(frame any) *closing {
 	if !s.mailbox.Reply(frame) {
 		return noRoom(protocol.CloseRateLimited, "the client reads its answers too slowly", 0)
@@ -80,8 +82,9 @@ func (s *session) reply(frame any) *closing {
 	return nil
 }
 
-// limit counts a frame against the user's limit. If the client exceeds it, limit returns an
-// error frame, or a closing after too many refused frames.
+// limit counts a frame against the user's rate limit. If the limit is exceeded, it returns an
+// error frame for the client. After too many refused frames, it returns a closing instead, and
+// the session must end.
 func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, ending *closing) {
 	wait := s.gateway.commands.Turn(s.userID, time.Now())
 	if wait == 0 {
@@ -95,8 +98,8 @@ func (s *session) limit(f protocol.ClientFrame) (refused *protocol.ErrorFrame, e
 	return tooMany(f, wait), nil
 }
 
-// gaveSign counts a ping or a pong, which may be a frame of the protocol or of WebSocket. It
-// returns a closing if the client sends too many.
+// gaveSign counts a ping or a pong against the client's rate limit. Frames of badge.v1 and
+// control frames of WebSocket both count. It returns a closing if the client exceeds the limit.
 func (s *session) gaveSign() *closing {
 	if s.signs == nil {
 		s.signs = limit.NewLimiter(signsPerSecond)
@@ -116,11 +119,12 @@ func notValid(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeRateLimited, Message: "too many commands; try again",
-		RetryMS: wait.Milliseconds() + 1, // Round up: a client that comes too early is refused again.
+		RetryMS: wait.Milliseconds() + 1, // Round up: a client that sends too early is refused again.
 	}
 }
 
-// refresh replaces the token of the session. It returns a closing if the session must end.
+// refresh replaces the token of the session. If the session must end, it returns a closing with
+// the reason.
 func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing {
 	before := s.who().Categories
 	refusal := s.authenticate(ctx, f.Token)
@@ -168,7 +172,7 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 }
 
 // ended returns the closing for a connection whose token has expired or was revoked. If this
-// gateway knows of neither, ended returns the given closing.
+// gateway knows neither an expiry nor a revocation, ended returns `otherwise`.
 func (g *Gateway) ended(id Identity, otherwise *closing) *closing {
 	switch {
 	case !time.Now().Before(id.ExpiresAt):
@@ -199,7 +203,7 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
 		path := ""
 		if f.Category != nil {
-			if path = *f.Category; path == "" { // the app has probably not set its filter
+			if path = *f.Category; path == "" { // probably a mistake: the app has not set its filter
 				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}
@@ -236,8 +240,8 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 		return g.cfg.Commands.Seen(ctx, by, key, f.ConversationID, f.UpToSeq)
 	}
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
-	// The fold limits the read to messages that were delivered before it in the log. The
-	// gateway cannot do so, since the tables may be behind the log.
+	// The fold limits the read to messages that precede the read in the log. The gateway cannot
+	// apply this limit, since the tables may be behind the log.
 	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
 }
 
@@ -271,8 +275,9 @@ func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string,
 	return command(key, path)
 }
 
-// keyFor is used when one command is executed for several categories. It derives the key for
-// one of these categories from the key of the command.
+// keyFor is called when one command of a client is executed once for each of several
+// categories. It derives an idempotency key for one category from the key of the client's
+// command.
 func keyFor(key, category string) string {
 	id, err := uuid.Parse(key)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 )
 
 // This file sends updates of rooms to members. Updates of a busy room are conflated: members
-// get the newest state of the room, but not every state.
+// get the newest state of the room, and states in between may be skipped.
 
-// seatsAtOnce is how many members the function tell updates before it unlocks the hub for a
-// moment. Without this pause, other goroutines could not lock the hub for long.
+// seatsAtOnce is how many members the method tell updates before it unlocks the hub for a
+// moment. Otherwise a large room would block other goroutines that lock the hub.
 const seatsAtOnce = 256
 
-// news is a new state of a room, for its members. The fields are copies of fields of room: base
-// of base, since of oldest, and step of came.
+// news is a new state of a room that is sent to its members. latest and base are copies of the
+// fields of room with these names; since is a copy of room.oldest, and step is a copy of
+// room.came.
 type news struct {
 	latest *pubsub.RoomUpdate
 	base   int64
@@ -40,9 +41,10 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 	}
 }
 
-// take records an update that arrived at a step (see rooms.steps). If ok is true, the caller
-// must notify the members after wait. ok is false if the update is not newer than latest, or if
-// a notification is already scheduled.
+// take stores an update that arrived at a step (see rooms.steps) as the newest state. If ok is
+// true, the caller must schedule the sending of this state to the members, after the time
+// `wait`. ok is false if the update is not newer than latest, or if the sending is already
+// scheduled.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +65,8 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule passes a room to hub.pass, which notifies the members, after a wait.
+// schedule waits, without blocking, and then passes a room to hub.pass, which sends the room's
+// newest state to the members.
 func (r *rooms) schedule(due *room, wait time.Duration) {
 	if wait > 0 {
 		time.AfterFunc(wait, func() { r.schedule(due, 0) })
@@ -106,8 +109,8 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	r.mu.Lock()
 	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
-	// Before the next notification, wait for the time that one processor needs to send this
-	// notification to all members.
+	// Send the next state only after the time that one processor needs to send this state to
+	// all members.
 	r.next = time.Now().Add(time.Duration(len(seats)) * h.pool.FrameCost())
 	r.mu.Unlock()
 	if n.latest != nil {

@@ -12,9 +12,9 @@ import (
 // drainStep is the time between two rounds of closing connections while draining.
 const drainStep = 10 * time.Millisecond
 
-// drain refuses new connections, closes the open connections evenly over DrainDuration, and
-// returns when all have ended. After a further DrainTimeout it cuts the connections that
-// remain.
+// drain refuses new connections, closes the open connections at an even rate over
+// DrainDuration, and returns when all connections have ended. If connections remain after a
+// further DrainTimeout, drain closes them at once.
 func (g *Gateway) drain() {
 	g.mu.Lock()
 	g.draining = true
@@ -47,9 +47,8 @@ func (g *Gateway) drain() {
 	<-ended
 }
 
-// sayGoodbye ends sessions evenly over DrainDuration. It returns true as soon as all sessions
-// have ended. It returns false once it has called end for all sessions, if some have not ended
-// yet.
+// sayGoodbye calls end for the sessions `open`, at an even rate over DrainDuration, and then
+// returns false. If all sessions of the gateway end earlier, it returns true at once.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
@@ -87,18 +86,18 @@ func (g *Gateway) goingAway() *closing {
 type Revocations interface {
 	// Revoked reports whether the token of an identity is revoked.
 	Revoked(id Identity) bool
-	// Look makes the implementation read the revoked tokens at once, instead of at its next
-	// regular time. The gateway calls Look when a message on the bus says that connections of a
-	// user must end. Such a message is only a hint: the bus may lose it, and anyone with access
-	// to the bus may forge it.
+	// Look makes the implementation read the revoked tokens at once, instead of at the next
+	// interval. The gateway calls Look when a message on the bus says that connections of a
+	// user must end. The gateway does not rely on this message: the bus may lose it, and anyone
+	// with access to the bus may forge it.
 	Look()
 }
 
 // Disconnect ends the connections of users. The close code is [protocol.CloseBadToken] if the
 // token of the connection is revoked, else [protocol.CloseResync]. If tokens were revoked, call
 // Disconnect only once Revoked of [Config].Revocations reports the revocation. Disconnect may
-// not see a connection that opens concurrently, but the gateway calls Revoked before it admits
-// such a connection.
+// miss a connection that is being opened at the same time. But before the gateway admits such a
+// connection, it calls Revoked.
 func (g *Gateway) Disconnect(userIDs []string) {
 	var ending []*session
 	g.mu.Lock()

@@ -7,12 +7,13 @@
 // defines the frames.
 //
 // A bus may lose updates, so the gateway also compares the states of its clients with the
-// tables, through [Badges]. Inside, a connection is a session (session.go) over a link
-// (websocket.go, sse.go). The hub (hub.go) receives updates from the bus and merges them into
-// the mailbox of each session (internal/view).
+// tables of the database, which it reads through [Badges]. In the code, each connection is a
+// session (session.go) that writes to a link (websocket.go, sse.go). The hub (hub.go) receives
+// updates from the bus and merges them into the mailbox of each session (internal/view).
 //
-// The package does not know events, tables or Postgres. ADR 10 explains refusals, ADR 23 why
-// idle clients cost little, ADR 42 why the tables override clients.
+// The package does not know events, tables or Postgres. ADR 10 explains how connections are
+// refused, ADR 23 why idle clients use few resources, and ADR 42 why a client is corrected if
+// its state differs from the tables.
 package gateway
 
 import (
@@ -44,17 +45,18 @@ import (
 // commit that precedes it: do not read from a standby that lags.
 type Badges interface {
 	// States returns the states of users of one partition, in the order of held. Each element
-	// of held names a user, and the state that the user's client has. The returned state
-	// contains only the changes since the held state. It is whole (see [pubsub.Snapshot].Whole)
-	// if the held epoch is empty or not the current epoch, or if the held version is unknown.
-	// If there are too many changes, States sets More, and the gateway then reads the whole
-	// state.
+	// of held names a user, and the state that the user's client has. Usually the returned
+	// state contains only the changes since the client's state. If the client's epoch is empty
+	// or is not the current epoch, or if the client's version is unknown, States returns the
+	// whole state and sets Whole. If there are too many changes to return, States sets More
+	// without Whole, and the gateway then reads the whole state.
 	States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error)
 	// View returns the whole state of a user, limited to the conversations and categories that
 	// the given categories cover.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
-	// Versions returns the badge of each user, in the order of userIDs. The badges need not
-	// have Categories. A badge without an epoch means that the user's database cannot be read.
+	// Versions returns the badge of each user, in the order of userIDs. Categories of the
+	// badges may be nil. A badge without an epoch means that the user's database cannot be
+	// read.
 	Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
 	// Now returns the time by the clock of the database.
 	Now(ctx context.Context) (time.Time, error)
@@ -62,8 +64,8 @@ type Badges interface {
 	Conversation(ctx context.Context, userID, conversationID string) (pubsub.Conversation, error)
 	// IsMember reports whether the conversation is a room of which the user is a member.
 	IsMember(ctx context.Context, userID, conversationID string) (bool, error)
-	// Head returns a position in the log for Folded: every event that was committed for the
-	// user before the call is at or before this position.
+	// Head returns a position in the log, to be passed to Folded. Every event that was
+	// committed for the user before the call of Head is at or before this position.
 	Head(ctx context.Context, userID string) (position int64, err error)
 	// Folded reports whether the badges of all given users include every event up to a position.
 	Folded(ctx context.Context, userIDs []string, position int64) (bool, error)
@@ -81,10 +83,11 @@ type Commands interface {
 	// Read marks a conversation read up to upToSeq, but not beyond the last delivered message,
 	// since apps are not trusted.
 	Read(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
-	// Seen marks a conversation seen up to upToSeq, with the same limit.
+	// Seen marks a conversation seen up to upToSeq, but not beyond the last delivered message.
 	Seen(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
-	// ReadAll marks conversations read: all that a category covers, or all of the user if
-	// category is empty. SeenAll marks them seen.
+	// ReadAll marks conversations read: all conversations that the category covers or, if
+	// category is empty, all conversations of the user. SeenAll marks the same conversations
+	// seen.
 	ReadAll(ctx context.Context, by Identity, key, category string) error
 	SeenAll(ctx context.Context, by Identity, key, category string) error
 	// SetLevel sets the level of a category.
@@ -154,7 +157,8 @@ type Config struct {
 	PartitionOf func(userID string) int
 	// RoomsOf returns the partition under which updates of a user's rooms are published: see
 	// [pubsub.RoomUpdate]. This partition changes when partitions are split. RoomsMoved returns
-	// a channel that is closed at the next change. Default: PartitionOf, which never changes.
+	// a channel that is closed at the next change. By default RoomsOf is PartitionOf, and
+	// RoomsMoved returns nil, since the partition then never changes.
 	RoomsOf    func(userID string) int
 	RoomsMoved func() <-chan struct{}
 	// AllowOrigin accepts or rejects the Origin header of a browser. Default: accepts only the
@@ -166,9 +170,9 @@ type Config struct {
 	Metrics *Metrics
 
 	// Trace, if set, is called after the gateway has written a frame that contains a traced
-	// update. traceParent is the trace context of the update, came the time when the update
-	// arrived from the bus, and written the time after the write. Trace must not block, and is
-	// called concurrently.
+	// update. traceParent is the trace context of the update, `came` is the time when the
+	// update arrived from the bus, and `written` is the time when the write ended. Trace is
+	// called concurrently and must not block.
 	Trace func(traceParent string, came, written time.Time)
 
 	// Devices records which devices have their app open. Default: nothing is recorded.
@@ -186,12 +190,11 @@ type Config struct {
 	Limits Limits
 
 	// ReconcileInterval is the longest time between two comparisons of a client with the
-	// tables. So it is also about the longest time until a lost update is detected. Default
-	// 30s.
+	// tables. So a lost update is detected after about this time at the latest. Default 30s.
 	ReconcileInterval time.Duration
-	// PingInterval is how often a client is pinged. A client that stays silent for two
-	// intervals is disconnected. Default 25s: proxies often close connections that are idle
-	// for 60s.
+	// PingInterval is how often a client is pinged. If no frame of a client arrives for two
+	// intervals, the gateway disconnects the client. Default 25s, since many proxies close
+	// connections that are idle for 60s.
 	PingInterval time.Duration
 	// HelloTimeout limits the wait for a client's hello frame. Default 5s.
 	HelloTimeout time.Duration
@@ -201,14 +204,14 @@ type Config struct {
 	// After the timeout the client gets its state from the tables alone, through
 	// reconciliation, until the bus works again. Default 2s.
 	JoinTimeout time.Duration
-	// ReadTimeout limits a read of the tables, and a command. It includes the wait for other
-	// queries, since the gateway limits concurrent queries. Default 5s.
+	// ReadTimeout limits a read of the tables, and a command. This time includes the time in
+	// the queue, since the gateway limits concurrent queries. Default 5s.
 	ReadTimeout time.Duration
 	// DrainDuration is the time over which a stopping gateway closes its connections, at an
 	// even rate. Default 0: all at once.
 	DrainDuration time.Duration
 	// DrainTimeout is how long the gateway waits after DrainDuration for connections to end,
-	// before it cuts the remaining connections. Default 5s.
+	// before it closes the remaining connections at once. Default 5s.
 	DrainTimeout time.Duration
 	// ReconnectSpread is the longest delay after which clients of a stopping gateway reconnect.
 	// Each client gets a random delay. Default 5s.
@@ -230,7 +233,7 @@ type Gateway struct {
 	pool      *workers.Pool
 	upgrader  websocket.Upgrader
 	// foreign limits how often refused origins are logged, since any client can cause such a
-	// line.
+	// log line.
 	foreign rate.Sometimes
 
 	// open is closed when Run begins to accept connections.
@@ -238,23 +241,24 @@ type Gateway struct {
 
 	presence *presence
 
-	// connects limits connections by network, commands limits commands by user, over all
-	// transports together.
+	// connects limits the rate of new connections of each network. commands limits the rate of
+	// commands of each user. Both count WebSockets and HTTP together.
 	connects *limit.Limiters[netip.Prefix]
 	commands *limit.Limiters[string]
-	// lookups is a semaphore: it contains a token for each lookUp in progress. lookupsOf allows
-	// each user one lookUp at a time.
+	// lookups is a semaphore that limits the concurrent calls of lookUp: it contains a token
+	// for each call in progress. lookupsOf allows one call at a time for each user.
 	lookups   chan struct{}
 	lookupsOf *limit.AtOnce[string]
 
 	mu       sync.Mutex
 	draining bool
-	// sessions maps each open session to its user, "" before the hello.
+	// sessions maps each open session to its user id, which is "" before the hello.
 	sessions map[*session]string
 	// users counts the sessions of each user. claimed counts the sessions that have a user.
 	users   map[string]int
 	claimed int
-	// running counts the sessions, and the readers of WebSockets, that have not ended.
+	// running counts the goroutines that must end before a drain is complete: for each session
+	// its worker and, for a WebSocket, also its reader.
 	running sync.WaitGroup
 }
 
@@ -362,8 +366,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a new connection against the limit of its network. It returns a closing if the
-// connection is refused. It also stores the network of the client for Config.BadToken.
+// meet counts a new connection against the rate limit of its network. If the connection is
+// refused, meet returns a closing with the reason. It also stores the network of the client for
+// Config.BadToken.
 func (s *session) meet(r *http.Request) *closing {
 	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
@@ -379,9 +384,9 @@ func (s *session) meet(r *http.Request) *closing {
 	return nil
 }
 
-// admit registers a session, or returns a closing if the session is refused. running is how
-// many goroutines of the session will call running.Done: its worker and, for a WebSocket, the
-// reader.
+// admit registers a session. If the session is refused, it returns a closing with the reason.
+// The parameter running is the number of goroutines of the session that will call
+// g.running.Done: 1 for the worker, plus 1 for the reader of a WebSocket.
 func (g *Gateway) admit(s *session, running int) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -397,9 +402,9 @@ func (g *Gateway) admit(s *session, running int) *closing {
 	return nil
 }
 
-// full returns a closing if the gateway has reached its limit of connections. Sessions without
-// a user do not count, since the server limits unauthenticated connections. The caller holds
-// the mutex.
+// full returns a closing with the reason if the gateway has reached its limit of connections.
+// Sessions without a user do not count, since the server has a separate limit for
+// unauthenticated connections. The caller holds the mutex.
 func (g *Gateway) full() *closing {
 	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
 		return noRoom(protocol.CloseCapacity, "the server has reached its limit of connections", 0)
@@ -407,7 +412,8 @@ func (g *Gateway) full() *closing {
 	return nil
 }
 
-// claim assigns a session to a user, or returns a closing if the session is refused.
+// claim assigns a session to a user. If the session is refused, it returns a closing with the
+// reason.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -441,8 +447,8 @@ func (g *Gateway) dismiss(s *session) {
 	g.metrics.connections.Dec()
 }
 
-// identify verifies the token of a client, and returns a closing if the token is refused. from
-// is the network of the client, for Config.BadToken.
+// identify verifies the token of a client. If the token is refused, it returns a closing with
+// the reason. from is the network of the client, for Config.BadToken.
 func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -456,8 +462,8 @@ func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix)
 		}
 		return Identity{}, &closing{code: protocol.CloseBadToken, reason: err.Error()}
 	}
-	// Adding to Now makes ExpiresAt use the monotonic clock. So setting the system clock while
-	// a connection is open neither ends the connection nor prolongs its token.
+	// A time that is computed from Now has a reading of the monotonic clock. So if the system
+	// clock is set while a connection is open, the token expires neither sooner nor later.
 	now := time.Now()
 	id.ExpiresAt = now.Add(id.ExpiresAt.Sub(now))
 	return id, nil
@@ -468,8 +474,8 @@ func tokenEnded() *closing {
 	return &closing{code: protocol.CloseTokenExpired, reason: ErrTokenExpired.Error()}
 }
 
-// comeBack returns the closing for a session whose client should reconnect in one to five
-// seconds, such as a session that cannot be served at the moment.
+// comeBack returns the closing for a session that cannot be served at the moment: its client
+// should reconnect in one to five seconds.
 func comeBack(reason string) *closing {
 	return &closing{
 		code: protocol.CloseResync, reason: reason,

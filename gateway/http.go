@@ -88,7 +88,7 @@ func (g *Gateway) ServeCommands(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerRefused answers a command with the problem for an error frame.
+// answerRefused answers a command with the problem that corresponds to an error frame.
 func answerRefused(w http.ResponseWriter, f *protocol.ErrorFrame) {
 	answerProblem(w, &Refusal{Status: statusOf(f.Code), Detail: f.Message, Code: f.Code, RetryMS: f.RetryMS})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// hub maps users to their sessions on this gateway. Its subscription on the bus covers exactly
-// these users and the rooms of which they are members (rooms.go). hub handles the updates that
-// this subscription receives.
+// hub maps users to their sessions on this gateway. It subscribes on the bus to exactly these
+// users, and to the rooms of which they are members (rooms.go). It handles the updates that it
+// receives from the bus.
 type hub struct {
 	mu    sync.RWMutex
 	users map[string]*interest
@@ -30,16 +30,18 @@ type hub struct {
 	subscription pubsub.Subscription
 }
 
-// interest is a user who has sessions on this gateway, or whose last session has ended and
-// whose subscription is being removed.
+// interest is a user whose updates the hub subscribes to. The user has sessions on this
+// gateway, or the last session has ended and the hub is unsubscribing from the user.
 type interest struct {
 	user pubsub.Address
 	// sessions usually has one element.
 	sessions []*session
-	// joined is set while Join of the user runs; then it is closed and set to nil.
+	// joined is a channel while a Join of the user runs. When the Join returns, the channel is
+	// closed and joined is set to nil.
 	joined chan struct{}
-	// leaving is set while Leave runs, and closed afterwards. New sessions of the user wait
-	// until it is closed, since a concurrent Join and Leave could take effect in either order.
+	// leaving is a channel while a Leave of the user runs; the channel is closed when the Leave
+	// returns. New sessions of the user wait for this, since a concurrent Join and Leave could
+	// take effect in either order.
 	leaving chan struct{}
 	// member is nil for a user without memberships.
 	member *member
@@ -73,17 +75,18 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	}
 }
 
-// offer puts an update into the mailboxes of the user. The caller holds the mutex of the hub.
+// offer adds an update to the mailboxes of all sessions of the user. The caller holds the mutex
+// of the hub.
 func (in *interest) offer(u *pubsub.Update) {
 	for _, s := range in.sessions {
 		s.mailbox.Offer(u)
 	}
 }
 
-// HandleGap implements pubsub.Handler. After a gap, a later update of a room does not show
-// whether an update of one of its members was lost. So HandleGap makes every account unknown
-// (see member.account). The sessions of a user then read the tables at the next reconciliation,
-// or at the next update of the user.
+// HandleGap implements pubsub.Handler. In the gap an update of a user may have been lost, and
+// later updates of the user's rooms do not reveal this. So HandleGap makes every account
+// unknown (see member.account). The sessions of a user then read the tables at the next
+// reconciliation, or at the next update of the user.
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()
@@ -99,9 +102,10 @@ func (h *hub) HandleGap() {
 	}
 }
 
-// join adds a session, and returns when the bus has acknowledged the subscription to its user.
-// From then on every update that the bus delivers reaches the session's mailbox. After an
-// error, the session gets its changes through reconciliation until the bus works again.
+// join adds a session, and returns when the bus has acknowledged the subscription to the
+// session's user. From then on the session's mailbox gets every update of the user that the bus
+// delivers. After an error, the session gets its changes through reconciliation until the bus
+// works again.
 func (h *hub) join(ctx context.Context, s *session, user pubsub.Address) error {
 	for {
 		h.mu.Lock()
@@ -180,9 +184,9 @@ func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	return err
 }
 
-// renew is called for users who are being compared with the tables. If a user's account is
-// unknown (see member.account), renew makes the user's sessions sync: they read the tables
-// again.
+// renew is called before the clients of users are compared with the tables. If a user's account
+// is unknown (see member.account), renew makes the user's sessions sync, that is, read the
+// tables again.
 func (h *hub) renew(userIDs []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -200,7 +204,8 @@ func (h *hub) countUsers() int {
 	return len(h.users)
 }
 
-// userIDs returns the users with sessions for which in is true, in any order.
+// userIDs returns the users with sessions for which the function `in` returns true, in any
+// order.
 func (h *hub) userIDs(in func(userID string) bool) (ids []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

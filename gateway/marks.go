@@ -16,8 +16,8 @@ const (
 	// catchUpTimeout is how long a command waits until the tables have caught up with the log.
 	// It is short, since the client's next frame is not handled during the wait.
 	catchUpTimeout = 2 * time.Second
-	// The pause between two reads of the tables begins with the first value, doubles each time,
-	// and ends at the second.
+	// While a command waits, the tables are read repeatedly. The pause between two reads
+	// doubles each time, from firstCatchUpPause up to lastCatchUpPause.
 	firstCatchUpPause = 5 * time.Millisecond
 	lastCatchUpPause  = 200 * time.Millisecond
 )
@@ -25,9 +25,9 @@ const (
 // errBehind reports that the tables did not catch up with the log in time.
 var errBehind = errors.New("not saved: the badges do not include all published events yet; try again")
 
-// mayMark returns an error if a user must not mark a conversation unread. If the user has left
-// the conversation, the mark would have no effect. If the conversation does not exist, clients
-// could use marks to create conversations without limit.
+// mayMark returns an error if the user has left a conversation, or if the user has no such
+// conversation. In the first case a mark would have no effect. In the second case the mark
+// would create a conversation, and clients could create conversations without limit.
 func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) error {
 	c, err := g.conversation(ctx, userID, conversationID)
 	if err != nil || isListed(c) {
@@ -48,7 +48,8 @@ func (g *Gateway) mayMark(ctx context.Context, userID, conversationID string) er
 	return &commandError{protocol.CodeNotFound, "no message of this conversation was delivered to you"}
 }
 
-// mayMarkMessages returns an error if a user cannot mark the messages of a frame unread.
+// mayMarkMessages returns an error if the frame's seqs or from_seq are invalid for its
+// conversation: from_seq is for rooms, and seqs is for other conversations.
 func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protocol.ClientFrame) error {
 	switch {
 	case f.Seqs != nil && f.FromSeq != nil:
@@ -74,9 +75,9 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 	return nil
 }
 
-// mayTouch returns an error if a client must not read or mark a conversation. The error is the
-// same for a conversation outside the client's categories and for a conversation that does not
-// exist.
+// mayTouch returns an error if a conversation is not in the categories of the client's token.
+// The error is the same if the conversation does not exist, so that a client cannot find out
+// which conversations exist in other categories.
 func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
 	visible := func() (bool, error) {
 		c, err := g.conversation(ctx, by.UserID, conversationID)
@@ -100,8 +101,8 @@ func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID stri
 // or is a room of the user.
 func isListed(c pubsub.Conversation) bool { return !c.Left && c.Version > 0 }
 
-// catchUp waits until a user's badge includes everything that is in the log now. It returns
-// errBehind after catchUpTimeout.
+// catchUp waits until a user's badge in the tables includes every event that the log has at the
+// time of the call. It returns errBehind after catchUpTimeout.
 func (g *Gateway) catchUp(ctx context.Context, userID string) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
 	defer cancel()

@@ -9,8 +9,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// member is a user who has sessions on this gateway, and who has, or may have, memberships of
-// rooms.
+// member is a user who has sessions on this gateway and who is, or may be, a member of rooms.
 type member struct {
 	user *interest
 	// seats are the user's entries in the member lists of rooms, by conversation id. They may
@@ -19,12 +18,14 @@ type member struct {
 
 	// mu is locked after the mutex of the hub and before the mutexes of mailboxes.
 	mu sync.Mutex
-	// account is nil while it is unknown. The mailboxes of the user's sessions are then
-	// syncing, or begin to sync at the user's next update or reconciliation.
+	// account is nil while it is unknown. The mailboxes of the user's sessions then wait for a
+	// read of the tables (they are syncing), or begin to sync at the user's next update or
+	// reconciliation.
 	account *view.Account
-	// applied is the last step (see rooms.now) at which an update changed the account.
+	// applied is the step (see rooms.steps) at which the last update arrived that changed the
+	// account.
 	applied int64
-	// announced has the versions that updates have announced while the account is unknown.
+	// announced is the newest state that updates have announced while the account is unknown.
 	announced announced
 	// claims are the user's reads up to messages that the rooms do not have yet, by
 	// conversation; usually nil. See claims.go.
@@ -32,7 +33,7 @@ type member struct {
 }
 
 // announced describes the newest state that updates from the bus have announced. The tables
-// have this state or a newer state, unless an update was forged.
+// have this state or a newer state, unless an update was forged or Postgres has lost a commit.
 type announced struct {
 	step  int64 // when the last update arrived, see rooms.steps
 	epoch string
@@ -56,9 +57,10 @@ func (a *announced) add(u *pubsub.Update, step int64) {
 	}
 }
 
-// in reports whether a state that was read from the tables includes everything announced. began
-// is the step at which the read began. If the last announcement is older than the read, in
-// returns true without comparing: the tables then have everything that was not forged.
+// in reports whether the state s, which was read from the tables, includes the announced state.
+// began is the step at which the read began. If the last announcement arrived before this step,
+// in returns true without a comparison: the announced state was then in the tables, or it was
+// forged.
 func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
 	switch {
 	case a.step < began:
@@ -102,8 +104,9 @@ func (m *member) update(u *pubsub.Update, step int64) {
 	}
 }
 
-// take handles the result of Account.Update or Account.Follow: it offers the merged update to
-// the sessions, or makes the sessions sync. since is when the oldest change of the update was
+// take handles the result of Account.Update or Account.Follow. If the update was applied, take
+// adds the merged update to the mailboxes of the user's sessions. If an earlier update was
+// missed, it makes the sessions sync. since is when the oldest change of the update was
 // appended, and step is when the update arrived (see rooms.steps).
 func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Moment, step int64) {
 	switch result {
@@ -120,9 +123,9 @@ func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Mom
 	}
 }
 
-// drop makes the account unknown, because an update that arrived at a step cannot be applied.
-// It records the account's state as announced: a read of the tables that began at this step or
-// earlier is used only if it has reached the announced state.
+// drop makes the account unknown, because an update that arrived at the given step cannot be
+// applied. It records the account's former state as announced. So if a read of the tables began
+// at this step or earlier, its result is used only if it includes that state.
 func (m *member) drop(step int64) {
 	a := m.account
 	m.account = nil
@@ -146,8 +149,9 @@ func (m *member) renew() {
 	}
 }
 
-// lose makes the sessions sync (read the tables again), except for the given session. since is
-// when the oldest change that the sessions miss was appended; 0 if unknown.
+// lose makes all sessions of the user sync, that is, read the tables again, except for the
+// session `except`. since is the append time of the oldest change that the sessions lack; 0 if
+// unknown.
 func (m *member) lose(since view.Moment, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {
@@ -156,13 +160,13 @@ func (m *member) lose(since view.Moment, except *session) {
 	}
 }
 
-// follow applies the newest state of a room to the account, and offers the change to the
-// sessions.
+// follow applies the newest state of a room to the account, and adds the change to the
+// mailboxes of the user's sessions.
 func (m *member) follow(n *news) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.account == nil {
-		return // replace will apply it
+		return // replace will apply the state
 	}
 	result, merged := m.account.Follow(n.latest, n.base)
 	if result == view.Applied {
@@ -175,12 +179,13 @@ func (m *member) follow(n *news) {
 }
 
 // settle updates the account of a user after a session was sent a state that was read from the
-// tables. It also updates the session's mailbox. began is the step (see rooms.steps) at which
-// the read began, and at is the time then. whole is set if the client needed the whole state
-// (see view.Reading).
+// tables. It also updates the session's mailbox. began and at are the step (see rooms.steps)
+// and the time at which the read began. whole is set if the client needed the whole state (see
+// view.Reading).
 //
-// settled is false if the tables must be read again: they have changed since the read began, or
-// the bus has subscribed to a room only after the read began. err is an error of the bus.
+// settled is false if the tables must be read again, because a newer state was announced after
+// the read began, or because the subscription to a room began only after the read. err is an
+// error of the bus.
 func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) (settled bool, err error) {
 	h.mu.RLock()
 	in := h.users[s.userID]
@@ -216,8 +221,8 @@ func (h *hub) dismiss(m *member) {
 	}
 }
 
-// settle is the part of hub.settle that follows when the bus has subscribed to all rooms. The
-// caller holds the mutex of the hub.
+// settle is the second part of hub.settle. It runs when the subscriptions to all rooms exist.
+// The caller holds the mutex of the hub.
 func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,8 +237,8 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 }
 
 // load updates the account with a state that was read from the tables for a session. ahead has
-// the changes that the account has and the state lacks; the session must still get them. ok is
-// false if the tables must be read again.
+// the changes that are in the account but not in the state; the session must still get these
+// changes. ok is false if the tables must be read again.
 func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole bool) (ahead *pubsub.Update, ok bool) {
 	if m.account == nil || m.account.Rest.Epoch != state.Epoch {
 		return m.replace(s, state, began)
@@ -261,8 +266,9 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 }
 
 // replace makes a new account from a state that was read from the tables for a session. It then
-// applies the states of rooms that arrived since the read began, and returns these changes as
-// ahead. The user's other sessions sync, since they may lack changes.
+// applies the states of rooms that have arrived since the read began, and returns the changes
+// as ahead, which the session must still get. It makes the user's other sessions sync, since
+// they may lack changes that the state includes.
 func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead *pubsub.Update, ok bool) {
 	m.account = view.NewAccount(state)
 	m.announced = announced{}

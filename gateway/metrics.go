@@ -97,8 +97,9 @@ func (m *Metrics) command(t string, err error) {
 }
 
 // observeStale records the age of the changes in a frame that a client has just been sent.
-// since is when the oldest change of the frame was appended. If reconciliation has found the
-// change, the time of its append is unknown, and since is when the client was last up to date.
+// since is the append time of the oldest change in the frame. If reconciliation has found the
+// change, its append time is unknown, and since is the last time at which the client was known
+// to be up to date.
 func (g *Gateway) observeStale(since view.Moment) {
 	if since == 0 {
 		return

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Device is a device of a user. ID is the id under which it is registered for pushes.
+// Device is a device of a user. ID is the id with which the device is registered for pushes.
 type Device struct{ UserID, ID string }
 
-// Devices records which devices have their app open, so that they get no pushes.
+// Devices records which devices have their app open. These devices get no pushes.
 type Devices interface {
-	// Hold records that the apps of devices are open, for the duration of lease. A lease of 0
-	// means that the apps are closed. Hold is safe for concurrent use.
+	// Hold records that the apps of devices are open. The record expires after the duration
+	// lease. A lease of 0 records that the apps are closed. Hold is safe for concurrent use.
 	Hold(ctx context.Context, devices []Device, lease time.Duration) error
 }
 
@@ -23,8 +23,8 @@ const (
 	presenceRenew = 25 * time.Second
 )
 
-// presence reports to Devices which devices have sessions on this gateway. It stores a device
-// only for sessions that have named one in their hello.
+// presence reports to Devices which devices have sessions on this gateway. It knows the device
+// of a session only if the client has named the device in its hello.
 type presence struct {
 	devices Devices // nil: presence is not recorded
 
@@ -32,8 +32,8 @@ type presence struct {
 	of map[*session]Device
 	// open counts the sessions of each device.
 	open map[Device]int
-	// changed are devices that must be reported: their first session has begun, or their last
-	// session has ended.
+	// changed are the devices that must be reported to Devices, because their first session has
+	// begun or their last session has ended.
 	changed map[Device]struct{}
 	wake    chan struct{}
 }
@@ -81,8 +81,8 @@ func (p *presence) change(d Device) {
 }
 
 // run reports connected and disconnected devices until ctx is done. If a report fails, run
-// calls failed. The next renewal then repeats the report for open devices, and the leases of
-// closed devices expire.
+// calls failed, and does not repeat the report at once: the next renewal reports all open
+// devices, and the leases of closed devices expire.
 func (p *presence) run(ctx context.Context, failed func(error)) {
 	if p.devices == nil {
 		return

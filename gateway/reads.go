@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// readsAtOnce is the most concurrent queries for whole states and changes. lookupsAtOnce is
-	// the most concurrent queries for commands and for states that are limited to categories.
-	// Their sum is less than the number of database connections of a process, so that HTTP
-	// requests find a free connection.
+	// readsAtOnce is the most concurrent queries for states of clients that see all categories.
+	// lookupsAtOnce is the most concurrent queries for commands, and for states of clients that
+	// are limited to categories. The sum of the two is less than the number of database
+	// connections of a process, so that HTTP requests find a free connection.
 	readsAtOnce   = 4
 	lookupsAtOnce = 3
 	// readsOfPartition is the most concurrent queries for states of one partition. If locked
@@ -23,19 +23,19 @@ const (
 	// readBatch is the most states that one query reads. It limits the memory for large
 	// snapshots.
 	readBatch = 100
-	// readSplit is the factor by which the batches of calls shrink after a query that failed or
-	// timed out, so that one user neither fails nor delays the other users of a batch.
+	// readSplit is used after a query has failed or timed out: its calls are repeated in
+	// batches that are smaller by this factor. So if one user is the cause, the other users of
+	// the batch still get their states.
 	readSplit = 10
-	// readFailures is a number of consecutive failed queries. After that many failures, a
-	// single user is not the cause. Smaller batches would then only mean more queries, so
-	// batches no longer shrink.
+	// If readFailures queries in a row have failed, a single user is not the cause. Batches
+	// then no longer shrink, since smaller batches would only mean more queries.
 	readFailures = 2 * readSplit
 )
 
-// reads reads the states of users. Calls that arrive while queries run are queued. One query
-// answers many queued calls of a partition, so few queries run when many clients connect at
-// once. Calls with the same held state get the answer of the same query, and partitions take
-// turns. reads is safe for concurrent use.
+// reads reads the states of users. Calls are queued while readsAtOnce queries run. One query
+// answers many queued calls of one partition, so few queries run when many clients connect at
+// once. Calls for the same user and held state get the answer of the same query. The queues of
+// the partitions are served in turn. reads is safe for concurrent use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
@@ -53,9 +53,9 @@ type reads struct {
 	queries int // running queries
 	// busy counts the running queries by partition.
 	busy map[int]int
-	// reading has the users whose states are being read, each with further calls for the same
-	// user. These calls are queued until the read ends: only one query at a time reads a user,
-	// even if it is slow.
+	// reading maps each user whose state is being read to the later calls for the same user.
+	// These calls are queued again when the read ends. So only one query at a time reads a
+	// user, even if the query is slow.
 	reading map[string][]*stateRead
 	// failures counts the failed queries since the last query that succeeded.
 	failures int
@@ -65,7 +65,7 @@ type reads struct {
 type stateRead struct {
 	ctx  context.Context // of the caller
 	held pubsub.Held
-	// most is the largest batch in which the call may be answered.
+	// most is the maximum size of a batch that includes this call.
 	most int
 
 	done  chan struct{} // closed when the answer is set
@@ -92,8 +92,8 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// enqueue queues calls of a partition, and starts a goroutine if fewer than readsAtOnce run.
-// The caller holds mu.
+// enqueue queues calls of a partition. If fewer than readsAtOnce goroutines execute run, it
+// starts another. The caller holds mu.
 func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	if len(calls) == 0 {
 		return
@@ -115,7 +115,7 @@ func (r *reads) stop() {
 	r.running.Wait()
 }
 
-// run reads batches until no queued call may be answered now.
+// run answers batches of queued calls until next returns no batch.
 func (r *reads) run() {
 	for {
 		partition, b, ok := r.next()
@@ -144,15 +144,15 @@ func (r *reads) run() {
 	}
 }
 
-// batch is the held states that one query reads. calls[i] are the calls that get the state for
-// held[i].
+// batch has the calls that one query answers. held[i] is a user and the state that the user's
+// client has, and calls[i] are the calls that wait for the changes since this state.
 type batch struct {
 	held  []pubsub.Held
 	calls [][]*stateRead
 }
 
-// next removes a batch of calls from the queues. If ok is false, no batch can be read now, and
-// the calling goroutine must end.
+// next removes a batch of calls from the queues. If ok is false, no batch may be read now, and
+// the goroutine that called next must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,8 +195,8 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 }
 
 // answer reads the states of a batch. If the query fails or times out, and a single user of the
-// batch may be the cause, answer returns the calls. The caller then queues them again for
-// smaller batches.
+// batch may be the cause, answer does not answer the calls but returns them. The caller then
+// queues them again for smaller batches.
 func (r *reads) answer(partition int, b *batch) (failed []*stateRead) {
 	if len(b.held) == 0 {
 		return nil

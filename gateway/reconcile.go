@@ -14,21 +14,22 @@ import (
 const (
 	// reconcileBatch is the approximate number of users whose badges one query reads.
 	reconcileBatch = 1000
-	// reconcileGrace is how long the gateway waits for a client's update from the bus, after
-	// the tables have shown a newer state, before it treats the update as lost.
+	// reconcileGrace is used if the tables have a newer state than a client. The gateway waits
+	// for this time, in which the update may still arrive from the bus, and then treats the
+	// update as lost.
 	reconcileGrace = 250 * time.Millisecond
-	// gapPace is the shortest pause between batches after a gap of the bus, when every client
-	// may have missed an update. The longest pause is twice as long.
+	// gapPace is used after a gap of the bus, when every client may have missed an update. The
+	// pause between two batches is then at least gapPace and at most twice gapPace.
 	gapPace = 20 * time.Millisecond
 )
 
 // reconcile compares clients with the tables until ctx is done: each user at least once per
 // ReconcileInterval, and all users soon after a gap of the bus. ADR 42 has the reasons.
 //
-// In each round reconcile compares every user once, in batches. The hash of a user's id decides
-// after which fraction of the round the user is compared, even if the number of batches
-// changes. So two comparisons of a user are at most one round apart, and a new client is
-// compared within one round.
+// In each round reconcile compares every user once, in batches. The hash of a user's id
+// determines the user's place in the round, for example after a third of it. The place does not
+// depend on the number of batches, which may differ between rounds. So two comparisons of a
+// user are at most one round apart, and a new client is compared within one round.
 func (g *Gateway) reconcile(ctx context.Context) {
 	seed := maphash.MakeSeed()
 	for {
@@ -53,27 +54,28 @@ func (g *Gateway) reconcile(ctx context.Context) {
 	}
 }
 
-// placeOf returns the batch of a user in a round. hash is the hash of the user's id, and
-// batches is the number of batches. For any number of batches, the user's batch comes after
-// about the same fraction of the round.
+// placeOf returns the index of a user's batch in a round, from the hash of the user's id and
+// the number of batches. For any number of batches, the index divided by this number is about
+// the same.
 func placeOf(hash uint64, batches int) int {
 	place, _ := bits.Mul64(hash, uint64(batches)) //nolint:gosec // positive
 	return int(place)                             //nolint:gosec // less than batches
 }
 
-// suspect is a client whose state is older than the tables. Its update may still arrive.
+// suspect is a client whose state is older than the state `tables`. The update that the client
+// lacks may still arrive.
 type suspect struct {
 	session *session
 	tables  view.Holding
 }
 
-// marked is a client, and the state that the client had before a read of the tables.
+// marked is a session, and the state (mark) that its client had before a read of the tables.
 type marked struct {
 	session *session
 	mark    view.Mark
 }
 
-// mark returns, for each of the users, the sessions with the current states of their clients.
+// mark returns the sessions of each user, with the current states of their clients.
 func (g *Gateway) mark(userIDs []string) map[string][]marked {
 	all := make(map[string][]marked, len(userIDs))
 	for _, id := range userIDs {
@@ -84,16 +86,16 @@ func (g *Gateway) mark(userIDs []string) map[string][]marked {
 	return all
 }
 
-// measureClock reads the clock of the database, to which g.clock then refers.
+// measureClock reads the clock of the database, and sets g.clock by it.
 func (g *Gateway) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, the last reading stays in use
+	_ = g.clock.Measure(ctx, g.cfg.Badges.Now) // if it fails, g.clock continues to use the last reading
 }
 
 // compare compares the clients of users with the tables, and corrects clients that are wrong. A
-// client is wrong if it has missed an update, or if the tables never had its state: then the
-// state was forged, or Postgres has lost the commit.
+// client is wrong if it has missed an update. It is also wrong if the tables do not have its
+// state, because the state was forged or because Postgres has lost the commit.
 func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	if len(userIDs) == 0 {
 		return

@@ -17,8 +17,9 @@ type rooms struct {
 	metrics *Metrics
 	// byAddress is guarded by the mutex of the hub.
 	byAddress map[pubsub.Address]*room
-	// steps is a logical clock of this gateway. If a read of the tables begins at a later step
-	// than an update arrived, the read includes what the update announced.
+	// steps is a logical clock of this gateway. It orders updates and reads of the tables: if
+	// an update arrived at an earlier step than a read began, the result of the read includes
+	// the state that the update announced.
 	steps atomic.Int64
 	// gap is the step of the last call of HandleGap.
 	gap atomic.Int64
@@ -26,7 +27,7 @@ type rooms struct {
 	mu sync.Mutex
 	// due are the rooms whose newest state must be sent to their members now.
 	due []*room
-	// ready contains a token while due may contain rooms.
+	// ready wakes hub.pass: it contains a token while due may contain rooms.
 	ready chan struct{}
 }
 
@@ -43,17 +44,18 @@ type room struct {
 	// The mutex of the hub guards seats, joined, leaving and since. seats are the room's
 	// members on this gateway.
 	seats []*seat
-	// joined is set while Join of the room runs; then it is closed and set to nil. since is the
-	// step at which Join returned.
+	// joined is a channel while a Join of the room runs; when the Join returns, the channel is
+	// closed and joined is set to nil. since is the step at which the Join returned.
 	joined chan struct{}
 	since  int64
-	// leaving is set while Leave runs, and closed afterwards.
+	// leaving is a channel while a Leave of the room runs. The channel is closed when the Leave
+	// returns.
 	leaving chan struct{}
 
 	mu sync.Mutex
 	// latest is the newest state from the bus, or nil. came is the step at which latest
-	// arrived. base is the Changes of an earlier state: the bus has lost no update of the room
-	// from that state to latest.
+	// arrived. base is the counter Changes of an earlier state of the room: between that state
+	// and latest, the bus has lost no update of the room.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
@@ -61,8 +63,8 @@ type room struct {
 	// this copy, to save memory.
 	read      *pubsub.Room
 	readEpoch string
-	// dirty is set while latest must still be sent to the members; it is sent at the time next
-	// or later. oldest is when the oldest change that is not sent yet was appended.
+	// dirty is set while latest must still be sent to the members. latest is sent at the time
+	// `next`, or later. oldest is the append time of the oldest change that was not sent yet.
 	dirty  bool
 	next   time.Time
 	oldest view.Moment
@@ -72,16 +74,18 @@ type room struct {
 type seat struct {
 	member *member
 	room   *room
-	at     int // in room.seats
+	at     int // index in room.seats
 }
 
-// share is called with a membership that was read from the tables. To save memory, it replaces
-// the room's state in the membership by an equal state that other members use. latest is the
-// state from the bus if it is newer than the tables' state and arrived after the read began
-// (began is the step of the read), otherwise nil. base is the base of latest (see room).
+// share is called with a membership that was read from the tables. If other members have an
+// equal state of the room, share replaces the state in the membership by theirs, to save
+// memory. began is the step at which the read began. If the bus has delivered a newer state
+// after this step, share returns that state as latest, and its base (see room). Otherwise
+// latest is nil.
 //
-// A state that arrived before the read began must be in the tables, unless it was forged. So
-// share deletes such a state if the tables do not have it.
+// If a state arrived from the bus before the read began, the read must have returned it or a
+// newer state, unless the state was forged. So if the read has returned an older state, share
+// deletes the state from the bus.
 func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pubsub.RoomUpdate, base int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,9 +106,9 @@ func (r *room) share(m *view.Membership, epoch string, began int64) (latest *pub
 	return nil, 0
 }
 
-// sameState reports whether two states of a room with the same epoch are equal. Equal Changes
-// are not enough: chunks of older messages are closed and deleted without a change that members
-// see, and the counts of closed chunks then differ.
+// sameState reports whether two states of a room with the same epoch are equal. It is not
+// enough to compare Changes: when a chunk of older messages is closed or deleted, Changes stays
+// the same, since members see no change, but the counts of closed chunks differ.
 func sameState(a, b *pubsub.Room) bool {
 	return a.Changes == b.Changes && a.Since == b.Since &&
 		a.ClosedLive == b.ClosedLive && a.ClosedAll == b.ClosedAll && a.ClosedChanges == b.ClosedChanges
@@ -112,8 +116,8 @@ func sameState(a, b *pubsub.Room) bool {
 
 // followRooms runs until ctx is done. When the layout of partitions changes, such as after a
 // split, the members on this gateway are still listed in the rooms of the old partition.
-// followRooms then makes all accounts unknown. So the sessions read the tables again, and the
-// members are listed in the rooms of the new partition.
+// followRooms then makes all accounts unknown, so that the sessions read the tables again.
+// After this read the members are listed in the rooms of the new partition.
 func (g *Gateway) followRooms(ctx context.Context) {
 	for {
 		moved := g.cfg.RoomsMoved()
@@ -127,10 +131,11 @@ func (g *Gateway) followRooms(ctx context.Context) {
 }
 
 // watch adds a member to the lists of members of all rooms in a state that was read from the
-// tables. It subscribes to these rooms, and waits until the bus has acknowledged. began is the
-// step at which the read began. listening is true if all subscriptions existed before the read
-// began, so that no update can be missing. It is also true if the bus does not acknowledge in
-// time: reconciliation then finds lost updates.
+// tables. It subscribes to these rooms, and waits until the bus has acknowledged the
+// subscriptions. began is the step at which the read began. listening is true if all
+// subscriptions existed before the read began: then no update after the read is lost. listening
+// is also true if the bus does not acknowledge in time: reconciliation then detects lost
+// updates.
 func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, began int64) (listening bool, err error) {
 	listening = true
 	var joining []*room
@@ -206,9 +211,9 @@ func (h *hub) joinRooms(ctx context.Context, joining []*room) error {
 	return err
 }
 
-// unwatch removes a member from the member lists of all rooms that a state does not have, or of
-// all rooms if state is nil. Then it unsubscribes from rooms that have no members on this
-// gateway any more.
+// unwatch removes a member from the member lists of rooms: of all rooms that are not in
+// state.Memberships or, if state is nil, of all rooms. Then it unsubscribes from rooms that
+// have no members on this gateway any more.
 func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) error {
 	if m == nil {
 		return nil

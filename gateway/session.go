@@ -37,17 +37,17 @@ type session struct {
 	// reason.
 	over    bool
 	closing *closing
-	// doing has the cancel functions of the contexts that during has returned; nil if none is
-	// in use.
+	// doing has the cancel functions of the contexts that the method during has created and
+	// that are still in use; nil if there are none.
 	doing    map[*context.CancelFunc]struct{}
 	identity Identity
-	// from is the network of the client, for Config.BadToken; nil if it is unknown, and after
-	// the hello.
+	// from is the network of the client, for Config.BadToken. It is nil if the network is
+	// unknown, and after the hello.
 	from *netip.Prefix
 	// reads are the reads that the worker must append again: see claims.go.
 	reads []again
 
-	// refused estimates how many refused commands the client will still repeat. Each refused
+	// refused estimates how many refused commands the client has not repeated yet. Each refused
 	// command adds one, and each accepted command subtracts one. Only the goroutine that reads
 	// frames uses it.
 	refused int
@@ -71,10 +71,11 @@ type session struct {
 type link interface {
 	// write writes a frame, whose JSON is body, within Config.WriteTimeout.
 	write(frame any, body []byte) error
-	// ping shows the client that the connection works. If the link can receive, it also asks
-	// the client to answer.
+	// ping shows the client that the connection works. On a WebSocket it also asks the client
+	// for an answer.
 	ping() error
-	// alive reports whether the client has answered the last pings.
+	// alive reports whether the client has answered recent pings; it is always true for a link
+	// that cannot receive.
 	alive() bool
 	// close ends the link after all writes; c is the reason or nil.
 	close(c *closing)
@@ -89,8 +90,8 @@ func newSession(g *Gateway) *session {
 	return s
 }
 
-// end schedules the end of the session, for a reason that the client gets. If end is called
-// several times, the first reason counts.
+// end schedules the end of the session. The client gets c as the reason. If end is called
+// several times, the client gets the first reason.
 func (s *session) end(c closing) {
 	s.mu.Lock()
 	if s.closing == nil {
@@ -112,10 +113,11 @@ func (s *session) leave() {
 }
 
 // during returns a context for work on behalf of the client. The context ends with the session,
-// or when done is called. A context that exists as long as the session would use more memory
-// than the rest of an idle session.
+// or when `done` is called. A session has no permanent context, since that would use more
+// memory than the rest of an idle session.
 func (s *session) during() (ctx context.Context, done func()) {
-	// The request's context would end with its handler, but a session outlives the handler.
+	// Do not use the context of the request: it ends when the handler returns, but the session
+	// goes on.
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +160,8 @@ func (s *session) expiresAt() time.Time {
 // expiresIn returns the milliseconds until the token expires, at least 1.
 func (s *session) expiresIn() int64 { return max(1, time.Until(s.expiresAt()).Milliseconds()) }
 
-// authenticate verifies a first or a new token, and returns a closing if the token is refused.
+// authenticate verifies the first token of the session, or a new token. If the token is
+// refused, it returns a closing with the reason.
 func (s *session) authenticate(ctx context.Context, token string) *closing {
 	id, refusal := s.gateway.identify(ctx, token, s.address())
 	if refusal != nil {
@@ -184,8 +187,9 @@ func (s *session) address() netip.Prefix {
 	return *s.from
 }
 
-// greet handles the first frame of a client, which must be a hello. It returns a closing if the
-// session must end. If it returns nil, the caller passes the session to admission.enter.
+// greet handles the first frame of a client, which must be a hello. If the session must end, it
+// returns a closing with the reason. If greet returns nil, the caller must call
+// admission.enter.
 func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	if f.T != protocol.FrameHello {
 		return &closing{code: protocol.CloseProtocol, reason: "the first frame must be a hello"}
@@ -199,19 +203,19 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 		return &closing{code: protocol.CloseBadToken, reason: "no token given"}
 	}
 	s.mu.Lock()
-	s.from = nil // not needed any more, and most sessions live long
+	s.from = nil // free the memory, since most sessions last long
 	s.mu.Unlock()
 	if refusal := s.gateway.claim(s, s.identity.UserID); refusal != nil {
 		return refusal
 	}
-	// From here on Disconnect finds the session. But the token may have been revoked after it
-	// was verified.
+	// From here on Disconnect finds the session. But the token may have been revoked between
+	// its verification and this point.
 	if s.gateway.revoked(s.identity) {
 		return tokenRevoked()
 	}
 	s.userID = s.identity.UserID
 	if s.identity.Categories != nil {
-		return nil // Such a client always gets the whole state, and its device still gets pushes.
+		return nil // Ignore its state and device: it gets the whole state, and its device still gets pushes.
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeID(f.Epoch) {
@@ -224,7 +228,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 const maxIDBytes = 128
 
 // canBeID reports whether text may be an id or an epoch. It rejects text that Postgres cannot
-// store: such text would fail a whole query, which many users share.
+// store: one such text would fail a query that serves many users.
 func canBeID(text string) bool {
 	return text != "" && len(text) <= maxIDBytes && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
@@ -245,7 +249,7 @@ func (s *session) send(frame any) error {
 	return nil
 }
 
-// goodbye sends a bye frame with the closing, if there is one, and closes the link.
+// goodbye closes the link. If the session has a closing, goodbye first sends it in a bye frame.
 func (s *session) goodbye() {
 	s.mu.Lock()
 	c := s.closing

@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// lastEventID is the header in which a client that reconnects names the state it has, as
-// EPOCH:VERSION.
+// lastEventID is the name of a header. A client that reconnects sends the state that it has in
+// this header, as EPOCH:VERSION.
 const lastEventID = "Last-Event-ID"
 
 // ServeSSE serves a client with server-sent events, for networks in which WebSockets do not
@@ -54,12 +54,13 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx must not buffer events
-	// The connection cannot be reused, since the stream may end inside a frame.
+	// The connection cannot be reused for another request, since the stream may end inside a
+	// frame.
 	h.Set("Connection", "close")
 	g.metrics.streams.Inc()
 	defer g.metrics.streams.Dec()
 	retry := time.Second + rand.N(g.cfg.ReconnectSpread) //nolint:gosec // spreads load, guards nothing
-	// An error is ignored here, since writing the first frame will fail too.
+	// Ignore an error: the write of the first frame then fails too, and ends the session.
 	_ = stream.send([]byte("retry: " + strconv.FormatInt(retry.Milliseconds(), 10) + "\n\n"))
 	defer context.AfterFunc(r.Context(), s.leave)() // the client has disconnected
 	s.begin()
@@ -87,7 +88,8 @@ type stream struct {
 	ended chan struct{}
 }
 
-// write implements link. The id of an event is the state that the client has after the event.
+// write implements link. The id of an event names the state that the client has after the
+// event, as EPOCH:VERSION.
 func (e *stream) write(frame any, body []byte) error {
 	var b bytes.Buffer
 	switch f := frame.(type) {
@@ -118,7 +120,8 @@ func (e *stream) send(b []byte) error {
 func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 
 // alive implements link. It always returns true, since a client of an event stream cannot
-// answer pings. If the client has disappeared, the connection ends or a write times out.
+// answer pings. If the client has disconnected, the request's context ends or a write times
+// out; both end the session.
 func (e *stream) alive() bool { return true }
 
 // close implements link: it ends the handler, and with it the stream.

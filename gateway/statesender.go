@@ -10,19 +10,20 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// The shortest and longest backoff before a read of the tables is repeated. A read is repeated
-// if it failed, or if a newer update arrived during the read.
+// A read of the tables is repeated if it failed, or if a newer update arrived during the read.
+// These are the shortest and the longest backoff before the repetition.
 const (
 	firstSyncBackoff = 5 * time.Millisecond
 	lastSyncBackoff  = 2 * time.Second
-	// greetingAttempts is a number of consecutive failed reads. After that many, a client whose
-	// hello is not answered yet is disconnected. It then reconnects, perhaps to another
-	// gateway.
+	// greetingAttempts limits the failed reads in a row for a client whose hello is not
+	// answered yet. After this number the gateway disconnects the client, which then
+	// reconnects, perhaps to another gateway.
 	greetingAttempts = 8
 )
 
-// stateSender sends one client its state. It never sends an older state than the client has,
-// except in a snapshot, when the tables do not have the client's state.
+// stateSender sends one client its state. The client never gets a state that is older than its
+// own, with one exception: if the client's state is ahead of the tables, the client gets a
+// snapshot of the tables.
 type stateSender struct {
 	session *session
 	// epoch and version are the client's state.
@@ -39,8 +40,8 @@ type stateSender struct {
 	backoff time.Duration
 	// failures is how many reads in a row have failed.
 	failures int
-	// since is when the oldest change that the next sync sends was appended to the log; 0 if
-	// this is unknown, or if there is no change.
+	// since is the append time of the oldest change that the next sync will send. It is 0 if
+	// the time is unknown, or if there is no change.
 	since view.Moment
 }
 
@@ -48,8 +49,8 @@ func newStateSender(s *session) *stateSender {
 	return &stateSender{session: s, epoch: s.epoch, version: s.version}
 }
 
-// deliver writes the replies and changes that were taken from the mailbox. An error means that
-// the connection is broken.
+// deliver writes the replies and changes that were removed from the mailbox. If it returns an
+// error, the connection is broken or too slow.
 func (ss *stateSender) deliver(d *view.Delivery) error {
 	for _, frame := range d.Replies {
 		if err := ss.session.send(frame); err != nil {
@@ -76,7 +77,7 @@ func (ss *stateSender) changes(b *pubsub.Badge, conversations []pubsub.Conversat
 
 func (ss *stateSender) changesFrame(b *pubsub.Badge, conversations []pubsub.Conversation, whole bool) protocol.StateFrame {
 	newer := conversations
-	if slices.ContainsFunc(conversations, ss.has) { // the client got these with an earlier frame
+	if slices.ContainsFunc(conversations, ss.has) { // the client already has some of them
 		newer = slices.DeleteFunc(slices.Clone(conversations), ss.has)
 	}
 	ss.epoch, ss.version = b.Epoch, b.Version
@@ -92,9 +93,9 @@ func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.
 // sync reads the tables and sends the client what has changed. If the read fails, or if a newer
 // update arrives during the read, sync schedules another sync after a backoff.
 //
-// The client (in its hello) or the bus may have announced a state before the read began. Such a
-// state was already committed, unless it was forged. So the read returns this state or a newer
-// state, and otherwise sync ignores the announcement.
+// Before the read began, the client (in its hello) or the bus may have announced a state. An
+// announced state was already committed, unless it was forged or Postgres has lost the commit.
+// So if the read returns an older state, sync ignores the announcement.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
 	at, began := view.At(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
@@ -145,10 +146,10 @@ func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began
 	return settled
 }
 
-// again schedules taskSend after a growing backoff. It does not schedule a read itself, since
-// an earlier task may read the tables meanwhile: the mailbox decides, when the task runs,
-// whether a read is still needed. An unneeded read would be wrong: its result would reach the
-// client before older updates that are still in the mailbox.
+// again schedules taskSend after a growing backoff. When that task runs, the mailbox decides
+// whether a read of the tables is still needed, since another task may have read the tables
+// during the backoff. An unneeded read would be wrong: its result would reach the client before
+// older updates that are still in the mailbox.
 func (ss *stateSender) again() {
 	ss.backoff = min(max(2*ss.backoff, firstSyncBackoff), lastSyncBackoff)
 	if ss.due == nil {
@@ -165,15 +166,16 @@ func (ss *stateSender) stop() {
 	}
 }
 
-// countAhead updates the metrics for states that the tables do not have, although the client
-// named the state in its hello, or the bus announced it before the tables were read.
+// countAhead counts a state that is ahead of the tables in the metrics: the client named it in
+// its hello, or the bus announced it before the tables were read, but the tables have an older
+// state.
 func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {
 	m := ss.session.gateway.metrics
 	ahead := state.Epoch == ss.epoch && state.Version < ss.version
 	switch {
 	case ahead && !ss.greeted:
 		m.aheadHello.Inc()
-	case r.Whole: // compare has counted the client already
+	case r.Whole: // Gateway.compare has counted the client already
 	case ahead, state.Epoch == r.HeardEpoch && state.Version < r.Heard:
 		m.aheadUpdate.Inc()
 	}
@@ -204,9 +206,9 @@ func (ss *stateSender) read(ctx context.Context, categories []string, whole bool
 	return state, err
 }
 
-// sendState writes a state that was read from the tables. If the client already has the version
-// of this state, sendState writes nothing, unless inDoubt is set: then the client may have
-// other numbers for the same version.
+// sendState writes a state that was read from the tables. If the client already has this
+// version, sendState writes nothing. But if inDoubt is set, it writes the state in any case,
+// since the client may have wrong numbers for the same version.
 func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, inDoubt bool) error {
 	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {
 		return nil
@@ -229,7 +231,8 @@ func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, in
 	return ss.changes(&state.Badge, state.Conversations, true)
 }
 
-// terms returns the ping interval and the token's remaining time, for the answer to a hello.
+// terms returns the ping interval and the time until the token expires, for the answer to a
+// hello.
 func (ss *stateSender) terms() protocol.Terms {
 	return protocol.Terms{
 		PingMS:      ss.session.gateway.cfg.PingInterval.Milliseconds(),

@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/base/limit"
 )
 
-// bearerProtocol is the prefix of the subprotocol with which a browser sends its token, since
-// scripts in browsers cannot set headers.
+// bearerProtocol is the prefix of a subprotocol that contains a token. Browsers send their
+// token in this way, since scripts in browsers cannot set the header Authorization.
 const bearerProtocol = "bearer."
 
 // webSocketVersion is the protocol version of RFC 6455.
@@ -29,11 +29,11 @@ const webSocketVersion = "13"
 // refusedOriginLogInterval is the least time between two log lines about refused origins.
 const refusedOriginLogInterval = 10 * time.Second
 
-// refuseUpgrade answers a request that cannot be upgraded. Scripts in a browser do not see the
-// reason, so the server logs the origin that is not allowed.
+// refuseUpgrade answers a request that cannot be upgraded. If the origin is not allowed, the
+// gateway also logs the origin, since scripts in a browser cannot read the answer.
 func (g *Gateway) refuseUpgrade(w http.ResponseWriter, r *http.Request, status int, reason error) {
 	detail := reason.Error()
-	if status == http.StatusForbidden { // the upgrader forbids only because of the origin
+	if status == http.StatusForbidden { // the upgrader returns this status only for a wrong origin
 		g.foreign.Do(func() {
 			g.log.WarnContext(r.Context(), "refused a connection from a page whose origin is not allowed; if the page is yours, allow its origin with --allowed-origins", "origin", r.Header.Get("Origin"), "host", r.Host)
 		})
@@ -57,8 +57,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var chosen http.Header
 	switch {
 	case speaksProtocol:
-		// Use the constant: a substring of the request would keep all headers of the request,
-		// including the token, in memory until the connection ends.
+		// Use the constant, not the equal string from the request: that string shares memory
+		// with all headers of the request, including the token, which would then stay in memory
+		// until the connection ends.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
 		// Choose a protocol of the client. Otherwise the client fails the handshake and does
@@ -83,12 +84,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.begin()
-	// Let the handler return: net/http uses more memory for an open request than the session
-	// itself does.
+	// Read in another goroutine, so that this handler returns: net/http uses more memory for an
+	// open request than the session uses.
 	go k.read(tokenOf(r, protocols), speaksProtocol) //nolint:contextcheck // the session outlives its request
 }
 
-// tokenOf returns the token of a request, or "" if there is none: the hello may have it.
+// tokenOf returns the token of a request, or "" if the request has none. The hello frame may
+// then contain the token.
 func tokenOf(r *http.Request, protocols []string) string {
 	if token := bearerOf(r); token != "" {
 		return token
@@ -111,7 +113,7 @@ func bearerOf(r *http.Request) string {
 }
 
 // socket is the WebSocket of a session. One goroutine reads frames. The session's worker writes
-// frames, and has no goroutine while the client is idle.
+// frames; the worker has no goroutine while the client is idle.
 type socket struct {
 	session *session
 	conn    *websocket.Conn
@@ -135,12 +137,13 @@ func (k *socket) refuse(c closing) {
 	k.session.goodbye()
 }
 
-// maxExhaust is the most bytes that exhaust discards after a frame that cannot be parsed: more
-// than the bytes that can be in flight.
+// maxExhaust is the most bytes that exhaust discards after a frame that cannot be parsed. It
+// exceeds the number of bytes that can be in flight on a connection.
 const maxExhaust = 1 << 20
 
-// exhaust discards further data until the connection ends. If a connection were closed with
-// unread data, TCP would reset it, and the client might not see the close code.
+// exhaust reads and discards further data until the connection ends. If the gateway closed a
+// connection with unread data, TCP would reset the connection, and the client might not get the
+// close frame.
 func (k *socket) exhaust() {
 	defer close(k.silent)
 	for {
@@ -178,8 +181,8 @@ func (k *socket) read(token string, speaksProtocol bool) {
 		return
 	}
 	k.session.gateway.admission.enter(k.session)
-	// Use a new goroutine: checking a token has grown the stack of this one, which would stay
-	// large.
+	// Use a new goroutine: the check of the token has grown the stack of this goroutine, and
+	// the stack would stay large.
 	go k.listen()
 }
 
@@ -229,7 +232,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 		}
 		k.vouch()
 	}
-	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // If this fails the connection is closed, and the read fails too.
+	_ = k.conn.SetReadDeadline(time.Now().Add(s.gateway.cfg.HelloTimeout)) // If this fails, the connection is closed, and the read fails too.
 	payload, ok := k.next()
 	if !ok {
 		return false
@@ -289,10 +292,10 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence is called after a read has failed, and ends the session with a reason if a reason can
-// be sent. The reasons are: the hello did not arrive in time, the client did not answer the
-// kernel's keepalive probes (also a timeout), or the client sent too much data. After any other
-// error the client has disconnected.
+// silence is called after a read has failed. It ends the session with a reason if the hello did
+// not arrive in time, if the client did not answer the kernel's keepalive probes (the read then
+// also times out), or if the client sent too much data or too long a frame. After any other
+// error the client has disconnected, so no reason can be sent.
 func (k *socket) silence(err error) {
 	var timeout net.Error
 	switch {
@@ -308,8 +311,8 @@ func (k *socket) silence(err error) {
 }
 
 // hopeless is the frame size above which the WebSocket library ends the connection without a
-// reason. It is far above the limits of the protocol, so that the gateway can send a reason for
-// most frames that are too long.
+// reason. It is far above the frame sizes that the protocol allows. So the gateway itself can
+// read most frames that are too long, and can send a reason.
 const hopeless = 1 << 20
 
 // tooBig returns the closing for a client whose frame is too long.
@@ -352,9 +355,9 @@ func (k *socket) write(_ any, body []byte) error {
 	return k.conn.WriteMessage(websocket.TextMessage, body)
 }
 
-// ping implements link. It sends a ping frame of the protocol, since scripts in browsers do not
-// see WebSocket pings. It also sends a WebSocket ping, for clients that do not answer ping
-// frames.
+// ping implements link. It sends a ping frame of badge.v1, since scripts in browsers cannot see
+// WebSocket pings. It also sends a WebSocket ping, for clients that do not answer ping frames
+// of badge.v1.
 func (k *socket) ping() error {
 	if err := k.session.send(protocol.BareFrame{T: protocol.FramePing}); err != nil {
 		return err

@@ -23,8 +23,8 @@ const (
 )
 
 // worker runs the tasks of a session, one after the other. Tasks that only write run in the
-// pool. Other tasks run in a goroutine that ends when no task is left. So an idle client, as
-// most are, has no goroutine, and no stack that has grown in a read of the tables.
+// pool. Other tasks run in a goroutine that ends when no task is left. Most clients are idle:
+// an idle client has no goroutine, and so no stack that has grown during a read of the tables.
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
@@ -37,7 +37,8 @@ type worker struct {
 
 	// sender is nil until the session has joined the hub.
 	sender *stateSender
-	// joined is set before the session joins the hub.
+	// joined is set just before the session joins the hub; finish then removes the session from
+	// the hub.
 	joined bool
 	// check is the timer that schedules taskCheck when the next ping is due (pingAt) or when
 	// the token expires, whichever is earlier. check and pingAt are set together with sender.
@@ -45,7 +46,7 @@ type worker struct {
 	pingAt time.Time
 }
 
-// begin starts to run tasks: the tasks that are scheduled already, and later tasks.
+// begin lets the worker run tasks: the tasks that are already scheduled, and all later tasks.
 func (s *session) begin() {
 	s.taskMu.Lock()
 	defer s.taskMu.Unlock()
@@ -71,8 +72,8 @@ func (s *session) schedule(tasks task) {
 }
 
 // Write implements workers.Writer: the pool calls it to send the frames of the session. If
-// other tasks are scheduled, or the tables must be read, Write starts a goroutine for work,
-// since these tasks may take long.
+// other tasks are scheduled, or if the tables must be read, Write calls work in a new
+// goroutine, since such tasks may take long and must not block the pool.
 func (s *session) Write() {
 	s.taskMu.Lock()
 	if s.scheduled != taskSend {
@@ -124,7 +125,7 @@ func (s *session) work() {
 			done()
 		}
 		sync, err := s.do(tasks)
-		if sync && err == nil { // A sync is rare, and a context costs as much as encoding a frame.
+		if sync && err == nil { // Create a context only for a sync: it costs as much as encoding a frame.
 			ctx, done := s.during()
 			err = s.sender.sync(ctx)
 			done()
@@ -222,8 +223,8 @@ func (s *session) finish(ctx context.Context) {
 	g.admission.leave(s)
 	s.goodbye()
 	if s.joined {
-		// The context of the session has ended, but the subscription to the user must still
-		// end.
+		// ctx has ended with the session, so the call that unsubscribes from the user needs
+		// another context.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.JoinTimeout)
 		defer cancel()
 		if err := g.hub.leave(ctx, s, s.userID); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// Conversation returns the conversation as a client of the member sees it. m.Room must be set,
-// and also m.Behind if the member has not read all closed chunks. version is the version of the
-// user. levels are the levels that the user has set for categories.
+// Conversation returns the conversation as a client of the member sees it. m.Room must be set.
+// If the member's ReadSeq is below m.Room.Since, m.Behind must be set too. version is the
+// version of the user. levels are the levels that the user has set for categories.
 func (m *Membership) Conversation(version int64, levels map[string]string) Conversation {
 	c, _ := m.both(version, levels)
 	return c
@@ -26,8 +26,8 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 		behind = *m.Behind
 	}
 	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
-	// The result of a subtraction may be negative, since the fold stores a limited number of
-	// the member's own messages.
+	// Limit the counts to 0: the fold lists only a limited number of the member's own messages,
+	// so a difference may be negative.
 	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
 		unread = max(0, m.Room.Live.above(above)+behindLive-own)
 		if direct {
@@ -58,8 +58,8 @@ func (m *Membership) both(version int64, levels map[string]string) (Conversation
 
 func (m *Membership) seen() int64 { return max(m.ReadSeq, m.ReachedSeq, m.SeenSeq) }
 
-// SeenInOpen reports whether all unseen messages are in the open chunk of the room, whose
-// messages [Room] lists one by one.
+// SeenInOpen reports whether all unseen messages are in the open chunk of the room. [Room]
+// lists only the messages of this chunk.
 func (m *Membership) SeenInOpen() bool { return m.seen() >= m.Room.Since }
 
 // firstUnread returns the lowest unread seq, or 0 if nothing is unread.
@@ -94,8 +94,8 @@ func (s Seqs) Without(others Seqs, above int64) int64 {
 	return 0
 }
 
-// above counts the seqs of s that are greater than seq. It begins at the end of s, since most
-// members have read nearly all messages.
+// above returns the number of seqs in s that are greater than seq. It iterates from the end of
+// s, since most members have read nearly all messages.
 func (s Seqs) above(seq int64) (n int64) {
 	for i := len(s) - 1; i >= 0 && s[i].Last > seq; i-- {
 		n += s[i].Last - max(s[i].First-1, seq)

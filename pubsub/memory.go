@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// memoryQueueLimit is the most updates that are queued for one handler: some tens of MiB. The
-// queue of a handler that does not block stays far below it, since a batch of the projector has
-// only thousands of updates.
+// memoryQueueLimit is the most updates that are queued for one handler; they use some tens of
+// MiB. The queue of a handler that does not block stays far shorter, since a batch of the
+// projector has only thousands of updates.
 const memoryQueueLimit = 1 << 16
 
 // memoryWakeLimit is the most wakes that are queued for one call of Wakes. Further wakes are
-// dropped, which [Bus].Wake allows.
+// dropped: a lost wake is allowed, see [Bus].Wake.
 const memoryWakeLimit = 1 << 12
 
 // Memory is the bus of a single process, and the default bus.
 //
 // Each subscription has a queue of 65,536 updates, and a goroutine that calls its handler. So
-// Publish never waits for a handler. If a handler blocks until its queue is full, the bus
-// deletes the queued updates and calls HandleGap.
+// Publish never waits for a handler. If a handler is so slow that its queue becomes full, the
+// bus deletes the queued updates and calls HandleGap.
 type Memory struct {
 	counters counters
 	closing  chan struct{} // closed by Close
@@ -68,8 +68,9 @@ func enqueue[U any, P updateOf[U]](m *Memory, updates []U) {
 		if len(subs) == 0 {
 			continue
 		}
-		// Copy the update, since the caller may reuse the slice. Also, an update queued for a
-		// slow client would otherwise keep the whole slice in memory.
+		// Queue a copy of the update, since the caller may reuse the slice. Also, a pointer
+		// into the slice would keep the whole slice in memory until a slow handler has received
+		// the update.
 		u := updates[i]
 		for _, s := range subs {
 			s.enqueue(P(&u))
@@ -152,8 +153,9 @@ func (m *Memory) Wakes(ctx context.Context, wake func(partition int)) error {
 }
 
 // Gap deletes the queued updates of every subscription, and makes each subscription call
-// HandleGap. It is for a bus that forwards updates from another transport into a Memory: call
-// Gap when that transport may have lost updates. Gap does not block.
+// HandleGap. It is for implementations of [Bus] that receive updates over another transport and
+// publish them to a Memory: call Gap when that transport may have lost updates. Gap does not
+// block.
 func (m *Memory) Gap() {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -20,7 +20,7 @@ type memorySubscription struct {
 
 	mu    sync.Mutex
 	queue []update
-	gap   bool // updates older than those in queue were deleted
+	gap   bool // updates before the first update in queue were deleted
 }
 
 // Join implements [Subscription]. It never blocks.
@@ -119,8 +119,8 @@ func (s *memorySubscription) take(buffer []update) (queue []update, gap bool) {
 // run calls the handler until Close.
 func (s *memorySubscription) run() {
 	defer close(s.done)
-	// Two buffers alternate as the queue. A buffer that has grown large in a burst is not
-	// reused, so that an idle subscription uses little memory.
+	// Two buffers are used in turn as the queue. A buffer with a capacity above `keep` is not
+	// used again, so that an idle subscription uses little memory after a burst.
 	const keep = 4096
 	var buffer []update
 	for {

@@ -1,15 +1,15 @@
 // Package pubsub carries updates from projectors to gateways.
 //
 // A bus may lose any update. It reports every loss that it detects (see [Handler].HandleGap). A
-// loss is harmless: the numbers are stored in Postgres, each update has the whole state of what
-// changed, and gateways regularly compare versions with the tables. A bus is never the source
-// of a number.
+// loss delays numbers but does not make them wrong permanently: the numbers are stored in
+// Postgres, each update has the whole new state of everything that changed, and gateways
+// regularly compare the versions of clients with the tables.
 //
 // [Memory] serves a single process, [Redis] several. To write another bus, implement [Bus] and
 // run pubsubtest.Run on it.
 //
 // The package does not know events, tables or frames, since projectors and gateways both import
-// it. ADR 4 says what an update has to contain.
+// it. ADR 4 explains the content of an update.
 package pubsub
 
 import (
@@ -23,36 +23,36 @@ var ErrClosed = errors.New("pubsub: closed")
 // Bus delivers updates to subscriptions, and wakes projectors. It is safe for concurrent use.
 type Bus interface {
 	// Publish sends each update to the subscriptions that have joined its user or room. It does
-	// not wait for their handlers. Updates of one partition arrive in order: the updates of
-	// earlier calls first, and within a call first users and then rooms, each in the order of
-	// the slice. Updates of different partitions may overtake each other.
+	// not wait for their handlers. Updates of one partition arrive in the order of the calls.
+	// Within a call, updates of users arrive before updates of rooms, and otherwise in the
+	// order of the slices. The order of updates of different partitions is not defined.
 	//
 	// The caller may reuse the slices after the call, but must not change the maps and slices
 	// inside the updates. If Publish returns an error, some updates may not have been sent. If
-	// it could not send the update of a user, it has sent no room update: a room update is
-	// wrong for a member whose own update is missing.
+	// Publish could not send the update of a user, it has not sent any update of a room: a
+	// member who gets an update of a room without the preceding update of the user would
+	// compute wrong numbers.
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
-	// HasSubscribers reports whether an update that is published to address a now could reach a
-	// handler. If it returns false, the projector does not compute the update. The result is
-	// true once a Join of the address has returned. A bus that cannot know the subscribers of
-	// other processes always returns true. HasSubscribers does not block.
+	// HasSubscribers reports whether an update that is published to the address a now could
+	// reach a handler. If not, the projector does not compute the update. While a subscription
+	// has joined the address, the result must be true. A bus that does not know the subscribers
+	// of other processes always returns true. HasSubscribers does not block.
 	HasSubscribers(a Address) bool
 
-	// Subscribe opens a subscription that has joined no address yet. Until Close returns, the
-	// bus calls the handler, from one goroutine at a time.
+	// Subscribe opens a subscription that has joined no address yet. The bus calls the handler
+	// from one goroutine at a time, until Close of the subscription returns.
 	Subscribe(h Handler) (Subscription, error)
 
-	// Wake notifies every Wakes call, in every process, that partitions have new events. It
-	// only reduces latency: projectors also poll, so a lost wake delays events by
-	// milliseconds.
+	// Wake notifies every Wakes call, in every process, that partitions have new events. A wake
+	// only reduces latency: projectors also poll, so a lost wake delays events by milliseconds.
 	Wake(ctx context.Context, partitions []int) error
 
 	// Wakes calls wake for each partition that a Wake call names, in any order. It blocks until
-	// ctx is done and then returns nil. If its connection is lost, it reconnects. Several wakes
-	// of a partition in quick succession may be merged into one call of wake, which starts
-	// after the last of these wakes. wake is called from one goroutine at a time, never after
-	// Wakes has returned, and must not block.
+	// ctx is done and then returns nil. If its connection is lost, it reconnects. Several Wake
+	// calls for a partition in quick succession may cause only one call of wake, which then
+	// starts after the last Wake call. wake is called from one goroutine at a time, and is not
+	// called after Wakes has returned. It must not block.
 	Wakes(ctx context.Context, wake func(partition int)) error
 
 	// Close closes every subscription and releases all resources. It is idempotent, and must
@@ -69,8 +69,8 @@ type Subscription interface {
 	// undoes any number of Joins.
 	//
 	// While the bus is down, Join blocks until ctx is done and then returns an error. The bus
-	// remembers the addresses: it joins them when it works again, and then calls HandleGap. A
-	// Leave of an address cancels this for the address.
+	// stores the addresses: when it works again, it joins them and then calls HandleGap. A
+	// Leave of an address cancels its later join.
 	Join(ctx context.Context, addresses ...Address) error
 
 	// Leave unsubscribes from users and rooms. It does not wait for the bus, and works while
@@ -85,7 +85,7 @@ type Subscription interface {
 // Address names a user, or a room in one partition: updates are published to an address.
 type Address struct {
 	ID string
-	// Partition is the partition of the updates; a bus may route by it.
+	// Partition is the partition of the updates. A bus may choose the route of an update by it.
 	Partition int
 	// Room is set if ID is the conversation of a room, not a user.
 	Room bool
@@ -94,15 +94,16 @@ type Address struct {
 // Handler receives the updates of a subscription. Its methods must not block: a slow handler
 // delays all updates of the subscription.
 type Handler interface {
-	// HandleUpdate receives an update of a joined user. Handlers share updates: do not modify
-	// an update.
+	// HandleUpdate receives an update of a joined user. The bus passes the same update to
+	// several handlers: do not modify it.
 	HandleUpdate(u *Update)
 
-	// HandleRoom receives an update of a joined room. Handlers share it too: do not modify it.
+	// HandleRoom receives an update of a joined room. The bus passes the same update to several
+	// handlers: do not modify it.
 	HandleRoom(u *RoomUpdate)
 
-	// HandleGap reports that updates may have been lost: updates of any joined address that
-	// were published before this call. Later updates arrive again.
+	// HandleGap reports that updates that were published before this call may be lost, for any
+	// joined address. Updates that are published later arrive again.
 	HandleGap()
 }
 
@@ -112,7 +113,7 @@ type update interface {
 	deliver(h Handler)
 }
 
-// updateOf is the constraint that a pointer to U is an update.
+// updateOf is a type constraint: a pointer to U must implement update.
 type updateOf[U any] interface {
 	*U
 	update

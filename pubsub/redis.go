@@ -26,33 +26,35 @@ const (
 
 // RedisConfig configures a [Redis] bus. Zero durations mean the defaults.
 type RedisConfig struct {
-	// URL is a go-redis URL: redis://, rediss:// or unix://. With one or more parameters
-	// addr=HOST:PORT the URL lists seed nodes of a cluster; a cluster needs at least one such
-	// parameter. With the parameter master_name=NAME it lists the Sentinels of a master.
+	// URL is a go-redis URL: redis://, rediss:// or unix://. For a cluster, give at least one
+	// parameter addr=HOST:PORT, which names a further seed node. For a master with Sentinels,
+	// give the parameter master_name=NAME; the addresses in the URL are then the Sentinels.
 	// Required.
 	//
 	// The parameters max_retries, dialer_retries and protocol have no effect. A publish is
-	// never retried: a retry could break the order, and the next reconciliation corrects
-	// clients that missed the update. Pub/sub does not need RESP3.
+	// never retried, since a retry could change the order of updates; the next reconciliation
+	// corrects clients that missed an update. RESP3 is not used, since pub/sub does not need
+	// it.
 	URL string
 
 	// Keys are secrets of at least MinKeyBytes that all processes share. The first key signs
-	// every message. A message that none of the keys has signed is dropped, so only processes
-	// with a key can send updates to clients. Default: messages are not signed. Then any
-	// program that can publish on this Redis can send false updates to clients, and a client
-	// shows a false update until its next comparison with the tables.
+	// every message. A message without a signature by one of the keys is dropped, so only
+	// processes with a key can send updates to clients. Default: messages are not signed. Then
+	// any program that can publish on this Redis can send false updates to clients. A client
+	// shows a false update until the client is next compared with the tables.
 	Keys []string
 
-	// PublishTimeout limits a publish, or a Wake, from dial to reply. Default 2s.
+	// PublishTimeout limits the time of a pipeline of Publish, or of a Wake, from the dial to
+	// the reply. Default 2s.
 	PublishTimeout time.Duration
 
 	// PingInterval is how often each subscription pings Redis and publishes a canary, a test
 	// message to itself. If Redis accepts two canaries in a row and delivers neither, the
-	// connection is replaced, as after silence. Default 3s.
+	// subscription reconnects. Default 3s.
 	PingInterval time.Duration
 
-	// PongTimeout is how long Redis may be silent after a ping before the subscription
-	// reconnects. So a frozen Redis is detected within PingInterval + PongTimeout. Default 3s.
+	// PongTimeout is how long Redis may take to answer a ping. If nothing arrives for
+	// PingInterval + PongTimeout, the subscription reconnects. Default 3s.
 	PongTimeout time.Duration
 
 	// Logger logs lost and restored connections and dropped messages. Default: nothing is
@@ -87,15 +89,15 @@ func (c *RedisConfig) check() error {
 // Redis is a bus for several processes. It uses Redis pub/sub, with one channel per user, and
 // one channel per room and partition.
 //
-// Each subscription has its own connection, so that a slow subscription does not delay others.
-// In a cluster it has one connection for each partition of its addresses. If a connection is
-// lost or silent, the subscription replaces it, joins all addresses again, and calls HandleGap.
-// Redis disconnects a subscriber that is too far behind (client-output-buffer-limit); this is
-// handled like any other lost connection.
+// Each subscription has its own connection, so that a slow subscription does not delay other
+// subscriptions. In a cluster it has one connection for each partition of its addresses. If a
+// connection is lost, or nothing arrives on it in time, the subscription reconnects, joins all
+// addresses again, and calls HandleGap. Redis itself disconnects a subscriber that reads too
+// slowly (client-output-buffer-limit); the subscription then reconnects in the same way.
 //
-// In a cluster with sharded pub/sub (Redis 7.0 and later), a single shard carries the updates
-// of a partition. Older clusters use classic pub/sub, where every node forwards every message
-// to all other nodes.
+// In a cluster with sharded pub/sub (Redis 7.0 and later), the updates of a partition pass
+// through a single shard. In older clusters, the bus uses classic pub/sub, where every node
+// forwards every message to all other nodes.
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
@@ -134,9 +136,9 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	return r, nil
 }
 
-// Publish implements [Bus]. It sends one pipeline for users and then one for rooms. It returns
-// when Redis has accepted the updates. Each pipeline takes at most
-// [RedisConfig].PublishTimeout.
+// Publish implements [Bus]. It sends a pipeline with the updates of users, and then a pipeline
+// with the updates of rooms. It returns when Redis has accepted the updates. Each pipeline
+// takes at most [RedisConfig].PublishTimeout.
 func (r *Redis) Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error {
 	err := publishRedis(ctx, r, users)
 	if err == nil {
@@ -160,8 +162,8 @@ func publishRedis[U any, P updateOf[U]](ctx context.Context, r *Redis, updates [
 	return r.publish(ctx, messages...)
 }
 
-// HasSubscribers implements [Bus]. It is always true, since only Redis knows the subscribers
-// of other processes, and asking Redis would cost as much as publishing. See ADR 4.
+// HasSubscribers implements [Bus]. It always returns true: only Redis knows the subscribers of
+// other processes, and a query to Redis would cost as much as the publish. See ADR 4.
 func (r *Redis) HasSubscribers(Address) bool { return true }
 
 // Wake implements [Bus]. It takes at most [RedisConfig].PublishTimeout.
@@ -263,8 +265,8 @@ func (r *Redis) unsigned(channel string) {
 	})
 }
 
-// enter registers an operation, so that Close waits until the caller calls running.Done. It
-// fails if the bus is closed.
+// enter registers an operation of the caller: Close waits until the caller calls running.Done.
+// enter returns [ErrClosed] if the bus is closed.
 func (r *Redis) enter() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,7 +278,7 @@ func (r *Redis) enter() error {
 }
 
 // listen starts a listener for channels with the given tag (see [canaryChannel]). The listener
-// runs until it or the bus is closed.
+// runs until the listener or the bus is closed.
 func (r *Redis) listen(tag string, onMessage func(channel, payload string), onGap func()) (*redisListener, error) {
 	if err := r.enter(); err != nil {
 		return nil, err
@@ -312,7 +314,7 @@ func (r *Redis) Close() error {
 }
 
 // Connected reports whether every subscription has a live connection. While a subscription has
-// none, its updates are lost. Connected is safe for concurrent use.
+// no live connection, its updates are lost. Connected is safe for concurrent use.
 func (r *Redis) Connected() bool { return r.away.Load() == 0 }
 
 // Ping checks that Redis answers on the connections that publish.

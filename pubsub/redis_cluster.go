@@ -12,14 +12,14 @@ import (
 type redisCluster struct {
 	client *redis.ClusterClient
 	// sharded says whether the cluster has sharded pub/sub. It is nil until a master has
-	// answered, and then never changes, since the publishers and listeners of all processes
-	// must agree on it.
+	// answered. Then it never changes, since the publishers and listeners of all processes must
+	// use the same kind of pub/sub.
 	sharded atomic.Pointer[bool]
 }
 
-// sharded reports whether Redis is a cluster with sharded pub/sub. There, a single shard serves
-// a channel: the shard to which the channel's name hashes. The first call asks the master of
-// the given channel.
+// sharded reports whether Redis is a cluster with sharded pub/sub. In such a cluster each
+// channel is served by a single shard, which the hash of the channel's name determines. The
+// first call asks the master of the shard that serves the given channel.
 func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	if r.cluster == nil {
 		return false, nil
@@ -42,8 +42,8 @@ func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	return *r.cluster.sharded.Load(), nil
 }
 
-// lookAgain reloads the map of a cluster's slots after a failure. Without it, the client could
-// use a dead master for up to a minute. It does not block.
+// lookAgain is called after a failure. In a cluster it reloads the map from slots to masters,
+// without blocking. Otherwise the client could send to a dead master for up to a minute.
 func (r *Redis) lookAgain() {
 	if r.cluster != nil {
 		r.cluster.client.ReloadState(context.Background())

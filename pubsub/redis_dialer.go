@@ -19,9 +19,10 @@ func openRedis(rawURL string) (redis.UniversalClient, error) {
 	return open(), nil
 }
 
-// redisDialer returns a dialer for go-redis. It changes the given dialer in three ways: a
-// [redisLink] can dial only once, its connection is closed when the link ends, and the pool of
-// other connections gets a failedConn instead of an error.
+// redisDialer returns a dialer for go-redis, based on the given dialer, with three differences:
+// a [redisLink] can dial only once; the connection of a link is closed when the link ends; and
+// if a dial for go-redis's pool of connections fails, the pool gets a failedConn instead of an
+// error.
 func redisDialer(dial resp.Dial) resp.Dial {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		link, _ := ctx.Value(redisLinkKey{}).(*redisLink)
@@ -43,10 +44,10 @@ func redisDialer(dial resp.Dial) resp.Dial {
 // failedConn is a pooled connection to a server that cannot be reached. Its first use returns
 // the error of the dial.
 //
-// It is used since a pool of go-redis writes each failed dial to standard error and, after some
-// tens of failures, refuses to dial for up to a second. If Redis is available again within that
-// second, the subscriptions could reconnect and report the gap while publishing still fails.
-// Updates would then be lost after the gap was reported.
+// Without it, a pool of go-redis would write each failed dial to standard error and, after some
+// tens of failures, refuse to dial for up to a second. If Redis became available in that
+// second, subscriptions could reconnect and report a gap while publishing still fails. Updates
+// would then be lost after the report, and no gap would be reported for them.
 type failedConn struct {
 	net.Conn
 	err error

@@ -9,10 +9,10 @@ import (
 // redisInterests records the channels that a listener wants, and the channels that Redis has
 // acknowledged on the current connection. It does no I/O.
 //
-// Joins and leaves only record the wanted channels, in a batch. The goroutine that writes calls
-// changes, which turns the batch into commands. Redis answers once for each channel of a
-// command, in the order of the commands. So the number of answers shows when Redis has
-// acknowledged a batch.
+// Join and Leave only record the changed channels in a batch. The goroutine that writes to
+// Redis calls changes, which returns the channels for the commands of the batch. Redis answers
+// once for each channel of a command, in the order of the commands. So Redis has acknowledged a
+// batch when as many answers have arrived as the batch has channels.
 type redisInterests struct {
 	changed chan struct{} // contains a token while next may have channels
 
@@ -20,14 +20,14 @@ type redisInterests struct {
 	up bool // true between begin and end
 	// wanted maps each wanted channel to the batch that joins it, or to nil once it is joined.
 	wanted map[string]*redisBatch
-	// missed has the wanted channels whose updates may be lost: they were joined when a
-	// connection was lost, or a Join gave up waiting for them. HandleGap must be called when
-	// the last of these channels is joined. gap is set once one of these channels is joined.
+	// missed has the wanted channels whose updates may be lost: the channel was joined when a
+	// connection was lost, or a Join gave up waiting for it. When all channels of missed are
+	// joined again, HandleGap must be called. gap is set as soon as one of them is joined.
 	missed map[string]struct{}
 	gap    bool
 
-	next       *redisBatch   // collects changes until it is written
-	unanswered []*redisBatch // written batches, oldest first
+	next       *redisBatch   // collects changes until write sends them
+	unanswered []*redisBatch // batches that were sent and are not acknowledged, oldest first
 }
 
 // redisBatch is a batch of joins and leaves.
@@ -87,9 +87,9 @@ func (s *redisInterests) wants(channel string) bool {
 	return ok
 }
 
-// pending returns a batch that must still join one of channels, or nil if every channel is
-// joined or unwanted. givenUp is set if a Join has given up waiting for the channels: pending
-// then adds the channels that are not joined to missed.
+// pending returns a batch that has yet to join one of the given channels, or nil if every
+// channel is joined or unwanted. givenUp is set if a Join has given up waiting for the
+// channels: pending then adds the channels that are not joined yet to missed.
 func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *redisInterests) begin() {
 	signal(s.changed)
 }
 
-// end records that the connection is lost, with all its subscriptions. The next batch will join
-// all wanted channels.
+// end records that the connection, and with it all its subscriptions, is lost. On the next
+// connection, the first batch joins all wanted channels.
 func (s *redisInterests) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,8 +130,8 @@ func (s *redisInterests) end() {
 	}
 }
 
-// changes returns the channels to subscribe to and to unsubscribe from, in the order in which
-// they must be sent, and records them as sent.
+// changes returns the channels to subscribe to and to unsubscribe from, and records them as
+// sent. The caller must send the commands to subscribe first, in the given order.
 func (s *redisInterests) changes() (subscribe, unsubscribe []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func (s *redisInterests) changes() (subscribe, unsubscribe []string) {
 	return subscribe, unsubscribe
 }
 
-// acknowledge handles one answer of Redis. gapIsDue is true when all channels in missed have
-// been joined again: the caller must then call HandleGap.
+// acknowledge handles one answer of Redis. gapIsDue is true if this answer completes a gap: all
+// channels in missed have been joined again, and the caller must call HandleGap.
 func (s *redisInterests) acknowledge() (gapIsDue bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *redisInterests) acknowledge() (gapIsDue bool) {
 	return gapIsDue
 }
 
-// join records that a batch has joined a channel, unless a Leave of the channel came later.
+// join records that a batch has joined a channel, unless the channel was left in the meantime.
 func (s *redisInterests) join(channel string, batch *redisBatch) {
 	if s.wanted[channel] != batch {
 		return

@@ -10,8 +10,8 @@ import (
 )
 
 // A signed message begins with a signature and a dot. The signature is the first 16 bytes of an
-// HMAC-SHA256, in base64. It covers the channel, which names the user or room. So a message
-// that is copied to the channel of another user is rejected.
+// HMAC-SHA256, in base64. It signs the channel and the body. The channel names the user or
+// room, so a message that is copied to the channel of another user is rejected.
 const (
 	signatureBytes = 16
 	signatureChars = 22
@@ -40,8 +40,8 @@ func (k keys) sign(channel string, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// open returns the body of a message on a channel. ok is false if none of the keys has signed
-// the message.
+// open verifies a message on a channel and returns its body. ok is false if the message has no
+// signature by any of the keys.
 func (k keys) open(channel, payload string) (body string, ok bool) {
 	if len(k) == 0 {
 		return payload, true

@@ -16,9 +16,9 @@ var errLinkEnded = errors.New("the connection is lost")
 
 // redisLink is one connection that receives messages.
 //
-// A PubSub of go-redis reconnects after an error and subscribes again, which hides that
-// messages were lost. A link is a PubSub whose dialer refuses to dial twice. So every loss of
-// the connection returns an error, which ends the link.
+// After an error, a PubSub of go-redis reconnects and subscribes again, so its user does not
+// notice that messages were lost. A link is a PubSub whose dialer refuses to dial a second
+// time. So if the connection is lost, receive returns an error and the link ends.
 //
 // One goroutine may receive while others send.
 type redisLink struct {
@@ -27,13 +27,14 @@ type redisLink struct {
 	// with sharded pub/sub, otherwise Subscribe and Unsubscribe.
 	subscribe, unsubscribe redisCommand
 
-	// canary is a channel in the same slot as the other channels. The listener publishes
-	// messages on it to check that messages arrive, since a pong only shows that Redis is up.
+	// canary is a channel in the same slot as the other channels. The listener publishes test
+	// messages on it, to check that Redis delivers messages: a pong only shows that Redis
+	// answers.
 	canary string
 	heard  atomic.Uint64 // number of the last canary that arrived
 
-	// ctx ends with the link and closes its connection, so that reads and writes return at
-	// once even if Redis is stuck. It carries the link as a value for the dialer.
+	// ctx ends with the link. The dialer finds the link in ctx, and closes the connection when
+	// ctx ends, so that reads and writes return at once even if Redis does not answer.
 	ctx context.Context
 	end context.CancelCauseFunc
 
@@ -51,9 +52,9 @@ type redisCommand func(ctx context.Context, args ...string) error
 type redisLinkKey struct{}
 
 // openLink connects to the server of the channels with a tag (see [canaryChannel]), and
-// subscribes to a canary channel. The first message that the link receives is the
-// acknowledgement of this channel. silence is the timeout of every read and write. The link
-// ends when ctx is done, or when close is called.
+// subscribes to a canary channel. The first message that the link receives is Redis's
+// acknowledgement of this subscription. silence is the timeout of every read and write. The
+// link ends when ctx is done, or when close is called.
 func openLink(ctx context.Context, client redis.UniversalClient, tag string, sharded bool, silence time.Duration) (*redisLink, error) {
 	link := &redisLink{canary: canaryChannel(tag), silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
@@ -71,16 +72,17 @@ func openLink(ctx context.Context, client redis.UniversalClient, tag string, sha
 	return link, nil
 }
 
-// send sends a command. It does not wait for the answer. Any error ends the link.
+// send sends a command. It does not wait for the answer. After any error the caller must close
+// the link.
 func (k *redisLink) send(command redisCommand, args ...string) error {
 	ctx, cancel := context.WithTimeout(k.ctx, k.silence)
 	defer cancel()
 	return command(ctx, args...)
 }
 
-// receive returns the next *redis.Message, *redis.Subscription or *redis.Pong. Any error ends
-// the link. A timeout does so too: if it occurs inside a message, go-redis cannot parse the
-// rest of the stream.
+// receive returns the next *redis.Message, *redis.Subscription or *redis.Pong. After any error
+// the caller must close the link. This includes a timeout: it may occur in the middle of a
+// message, and go-redis then cannot parse the rest of the stream.
 func (k *redisLink) receive() (any, error) {
 	reply, err := receiveFrom(k.ctx, k.pubsub, k.silence)
 	if err == nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// The delay before a reconnect doubles from the least to the greatest delay, and starts again
-// at the least after a successful connection. Each listener chooses its own least and greatest
-// delay at random, between half of the constant and the whole constant, so that listeners do
-// not all reconnect to Redis at the same time.
+// The delay before a reconnect doubles with each failed attempt, from a first to a last delay.
+// After a successful connection it starts again with the first delay. Each listener chooses its
+// first and last delay at random, between half of these constants and the constants, so that
+// listeners do not all reconnect to Redis at the same time.
 const (
 	minReconnectDelay = 50 * time.Millisecond
 	maxReconnectDelay = 5 * time.Second
 )
 
 const (
-	// subscribeChunk is the most channels of one SUBSCRIBE, since Redis serves no other client
-	// while it runs the command.
+	// subscribeChunk is the most channels in one SUBSCRIBE. It is limited since Redis serves no
+	// other client while it runs a command.
 	subscribeChunk = 1000
 	// maxMisses is how many canaries must be lost in a row before the connection is replaced.
 	maxMisses = 2
@@ -39,8 +39,9 @@ var (
 	errMoved = errors.New("the channels have moved to another shard")
 )
 
-// redisListener keeps channels subscribed, and reconnects until it is closed. It calls
-// onMessage and onGap in the goroutine of run. Its methods are safe for concurrent use.
+// redisListener subscribes to channels. If its connection is lost, it reconnects and subscribes
+// again. It calls onMessage and onGap in the goroutine of run. Its methods are safe for
+// concurrent use.
 type redisListener struct {
 	redisInterests
 
@@ -53,7 +54,7 @@ type redisListener struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
 
-	// Only run uses the rest.
+	// Only the goroutine of run uses the fields below.
 
 	connected   bool // Redis has answered on the current connection
 	connections int  // number of connections on which Redis has answered
@@ -87,7 +88,7 @@ func (l *redisListener) close() {
 	<-l.done
 }
 
-// run connects, and reconnects after each loss, until close.
+// run connects, and reconnects when the connection is lost, until close is called.
 func (l *redisListener) run() {
 	defer l.bus.running.Done()
 	defer close(l.done)
@@ -203,11 +204,13 @@ func (l *redisListener) write(link *redisLink) error {
 }
 
 // watch pings Redis and publishes canaries until the link ends. It returns an error if
-// maxMisses canaries in a row do not arrive. A canary takes the same path as an update: from a
-// publishing connection and, in a cluster, through the master of the same slot. A canary that
-// Redis does not accept does not count, since pings detect a Redis that is down.
+// maxMisses canaries in a row do not arrive. A canary is sent in the same way as an update:
+// over a connection that publishes and, in a cluster, to the master of the same slot. If Redis
+// does not accept a canary, the canary does not count as missing, since pings detect a Redis
+// that is down.
 //
-// watch pings even while messages arrive, since pings cost less than tracking messages.
+// watch also pings while messages arrive, since a ping costs less than recording the time of
+// each message.
 func (l *redisListener) watch(link *redisLink) error {
 	tick := time.NewTicker(l.bus.cfg.PingInterval)
 	defer tick.Stop()
@@ -232,7 +235,8 @@ func (l *redisListener) watch(link *redisLink) error {
 		if misses == maxMisses {
 			return errDeaf
 		}
-		// A frozen Redis must delay neither the next ping nor the end of the link.
+		// Limit the time for the publish: if Redis does not answer, this must not delay the
+		// next ping or the end of the link.
 		ctx, cancel := context.WithTimeout(link.ctx, l.bus.cfg.PingInterval)
 		accepted = 0
 		if l.bus.send(ctx, redisMessage{link.canary, strconv.AppendUint(nil, n, 10)}) == nil {

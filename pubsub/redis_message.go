@@ -16,8 +16,8 @@ import (
 const wakeChannel = "badged:wake"
 
 // The channel of a user is badged:{p03}:u:alice, and the channel of a room in a partition is
-// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces. So all channels of
-// a partition are in one slot, whatever text the ids contain.
+// badged:{p03}:r:lobby. A cluster hashes only the text in the first braces of a channel's name.
+// So all channels of a partition are in one slot, whatever text the ids contain.
 const (
 	userMark = "}:u:"
 	roomMark = "}:r:"
@@ -39,16 +39,16 @@ func appendChannel(b []byte, a Address) []byte {
 	return append(b, a.ID...)
 }
 
-// isRoom reports whether a channel belongs to a room. It looks only at the text directly after
-// the first closing brace, which ends the tag. A tag has no braces, so text in an id cannot be
-// mistaken for the mark of a room.
+// isRoom reports whether a channel belongs to a room. It checks only the text immediately after
+// the first closing brace. This brace ends the tag, since tags contain no braces. So the id,
+// which may contain any text, has no influence on the result.
 func isRoom(channel string) bool {
 	_, rest, _ := strings.Cut(channel, "}")
 	return strings.HasPrefix(rest, roomMark[1:])
 }
 
-// partitionTag returns the part of a partition's channel names that a cluster hashes, such as
-// p03.
+// partitionTag returns the tag of a partition, such as p03: the part of the channel names that
+// a cluster hashes.
 func partitionTag(partition int) string { return string(appendTag(nil, partition)) }
 
 func appendTag(b []byte, partition int) []byte {
@@ -92,9 +92,9 @@ type redisMessage struct {
 	payload []byte
 }
 
-// command builds PUBLISH or SPUBLISH, with the channel as the key of the command. By default
-// go-redis treats PUBLISH as a command without a key. It would then send the updates of a user
-// through different nodes of a cluster, and break their order.
+// command builds PUBLISH or SPUBLISH, with the channel as the key of the command. Without this
+// key, go-redis would send the updates of a user to different nodes of a cluster, and they
+// could arrive in the wrong order.
 func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
 	name := "publish"
 	if sharded {

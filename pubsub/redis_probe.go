@@ -22,9 +22,9 @@ type RedisProbe struct {
 	Sharded bool
 }
 
-// ProbeRedis checks that the Redis of a URL (see [RedisConfig]) delivers a message, which is
-// all that badged needs of Redis. It also describes the server. It returns at the latest when
-// ctx is done. Its errors name the step that failed.
+// ProbeRedis checks that the Redis of a URL (see [RedisConfig]) delivers a published message:
+// badged needs no other function of Redis. It also returns a description of the server. It
+// returns an error at the latest when ctx is done. Its errors name the step that failed.
 func ProbeRedis(ctx context.Context, url string) (RedisProbe, error) {
 	client, err := openRedis(url)
 	if err != nil {

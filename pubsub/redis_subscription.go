@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// redisSubscription receives its channels through one listener. In a cluster it has one
-// listener for each partition of its addresses, since a connection serves a single shard, and
-// each partition's slot may move to another shard.
+// redisSubscription receives the messages of its channels through one listener. In a cluster it
+// has one listener for each partition of its addresses: a listener has a connection to a single
+// shard, and the slot of each partition may move to another shard.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
@@ -36,8 +36,9 @@ func (r *Redis) Subscribe(h Handler) (Subscription, error) {
 	return s, nil
 }
 
-// listener returns the listener for channels with a tag (see [canaryChannel]), and starts it if
-// it does not run. The caller must hold mu, unless s is not shared yet.
+// listener returns the listener for channels with a tag (see [canaryChannel]). It starts the
+// listener if it does not run yet. The caller must hold mu, except in Subscribe, where no other
+// goroutine uses s yet.
 func (s *redisSubscription) listener(tag string) (*redisListener, error) {
 	if l := s.listeners[tag]; l != nil {
 		return l, nil
@@ -67,7 +68,8 @@ func (s *redisSubscription) gap() {
 	s.handler.HandleGap()
 }
 
-// byListener groups the channels of addresses by listener. It starts missing listeners.
+// byListener groups the channels of addresses by the listener that receives them. It starts
+// listeners that do not run yet.
 func (s *redisSubscription) byListener(addresses []Address) (map[*redisListener][]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +100,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	for l, channels := range byListener {
 		l.want(channels...)
 	}
-	// Await every listener, even after an error: each records the channels that are not joined.
+	// Call await for every listener, even after an error: a listener thereby records the
+	// channels that are not joined yet, and so calls HandleGap later.
 	for l, channels := range byListener {
 		err = errors.Join(err, l.await(ctx, channels))
 	}
@@ -111,7 +114,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	return nil
 }
 
-// Leave implements [Subscription]. It returns before Redis gets the command.
+// Leave implements [Subscription]. It only schedules the command, and returns before the
+// command is sent to Redis.
 func (s *redisSubscription) Leave(_ context.Context, addresses ...Address) error {
 	byListener, err := s.byListener(addresses)
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Room is the state of a room in one partition. If two states have the same epoch, the state
-// with the greater Changes is newer; do not compare other fields.
+// Room is the state of a room in one partition. If two states of a room have the same epoch,
+// the state with the greater Changes is newer. No other field shows which state is newer.
 //
 // The messages of a room are stored in chunks of consecutive seqs. Only the last chunk is open.
-// A Room counts the messages of the closed chunks, which end at Since, and lists the messages
-// above Since.
+// The closed chunks end at the seq Since. A Room has only counts of the messages up to Since,
+// and lists the messages above Since.
 type Room struct {
 	ConversationID string `json:"conversation_id"`
 	// Changes counts the changes of the room that a member can see.
@@ -28,13 +28,13 @@ type Room struct {
 	// messages among them that mention all members.
 	ClosedLive int64 `json:"closed_live,omitempty"`
 	ClosedAll  int64 `json:"closed_all,omitempty"`
-	// ClosedChanges counts the changes of messages in closed chunks. Closing a chunk is not a
-	// change.
+	// ClosedChanges counts the changes of messages in closed chunks, such as recalls. Closing a
+	// chunk does not increase it.
 	ClosedChanges int64 `json:"closed_changes,omitempty"`
 }
 
 // RoomUpdate is the state of a room in one partition after a commit that changed the room. It
-// is published after the updates of users that belong to the same commit.
+// is published after the updates of users of the same commit.
 type RoomUpdate struct {
 	Room
 	Epoch     string `json:"epoch"`
@@ -54,49 +54,51 @@ func (u *RoomUpdate) Address() Address {
 
 func (u *RoomUpdate) deliver(h Handler) { h.HandleRoom(u) }
 
-// Membership is a user's part of the state of a room. Together with the state of the room it
-// gives the conversation that a client sees:
+// Membership is the part of a room's state that belongs to one member. A client's conversation
+// is computed from the membership and the state of the room:
 //
 //	unread   = live messages above ReadSeq - Own - OwnCounted
 //	mentions = messages above ReadSeq that mention all + Mentions,
 //	           or Named at the level direct_mentions
 //
-// The version of the user is the version without memberships, plus the sum of
-// Room.Changes - Joined over all memberships of the user. The conversation has this version too.
-// So a message to a room changes no row of its members.
+// The version of the user is the version of the badge without memberships, plus the sum of
+// Room.Changes - Joined over all memberships of the user. The conversation has the same
+// version. Because the numbers and versions are computed, a message to a room changes no rows
+// of its members.
 type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// ReachedSeq is the read position that clients see while messages at or below it are marked
-	// unread, else 0. ReadSeq is then lower, and the numbers are computed from ReadSeq.
+	// ReachedSeq is set while messages at or below the read position are marked unread;
+	// otherwise it is 0. It is then the read position that clients see. ReadSeq is lower, and
+	// the numbers are computed from ReadSeq.
 	ReachedSeq int64 `json:"reached_seq,omitempty"`
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`
 	Level        string    `json:"level"`
 	LevelUntil   time.Time `json:"level_until,omitzero"`
 	MarkedUnread bool      `json:"marked_unread,omitempty"`
-	// Own are the seqs of the user's own messages above ReadSeq. The fold lists a limited
-	// number of own messages; OwnCounted is the number of further own messages, which it only
-	// counts.
+	// Own are the seqs of the user's own messages above ReadSeq. The fold lists only a limited
+	// number of the user's own messages. OwnCounted is the number of further own messages above
+	// ReadSeq.
 	Own        Seqs  `json:"own,omitempty"`
 	OwnCounted int64 `json:"own_counted,omitempty"`
 	// Mentions is the number of messages above ReadSeq that mention the user by name but do not
 	// mention all, minus the number of the user's own messages that mention all. It may be
-	// negative. Named is the number of messages that mention the user by name; it replaces the
-	// mentions at the level direct_mentions.
+	// negative. Named is the number of messages above ReadSeq that mention the user by name. At
+	// the level direct_mentions, the conversation has this number of mentions instead.
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
-	// Unseen has three numbers: the number of the user's own messages, then Mentions, then
-	// Named. All three count only messages above the seen position. Unseen is nil unless the
-	// seen position is above ReadSeq.
+	// Unseen is set if the seen position is above ReadSeq; otherwise it is nil. It has three
+	// numbers, which count only messages above the seen position: the number of the user's own
+	// messages, the number that corresponds to Mentions, and the number that corresponds to
+	// Named.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same snapshot. It is
 	// shared: do not modify it.
 	Room *Room `json:"room"`
-	// Behind counts messages in closed chunks, for a user whose ReadSeq is below Room.Since. It
-	// is nil for other users. It is also nil in updates, since a commit does not read closed
-	// chunks.
+	// Behind counts messages in closed chunks above ReadSeq. It is nil if ReadSeq is at or
+	// above Room.Since. It is also nil in updates, since a commit does not read closed chunks.
 	Behind *Behind `json:"-"`
 }
 
@@ -105,7 +107,8 @@ type Behind struct {
 	// Live counts messages that are not recalled, including the member's own. All counts the
 	// live messages that mention all members.
 	Live, All int64
-	// UnseenLive and UnseenAll count such messages above the member's seen position.
+	// UnseenLive and UnseenAll are like Live and All, but count only messages above the
+	// member's seen position.
 	UnseenLive, UnseenAll int64
 	// First is the seq of the first message that is not recalled and is not the member's own; 0
 	// if there is none.
@@ -116,8 +119,9 @@ type Behind struct {
 type SeqRange struct{ First, Last int64 }
 
 // Seqs is a set of seqs: ranges in ascending order, with gaps between them. Its JSON is an
-// array of distances, which are shorter than seqs. Each range has two distances: from the last
-// seq of the previous range (or 0) to its first seq, and from its first seq to its last seq.
+// array of differences, which have fewer digits than seqs. Each range has two numbers: its
+// first seq minus the last seq of the previous range (or minus 0), and its last seq minus its
+// first seq.
 type Seqs []SeqRange
 
 // MarshalJSON implements json.Marshaler.

@@ -4,12 +4,12 @@ import "sync/atomic"
 
 // Stats are the counters of a bus since the bus was created.
 type Stats struct {
-	// Reconnects counts the connections that replaced a connection that was lost.
+	// Reconnects counts the connections that were opened after an earlier connection was lost.
 	Reconnects uint64
 	// Gaps counts the calls of HandleGap.
 	Gaps uint64
-	// CanariesMissed counts canaries (test messages that a subscription publishes to itself)
-	// that Redis accepted but did not deliver.
+	// CanariesMissed counts the canaries that Redis accepted but did not deliver. A canary is a
+	// test message that a subscription publishes to itself.
 	CanariesMissed uint64
 	// Malformed counts messages that were dropped because they could not be decoded.
 	Malformed uint64

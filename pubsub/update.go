@@ -11,39 +11,39 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// Badge is the numbers of a user as of one version. It is a whole state. If two badges of a
-// user have the same epoch, the badge with the greater version is newer; do not compare other
-// fields.
+// Badge has the numbers of a user at one version. If two badges of a user have the same epoch,
+// the badge with the greater Version is newer. No other field shows which badge is newer.
 type Badge struct {
 	UserID string `json:"user_id" doc:"The user."`
-	// Epoch names the sequence in which Version counts. Versions of different epochs cannot be
-	// compared: a client with another epoch needs the whole state.
+	// Epoch is an id of the sequence to which Version belongs. Versions of different epochs
+	// cannot be compared: a client whose state has another epoch needs the whole state.
 	Epoch   string `json:"epoch" doc:"The epoch of the version. Versions of different epochs cannot be compared: a client with another epoch must read the whole state again."`
 	Version int64  `json:"version" minimum:"0" doc:"Grows by one with every event that changes something that a client of the user can see; 0 for a user without events."`
 	Numbers
-	// Categories has the numbers of each path (a category, or the start of one) that has a
-	// number other than zero. In an [Update] it has only the paths whose numbers changed, and
-	// the new numbers of a path may all be zero. badged never sets it to nil.
+	// Categories has the numbers of each path that has a number other than zero. A path is a
+	// category, or its beginning up to a slash. In an [Update], Categories has only the paths
+	// whose numbers changed, and the new numbers of a path may all be zero. badged never sets
+	// it to nil.
 	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category that has a number above 0, and of the categories above it; only the first 500 by name."`
 	// MoreCategories is set if Categories has only some of the categories: see [Badge.Shown].
 	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the user has more categories than are listed; absent otherwise."`
-	// Levels are the levels that the user has set for paths. In an Update they are nil if they
-	// did not change.
+	// Levels are the levels that the user has set for paths. In an Update, Levels is nil if no
+	// level changed.
 	Levels map[string]string `json:"levels,omitzero" doc:"The level of each category that has one; absent if no category has a level. It applies to the conversations that the category covers and that have no level of their own, unless a longer category that covers them has a level."`
 }
 
 // Numbers are the numbers of a badge or of a category.
 type Numbers = category.Numbers
 
-// Muted is what the levels of conversations keep out of the total.
+// Muted counts unread messages that a level excludes from the total.
 type Muted = category.Muted
 
 // MaxCategories is the most categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
-// Shown returns the badge as clients and endpoints get it. Its Categories are limited to the
-// first MaxCategories by name, and the paths in also. The other numbers of the badge still
-// cover all categories. The result may share maps with b.
+// Shown returns the badge as clients and endpoints get it. Its Categories have only the first
+// MaxCategories by name, and the paths in `also`. The numbers of the badge itself still include
+// all categories. The result may share maps with b.
 func (b *Badge) Shown(also ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {
@@ -87,13 +87,14 @@ type Conversation struct {
 // Update is what one commit of the projector changed for one user: the user's whole badge, and
 // the whole state of each conversation that changed.
 //
-// An update applies to a client whose state has the version BaseVersion or a later version. A
-// client with an older version has missed an update. It must read its state again: the totals
-// in the Update are right, but Conversations lacks what the missed update changed.
+// An update can be applied to a client whose state has the version BaseVersion or a later
+// version. A client with an older version has missed an update, and its state must be read from
+// the tables: the numbers in the Update are right, but Conversations lacks the conversations
+// that only the missed update contained.
 type Update struct {
 	Badge
-	// Partition is the user's partition from before any split, so that it never changes. A bus
-	// may route by it.
+	// Partition is the partition that the user had before any split, so it never changes. A bus
+	// may choose the route of an update by it.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`
@@ -110,12 +111,13 @@ type Update struct {
 	//
 	// A client shows the sum of Badge and of all memberships (see [Membership]). Badge,
 	// BaseVersion and the versions of Conversations do not include the memberships. So clients
-	// see exactly these values only for a user without memberships. When a membership ends,
-	// what it added to the version becomes part of Badge's version.
+	// see exactly these values only if the user has no memberships. When a membership ends, its
+	// Room.Changes - Joined is added to the version of Badge, so that the sum does not
+	// decrease.
 	Memberships []Membership `json:"memberships,omitempty"`
 	// Ended is set if connections of the user must end. Then only UserID and Partition are set.
-	// The gateway reads from the tables whether the message is true, and whose tokens are
-	// revoked.
+	// The gateway then reads from the tables which connections must end, since such a message
+	// may be forged.
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -124,8 +126,8 @@ func (u *Update) Address() Address { return Address{ID: u.UserID, Partition: u.P
 
 func (u *Update) deliver(h Handler) { h.HandleUpdate(u) }
 
-// Held is the state that the client of a user has. An empty Epoch means that the client has no
-// state.
+// Held names a user, and the state that the user's client has. An empty Epoch means that the
+// client has no state.
 type Held struct {
 	UserID  string
 	Epoch   string
@@ -139,19 +141,20 @@ type Snapshot struct {
 	Conversations []Conversation `json:"conversations"`
 	// More is set if there are more conversations than the limit of Conversations allows.
 	More bool `json:"more"`
-	// Whole is set if Conversations are all conversations that a client shows. Otherwise they
-	// are only the conversations that changed since the held state.
+	// Whole is set if Conversations has all conversations that a client lists (up to a limit,
+	// see More). Otherwise it has only the conversations that changed since the client's state.
 	Whole bool `json:"-"`
-	// Memberships are all memberships of the user, changed or not. Rest is the badge without
-	// them, as in [Update].Badge; it is not used if there are no memberships.
+	// Memberships are all memberships of the user, also if they did not change. Rest is the
+	// badge without the memberships, as in [Update].Badge. Ignore Rest if there are no
+	// memberships.
 	Memberships []Membership `json:"-"`
 	Rest        Badge        `json:"-"`
 }
 
 // Within returns the part of the badge that belongs to the given paths. No path may cover
 // another, and b must have the numbers of all paths. The result has the version of the user,
-// but a different epoch, derived from the paths: so it is never mistaken for a state that
-// includes other paths.
+// but its own epoch, which is derived from the paths. So it is never mistaken for a state with
+// other paths.
 func (b *Badge) Within(paths []string) Badge {
 	within := Badge{
 		UserID: b.UserID, Epoch: epochWithin(b.Epoch, paths), Version: b.Version, MoreCategories: b.MoreCategories,
@@ -168,8 +171,9 @@ func (b *Badge) Within(paths []string) Badge {
 	return within
 }
 
-// LevelsWithin returns the levels that apply to conversations below the given paths; nil if
-// there are none. These include levels of categories that cover a path.
+// LevelsWithin returns the levels that can apply to conversations that the given paths cover;
+// nil if there are none. The result includes the levels of categories that cover one of the
+// paths.
 func LevelsWithin(levels map[string]string, paths []string) map[string]string {
 	var within map[string]string
 	for name, level := range levels {

@@ -1,7 +1,8 @@
 // Package protocol defines and describes the frames of badge.v1, the protocol between gateways
 // and clients.
 //
-// It does not know sessions or connections. ADR 3 says why commands reject unknown fields.
+// It does not know sessions or connections. ADR 3 explains why a command with unknown fields is
+// rejected.
 package protocol
 
 import (
@@ -23,8 +24,8 @@ import (
 // Subprotocol is the WebSocket subprotocol of the gateway.
 const Subprotocol = "badge.v1"
 
-// ProblemType is the type of the problems (RFC 9457) with which streams and commands over HTTP
-// are refused. It shows a client that a refusal comes from badged, and not from a proxy.
+// ProblemType is the type of the problem (RFC 9457) in the answer to a refused stream or
+// command over HTTP. It shows the client that badged has refused the request, not a proxy.
 const ProblemType = "urn:badged:problem"
 
 const (
@@ -73,13 +74,14 @@ const maxIDBytes = 128
 // answer can refer to it.
 var ErrNotObject = errors.New("frame is not a JSON object")
 
-// DecodeFrame decodes a frame of a client. Its errors may be shown to the client. If the error
-// is not [ErrNotObject], the returned frame has the id for the answer, if the client gave a
-// valid id.
+// DecodeFrame decodes a frame of a client. Its errors may be shown to the client. Unless the
+// error is [ErrNotObject], an answer can refer to the frame: if the client gave a valid id, the
+// returned frame has this id, also after an error.
 //
-// A command may have only the fields of its type, each once and not null. If a field was
-// ignored, such as the category of a read_all, the command could do more than the client wants.
-// In other frames unknown fields are ignored, so that newer clients can use older servers.
+// A command may have only the fields of its type, each at most once and not null. If badged
+// ignored a field, such as the category of a read_all, the command could do more than the
+// client wants. In frames that are not commands, unknown fields are ignored, so that newer
+// clients can use older servers.
 func DecodeFrame(b []byte) (ClientFrame, error) {
 	members, err := membersOf(b)
 	if err != nil {
@@ -108,8 +110,8 @@ type member struct {
 	value jsontext.Value
 }
 
-// membersOf returns the members of a JSON object in order. If a name is repeated, it returns
-// each member of that name.
+// membersOf returns the members of a JSON object in their order. If several members have the
+// same name, it returns all of them.
 func membersOf(b []byte) ([]member, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var members []member
@@ -147,8 +149,8 @@ func (f *ClientFrame) fields() map[string]any {
 }
 
 // take sets the fields of f from members. It returns an error for the first member with a value
-// of the wrong type. Names are case-sensitive; encoding/json would accept "Category" for
-// "category".
+// of the wrong type. take compares names exactly, unlike encoding/json, which would accept
+// "Category" for "category".
 func (f *ClientFrame) take(members []member) (mistyped error) {
 	fields := f.fields()
 	for _, m := range members {
@@ -164,7 +166,7 @@ func (f *ClientFrame) take(members []member) (mistyped error) {
 	return mistyped
 }
 
-// checkMembers returns an error if a command has a member that it must not have.
+// checkMembers returns an error if a command has an unknown, repeated or null member.
 func checkMembers(command string, members []member) error {
 	info := slices.IndexFunc(ClientFrames(), func(i FrameInfo) bool { return i.T == command && i.Command })
 	if info < 0 {
@@ -243,7 +245,7 @@ type ResumedFrame struct {
 	Terms
 }
 
-// Terms are the terms of a connection, in the answer to a hello.
+// Terms are the ping interval and the remaining time of a connection, in the answer to a hello.
 type Terms struct {
 	PingMS      int64 `json:"ping_ms" minimum:"1" doc:"How often the server pings, in milliseconds."`
 	ExpiresInMS int64 `json:"expires_in_ms" minimum:"1" doc:"Milliseconds until the token expires and the connection ends. The client's clock need not be right."`
@@ -284,9 +286,9 @@ type ErrorFrame struct {
 // The codes of error frames.
 const (
 	CodeInvalid     = "invalid"      // the frame is invalid; do not repeat it
-	CodeNotFound    = "not_found"    // there is no such conversation to mark
-	CodeUnavailable = "unavailable"  // not durable; try again after retry_ms
-	CodeRateLimited = "rate_limited" // too many; try again after retry_ms
+	CodeNotFound    = "not_found"    // the user has no such conversation
+	CodeUnavailable = "unavailable"  // not stored; try again after retry_ms
+	CodeRateLimited = "rate_limited" // too many frames; try again after retry_ms
 )
 
 // ByeFrame precedes the close frame.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// checkTimeout bounds the readiness checks. It is shorter than the usual timeout of a readiness
-// probe.
+// checkTimeout limits the time of the readiness checks. It is not longer than the usual timeout of
+// a readiness probe.
 const checkTimeout = time.Second
 
 // Check is one readiness check.
@@ -29,8 +29,8 @@ type impairment struct{ text string }
 // Error implements error.
 func (i impairment) Error() string { return i.text }
 
-// Impaired returns an error that a Check's Run may return while the process remains ready: /readyz
-// shows the error, but the process is ready even if the check is vital.
+// Impaired returns an error for the Run of a Check. /readyz shows the text of the error, but the
+// process remains ready, even if the check is vital.
 func Impaired(text string) error { return impairment{text} }
 
 // IsImpaired reports whether an error is the result of Impaired.
@@ -54,7 +54,7 @@ type Health struct {
 // NewHealth returns a Health that reports ready as long as all vital checks pass.
 func NewHealth(checks ...Check) *Health { return &Health{checks: checks} }
 
-// Drain makes the process not ready permanently, before it stops.
+// Drain makes Ready report "draining" from now on. Call it before the process stops.
 func (h *Health) Drain() { h.draining.Store(true) }
 
 // Live answers 200, which shows that the process handles requests.

@@ -32,9 +32,10 @@ func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
 	}
 }
 
-// Instrument counts and times the requests that h answers. The label route is the pattern of the
-// innermost http.ServeMux that handled the request, without the method. It is "other" if there was
-// no pattern or just "/", since arbitrary paths must not create time series.
+// Instrument counts and times the requests that h answers. The label route is the pattern, without
+// the method, by which the innermost http.ServeMux has routed the request. If there is no pattern,
+// or the pattern is "/", the label is "other". So clients cannot create time series by requests to
+// arbitrary paths.
 func (m *HTTPMetrics) Instrument(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()

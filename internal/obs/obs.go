@@ -1,7 +1,7 @@
 // Package obs provides logs, metrics, traces and health checks.
 //
-// It does not know the parts that it observes: app passes functions of this package to them. ADR 30
-// has the reasons for traces.
+// It does not know the packages that it observes: the package app connects them with this package.
+// ADR 30 has the reasons for traces.
 package obs
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/badged/badged/internal/base/version"
 )
 
-// NewLogger returns a logger that writes records to w. Only records of at least the level ("debug",
-// "info", "warn" or "error") are written, each as a line in the format ("text" or "json"). An error
-// that repeats is logged only once a minute, with the number of repetitions.
+// NewLogger returns a logger that writes records to w. It writes only records of the level
+// ("debug", "info", "warn" or "error") or above, each as a line in the format ("text" or "json").
+// It writes a repeated error only once a minute, with the number of repetitions.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

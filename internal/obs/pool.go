@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// RegisterPool registers metrics of a Postgres pool. name says what the pool is used for, and
-// becomes the label "pool".
+// RegisterPool registers metrics of a Postgres pool. name is the value of the label "pool": it says
+// what the pool is used for.
 func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	describe := func(metric, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("badged_postgres_"+metric, help, labels, prometheus.Labels{"pool": name})

@@ -11,22 +11,23 @@ import (
 const (
 	// repeatInterval is the time between two log lines about a repeating error.
 	repeatInterval = time.Minute
-	// repeatQuiet is how long an error must not occur to count as over. It is longer than the
-	// pauses between retries.
+	// repeatQuiet is the time after which an error that has not occurred again counts as over. It is
+	// longer than the pauses between retries.
 	repeatQuiet = 30 * time.Second
-	// maxRepeats is the maximum number of different errors that are tracked. While there are more,
-	// untracked errors are logged each time.
+	// maxRepeats is the maximum number of different errors that are tracked at a time. Further errors
+	// are logged each time that they occur.
 	maxRepeats = 1000
 )
 
-// repeats is a slog.Handler that limits repeated errors. It logs the first error, and then one
-// error a minute with the number of errors that it has suppressed since (repeated=N). Once the
-// error has not occurred for 30 s, it logs that the error has stopped.
+// repeats is a slog.Handler that limits repeated errors. It logs the first occurrence of an error,
+// and then one occurrence a minute, with the number of occurrences that it has suppressed since the
+// last log line (repeated=N). If an error has occurred more than once, and then has not occurred
+// for 30 s, it logs that the error has stopped.
 //
 // It applies to warnings and errors with the attribute "error". Two records are the same error if
-// they have the same place in the code, level, message and error text. In the error text, numbers
-// such as partitions, positions and ports are ignored, but not Postgres error codes. A record with
-// the attribute "id" is about one object, such as a user, and is always logged.
+// their place in the code, level, message and error text are equal. When error texts are compared,
+// numbers such as partitions, positions and ports are ignored, but Postgres error codes are not. A
+// record with the attribute "id" concerns one object, such as a user, and is always logged.
 type repeats struct {
 	next  slog.Handler
 	state *repeatState
@@ -45,13 +46,13 @@ type repeatKey struct {
 	message, error string
 }
 
-// repeated is an error that was logged and may repeat.
+// repeated is an error that was logged and may occur again.
 type repeated struct {
 	handler slog.Handler
 	text    string // of the latest error
 	logged  time.Time
-	times   int // including the first
-	left    int // number of errors not logged since the last line
+	times   int // occurrences, including the first
+	left    int // occurrences that were not logged since the last log line
 	quiet   *time.Timer
 }
 
@@ -118,8 +119,8 @@ func withoutNumbers(text string) string {
 	})
 }
 
-// note counts an error. log reports whether the error must be logged; left is the number of
-// repetitions that were suppressed since the last log line.
+// note counts an occurrence of an error. log reports whether the occurrence must be logged; left is
+// the number of occurrences that were suppressed since the last log line.
 func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (left int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +146,8 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 	return left, true
 }
 
-// over is called when an error has not occurred for repeatQuiet. It deletes the error, and logs
-// that it has stopped if it had repeated.
+// over is called when an error has not occurred for repeatQuiet. It deletes the error from seen. If
+// the error had occurred more than once, it also logs that the error has stopped.
 func (s *repeatState) over(key repeatKey) {
 	s.mu.Lock()
 	e := s.seen[key]

@@ -23,8 +23,9 @@ type TracingConfig struct {
 	// Endpoint is the base address of an OTLP receiver, such as http://127.0.0.1:4318. Traces are
 	// sent to the path v1/traces below it.
 	Endpoint string
-	// Sample is the fraction, from 0 to 1, of the traces started here that are sampled. If a trace
-	// was started by another program, that program has decided whether it is sampled.
+	// Sample is the fraction, from 0 to 1, of the traces that start in this process and are sampled.
+	// If another program has started a trace, the program has already decided whether the trace is
+	// sampled.
 	Sample float64
 	Logger *slog.Logger
 }
@@ -50,7 +51,8 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an exporter: %w", err)
 	}
-	// The attributes from the environment come last, so that they take precedence.
+	// The attributes from the environment are last in this list, since later attributes override
+	// earlier attributes.
 	described, err := resource.New(ctx,
 		resource.WithAttributes(attribute.String("service.name", "badged")),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
@@ -74,9 +76,10 @@ func (t *Tracing) Close() {
 	_ = t.provider.Shutdown(ctx) // failures to send are logged
 }
 
-// Handler makes a span for each request to one of the routes ("METHOD PATH"). The span continues
-// the trace that the request's traceparent header names. If authentication or a rate limit refuses
-// the request, the span is not sent: otherwise unauthenticated clients could flood the receiver.
+// Handler wraps h, and makes a span for each request to one of the routes ("METHOD PATH"). The span
+// is part of the trace that the request's header traceparent names. If authentication or a rate
+// limit refuses the request, the span is not sent: otherwise unauthenticated clients could flood
+// the receiver.
 func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	traced := map[string]bool{}
 	for _, r := range routes {
@@ -107,8 +110,9 @@ func (t *Tracing) Handler(h http.Handler, routes ...string) http.Handler {
 	})
 }
 
-// linked is a sampler that samples, in addition, each span with a link to a sampled span: such a
-// span is of a batch that contains a traced event.
+// linked is a sampler that samples every span with a link to a sampled span, and leaves the
+// decision for other spans to Sampler. A span with such a link is the span of a batch that contains
+// a traced event.
 type linked struct{ sdktrace.Sampler }
 
 // ShouldSample implements sdktrace.Sampler.
@@ -121,7 +125,8 @@ func (s linked) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingRes
 	return s.Sampler.ShouldSample(p)
 }
 
-// logged is an exporter that logs its failures with log, not with OpenTelemetry's global logger.
+// logged is an exporter that logs failures with its own logger, not with OpenTelemetry's global
+// logger.
 type logged struct {
 	sdktrace.SpanExporter
 	log *slog.Logger

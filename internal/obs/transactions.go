@@ -15,17 +15,17 @@ import (
 // openInterval is the time between two queries for open transactions.
 const openInterval = 5 * time.Second
 
-// OpenTransactions is a collector for the ages of the oldest open transactions. It matters because
-// events behind an open transaction cannot be archived.
+// OpenTransactions is a collector for the age of the oldest open transaction. This age matters
+// because events that were appended after the start of an open transaction cannot be archived.
 type OpenTransactions struct {
 	pool    *pgxpool.Pool
 	seconds *prometheus.Desc
 
 	mu sync.Mutex
-	// seen has the time when this process first saw a transaction, by the transaction's id. It
-	// replaces the start of a transaction if the role may not see the start.
+	// seen maps the id of each transaction whose start time the role may not see to the time when this
+	// process first saw the transaction. This time is used in place of the start time.
 	seen map[string]time.Time
-	// oldest is the age of the oldest transaction of each kind.
+	// oldest is the age of the oldest transaction of each kind: kindSession or kindPrepared.
 	oldest map[string]time.Duration
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Run runs the suite. Each test makes its own bus with newBus, and closes it. The buses may
-// share a broker if it loses no messages and has no other users.
+// Run runs the suite. Each test makes its own bus with newBus, and closes it. The buses may use
+// the same broker, if it loses no messages and no other program uses it.
 func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	t.Helper()
 	for _, test := range []struct {

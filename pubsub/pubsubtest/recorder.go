@@ -14,8 +14,8 @@ import (
 // that passes.
 const Patience = 3 * time.Minute
 
-// state lets tests wait for changes. Its mutex also guards the other fields of the struct that
-// embeds it.
+// state is embedded by structs for whose changes tests wait. Its mutex guards all fields of the
+// struct.
 type state struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change
@@ -59,7 +59,7 @@ type Recorder struct {
 	state
 	updates []*pubsub.Update
 	rooms   []*pubsub.RoomUpdate
-	arrived []pubsub.Address // of updates and rooms, in order of arrival
+	arrived []pubsub.Address // addresses of all updates, in order of arrival
 	gaps    int
 }
 
@@ -174,8 +174,8 @@ func (r *Recorder) AwaitGaps(t testing.TB, n int) {
 	}
 }
 
-// NewUpdate returns an update of u with values that a faulty encoding would corrupt: numbers
-// that no float64 can represent, an empty name, unusual text.
+// NewUpdate returns an update of the user u. It contains values that a faulty encoding would
+// change: numbers that no float64 can represent, an empty name, and unusual text.
 func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	const big = 1<<53 + 1
 	return pubsub.Update{
@@ -215,7 +215,8 @@ func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	}
 }
 
-// NewRoomUpdate returns an update of a room with values that a faulty encoding would corrupt.
+// NewRoomUpdate returns an update of the room a. It contains values that a faulty encoding
+// would change.
 func NewRoomUpdate(a pubsub.Address, changes int64) *pubsub.RoomUpdate {
 	const big = 1<<53 + 1
 	return &pubsub.RoomUpdate{

@@ -28,8 +28,8 @@ func testRoomIsWhole(t *testing.T, bus pubsub.Bus) {
 	lost(t, r)
 }
 
-// testRoomIsNoUser joins a room and a user of the same id, and a user and a room whose ids
-// resemble channels.
+// testRoomIsNoUser checks that rooms and users are not confused: it joins a room and a user
+// with the same id, and a user and a room whose ids resemble channels of the other kind.
 func testRoomIsNoUser(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
 	room := roomOf(u)

@@ -40,8 +40,8 @@ func (w *Waker) Wait(t testing.TB) error {
 	}
 }
 
-// AwaitWake calls Wake for partition repeatedly until w has received a wake of it. It repeats
-// since no method reports when Wakes has subscribed.
+// AwaitWake calls Wake for the partition repeatedly until w has received a wake of the
+// partition. One call would not suffice, since no method reports when Wakes has subscribed.
 func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Helper()
 	before := w.Woken(partition)

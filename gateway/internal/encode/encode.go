@@ -20,8 +20,8 @@ import (
 // Buffers reuses buffers for encoded frames. It is safe for concurrent use.
 type Buffers struct{ pool sync.Pool }
 
-// Encode returns a frame as JSON. Call release once body has been written, since the memory of
-// body is then reused.
+// Encode returns a frame as JSON. Call release after body has been written; the memory of body
+// is then used for other frames.
 func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
 	f, ok := frame.(protocol.StateFrame)
 	if !ok { // rare frames
@@ -36,8 +36,8 @@ func (p *Buffers) Encode(frame any) (body []byte, release func(), err error) {
 	return *buffer, func() { p.pool.Put(buffer) }, nil
 }
 
-// appendState appends the JSON of a frame, in a third of the time of encoding/json and with the
-// same result. Most frames are changes of state.
+// appendState appends the JSON of a frame. The result is the same as the result of
+// encoding/json, in a third of the time. Most frames are state frames.
 func appendState(b []byte, f *protocol.StateFrame) []byte {
 	b = appendText(append(b, `{"t":`...), f.T)
 	b = appendText(append(b, `,"epoch":`...), f.Epoch)

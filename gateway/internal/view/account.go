@@ -8,34 +8,36 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Account is the state that a gateway stores of a user with memberships. Its parts are the
-// badge without memberships, and each membership with the state of its room. Account computes
-// the user's numbers from these parts, since a message to a room changes no row of its members.
+// Account is the state that a gateway stores for a user who is a member of rooms. It consists
+// of parts: the badge without memberships, and each membership with the state of its room. The
+// gateway computes the user's numbers from these parts, since a message to a room changes no
+// rows of the members.
 //
-// A part is only replaced by a newer state of the same part: from the tables, or from an update
-// that names the state to which it applies. So the account may be a combination of parts that
-// the tables never had at one time. But no part is ever ahead of the tables, and the total is
-// always the sum of the parts. Two accounts of a user with the same version are equal, since a
-// version is a sum of counters that only grow.
+// A part is replaced only by a newer state of the same part. The newer state comes from the
+// tables, or from an update that names the state to which it applies. The parts may be of
+// different times, so the tables may never have had this combination. But no part is ever ahead
+// of the tables, and the total is always the sum of the parts. Two accounts of a user with the
+// same version are equal, since the version is a sum of counters that only grow.
 //
 // Account does no I/O and is not safe for concurrent use. ADR 62 has the reasons.
 type Account struct {
 	// Rest is the badge without memberships. If the user has more than pubsub.MaxCategories
-	// categories, Rest has only some: the first by name, the categories of the user's rooms,
-	// and the categories that updates have contained. See knows.
+	// categories, Rest has only some of them: the first MaxCategories by name, the categories
+	// of the user's rooms, and the categories that were in updates. See knows.
 	Rest pubsub.Badge
-	// last is the last by name of the first pubsub.MaxCategories categories; empty if the user
-	// has no more categories than that.
+	// last is empty unless the user has more than pubsub.MaxCategories categories. Then last is
+	// the name of the last of the first MaxCategories categories by name.
 	last string
-	// Memberships are the memberships by conversation id. ofRooms has the numbers that the
-	// memberships add to each category.
+	// Memberships are the memberships by conversation id. ofRooms has, for each category, the
+	// sum of the numbers that the memberships add to it.
 	Memberships map[string]*Membership
 	ofRooms     map[string]pubsub.Numbers
 	// Badge is the sum of Rest and all memberships, without categories.
 	Badge pubsub.Badge
 }
 
-// Membership is a membership, and the numbers (adds) that it adds to the badge.
+// Membership is a membership of an account. adds has the numbers that the membership adds to
+// the badge.
 type Membership struct {
 	pubsub.Membership
 	adds pubsub.Numbers
@@ -51,8 +53,8 @@ const (
 	Known Outcome = iota
 	// Applied means that the update has changed the account.
 	Applied
-	// Missed means that the update cannot be applied: an earlier update is missing, or the
-	// update needs data that the account does not contain. The tables must be read.
+	// Missed means that the update cannot be applied, so that the tables must be read: an
+	// earlier update is missing, or the account lacks data that the update needs.
 	Missed
 )
 
@@ -70,7 +72,7 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	}
 	for i := range s.Memberships {
 		path := s.Memberships[i].Room.Category
-		for ; path != ""; path = category.Above(path) { // a path not in the state has only zeros
+		for ; path != ""; path = category.Above(path) { // all numbers of a path that is not in the state are zero
 			if _, ok := a.Rest.Categories[path]; !ok && path > a.last && rest.MoreCategories {
 				a.Rest.Categories[path] = pubsub.Numbers{}
 			}
@@ -80,8 +82,8 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	return a
 }
 
-// knows reports whether the account has the numbers of a category and of all categories above
-// it.
+// knows reports whether Rest has the numbers of a category and of all categories above it. It
+// is always true if Rest has all categories of the user.
 func (a *Account) knows(path string) bool {
 	for ; path != "" && a.Rest.MoreCategories; path = category.Above(path) {
 		if _, ok := a.Rest.Categories[path]; !ok && path > a.last {
@@ -122,13 +124,14 @@ func (a *Account) remove(id string) {
 	}
 }
 
-// withdraw subtracts from the badge what a membership has added.
+// withdraw subtracts from the badge the numbers and the version that a membership has added.
 func (a *Account) withdraw(m *Membership) {
 	a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 	a.Badge.Version -= m.Room.Changes - m.Joined
 }
 
-// weigh computes what a membership adds to the badge, and adds it.
+// weigh computes the numbers that a membership adds to the badge, and adds them. It also adds
+// the changes of the membership to the version.
 func (a *Account) weigh(m *Membership) {
 	m.adds = m.Adds(a.Badge.Levels)
 	a.add(m.Room.Category, m.adds)
@@ -142,8 +145,8 @@ func (a *Account) add(path string, n pubsub.Numbers) {
 	}
 }
 
-// Update applies an update of the user. If the result is Applied, it also returns the update
-// for clients: the changes of the whole badge, including memberships.
+// Update applies an update of the user. If the result is Applied, it also returns the update to
+// send to clients, whose numbers and version include the memberships.
 func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	switch {
 	case u.Epoch != a.Rest.Epoch || u.BaseVersion > a.Rest.Version:
@@ -157,7 +160,7 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 		former, ok := a.Memberships[m.Room.ConversationID]
 		switch {
 		case !ok:
-			return Missed, nil // a new room, whose updates are not subscribed to yet
+			return Missed, nil // a new room: the gateway has not subscribed to it yet
 		case m.Room.Changes < former.Room.Changes:
 			if newer || !sameRow(&m, &former.Membership) {
 				return Missed, nil // out of order
@@ -207,8 +210,8 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	return a.result(merged)
 }
 
-// result returns the outcome after an update has changed the account. merged is the update for
-// clients, or nil if Since could not compute it.
+// result returns the outcome of an update that has changed the account. merged is the update to
+// send to clients, or nil if Since could not compute it.
 func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	if merged == nil || merged.Version < merged.BaseVersion {
 		return Missed, nil // the numbers of a category are unknown, or the update came out of order
@@ -232,9 +235,11 @@ func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 }
 
 // Merge updates the account with the newer parts of a state that was read from the tables. news
-// has the changes that the account did not have. ahead has the changes that the account has and
-// the state lacks. Each is nil if there are no such changes. ok is false if Rest or the set of
-// memberships differs, since the changed conversations are then unknown.
+// has the changes that were in the state but not in the account. ahead has the changes that are
+// in the account but not in the state. Each of the two is nil if there are no such changes. If
+// Rest or the set of memberships differs, Merge changes nothing and ok is false, since Merge
+// cannot know which conversations have changed. ok is also false if Since could not compute
+// news or ahead.
 func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
 	if s.Epoch != a.Rest.Epoch || RestOf(s).Version != a.Rest.Version || len(s.Memberships) != len(a.Memberships) {
 		return nil, nil, false
@@ -273,10 +278,10 @@ func sameRow(a, b *pubsub.Membership) bool {
 		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// Follow applies a state of a room that arrived from the bus. base is the Changes of an earlier
-// state: the bus has lost no update of the room between that state and this one. If the
-// account's state of the room is earlier than base, the account may also lack updates of its
-// user. So the result is then Missed.
+// Follow applies a state of a room that arrived from the bus. base is the counter Changes of an
+// earlier state of the room: between that state and the new state, the bus has lost no update
+// of the room. If the account's state of the room is older than base, the bus may also have
+// lost updates of the user. The result is then Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {
@@ -303,9 +308,10 @@ func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.
 	return a.result(merged)
 }
 
-// Since returns the update for clients that have the state of a version. changed are the
-// memberships that have changed since that version. paths are the changed categories of Rest.
-// Since returns nil if the account lacks the numbers of one of these categories.
+// Since returns an update with the changes since a version, for clients that have the state of
+// this version. changed are the memberships that have changed since then, and paths are the
+// categories of Rest that have changed. Since returns nil if the account lacks the numbers of a
+// changed category.
 func (a *Account) Since(version int64, changed []*Membership, paths ...string) *pubsub.Update {
 	u := &pubsub.Update{Badge: a.Badge, BaseVersion: version, Conversations: make([]pubsub.Conversation, 0, len(changed))}
 	u.Categories, u.Levels = make(map[string]pubsub.Numbers, len(changed)+len(paths)), nil
@@ -329,8 +335,8 @@ func (a *Account) Since(version int64, changed []*Membership, paths ...string) *
 }
 
 // replaceRest updates Rest with the badge of an update. The badge has only the changed
-// categories, and has levels only if levels changed. replaceRest returns the memberships that
-// look different to clients because of new levels.
+// categories, and its Levels are nil unless levels have changed. If new levels change how
+// clients see some memberships, replaceRest returns these memberships.
 func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	a.Badge.Version += rest.Version - a.Rest.Version
 	a.Badge.Add(rest.Numbers.Minus(a.Rest.Numbers))
@@ -361,8 +367,8 @@ func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 
 // catchUp sets next.Behind, where next is the new state of a membership and former is the state
 // before. Behind counts the member's unread messages in closed chunks (the older messages of a
-// room). Only the tables list the messages of closed chunks. So catchUp returns false if it
-// cannot compute Behind from former, and the tables must be read.
+// room). Only the tables list the messages of closed chunks. If catchUp cannot compute
+// next.Behind from former.Behind, it returns false: the tables must then be read.
 func catchUp(next, former *pubsub.Membership) bool {
 	if next.ReadSeq >= next.Room.Since {
 		next.Behind = nil
@@ -376,7 +382,8 @@ func catchUp(next, former *pubsub.Membership) bool {
 	behind := *former.Behind
 	if was.Since != now.Since {
 		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
-			// The first unread message, or seen messages, may be in a chunk closed after former.
+			// The first unread message, or seen messages, may be in a chunk that was closed
+			// after the state former.
 			return false
 		}
 		behind.Live += now.ClosedLive - was.ClosedLive

@@ -5,15 +5,17 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Categories is what a client sees whose token is restricted to categories. The mailbox and
-// reconciliation use the user's whole badge: only the frames are restricted. Categories is not
+// Categories is the view of a client whose token is restricted to categories. Only the frames
+// are restricted: the mailbox and reconciliation use the user's whole badge. Categories is not
 // safe for concurrent use.
 type Categories struct {
-	// tops are the categories of the token, without those that another category of the token
-	// covers. held has the numbers of each of the tops, as the client has them.
+	// tops are the categories of the token, except categories that another category of the
+	// token covers. held has the numbers of each category of tops that the client was sent
+	// last.
 	tops []string
 	held map[string]pubsub.Numbers
-	// shown has the category of each conversation that the client may have, by conversation id.
+	// shown maps the id of each conversation that the client may show to the conversation's
+	// category.
 	shown map[string]string
 }
 
@@ -36,9 +38,9 @@ func (v *Categories) Badge(b *pubsub.Badge) *pubsub.Badge {
 	return &within
 }
 
-// Changes returns the part of changes that the client sees. b and conversations are what
-// changed since the client's state. If a conversation has moved to a category outside the view,
-// the result contains it as left.
+// Changes returns the part of changes that the client sees. b and conversations have the
+// changes since the client's state. If a conversation has moved to a category outside the view,
+// the result contains this conversation with Left set.
 func (v *Categories) Changes(b *pubsub.Badge, conversations []pubsub.Conversation) (*pubsub.Badge, []pubsub.Conversation) {
 	seen := make([]pubsub.Conversation, 0, len(conversations))
 	for _, c := range conversations {

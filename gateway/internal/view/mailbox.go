@@ -17,14 +17,16 @@ import (
 )
 
 // Mailbox stores the changes and answers that must still be sent to one client. It merges
-// updates by conversation: a slow client costs memory only for each changed conversation, not
-// for each change, and always gets the newest state.
+// updates by conversation: for a slow client it stores only the newest state of each changed
+// conversation, not each change.
 //
-// The mailbox ignores updates older than the client's state. If an update builds on a newer
-// state than the client's, or has another epoch, the client has missed an update, and the
-// mailbox begins to sync: the tables must be read. A new mailbox syncs too. While it syncs, a
-// mailbox does not store updates. It only records the newest announced version, until a read of
-// the tables has reached this version. A version that the tables do not reach was forged.
+// The mailbox ignores updates older than the client's state. If the BaseVersion of an update is
+// newer than the client's state, or if its epoch differs, then the client has missed an update,
+// and the mailbox begins to sync: the tables must be read. A new mailbox syncs too. While it
+// syncs, a mailbox does not store updates; it only records the newest version that an update
+// has announced. It stops syncing when a read of the tables returns this version or a later
+// version. But if a read that began after an announcement returns an older version, the
+// announced version was forged, and the mailbox ignores it.
 //
 // All methods are safe for concurrent use.
 type Mailbox struct {
@@ -33,7 +35,7 @@ type Mailbox struct {
 	held    Holding
 	pending *pending
 	syncing bool
-	// syncs counts how often the mailbox has begun to sync.
+	// syncs is how many times the mailbox has begun to sync.
 	syncs uint32
 	// whole is set while the mailbox syncs if the client needs the whole state instead of
 	// changes: the tables do not have the client's state, or the categories that the client may
@@ -43,16 +45,16 @@ type Mailbox struct {
 	// tables begins, and are only set while the mailbox syncs.
 	heard      int64
 	heardEpoch string
-	// since is used while the mailbox syncs: it is the append time of the oldest change that
-	// the client lacks. equal is the last time at which the client's state was known to be the
-	// state in the tables.
+	// since is the append time of the oldest change that the client lacks, while the mailbox
+	// syncs. equal is the last time at which the client's state was known to equal the state in
+	// the tables.
 	since, equal Moment
 	replies      []any
 	filled       func()
 }
 
-// Holding identifies the state of a client or of the tables, to compare the two. Within an
-// epoch, each version has exactly one state.
+// Holding identifies a state. It serves to compare the state of a client with the state in the
+// tables. Within an epoch, each version has exactly one state.
 type Holding struct {
 	Epoch                                   string
 	Version, Total, Mentions, Conversations int64
@@ -63,9 +65,10 @@ func HoldingOf(b *pubsub.Badge) Holding {
 	return Holding{b.Epoch, b.Version, b.Total, b.Mentions, b.UnreadConversations}
 }
 
-// denies reports whether tables with state h prove that they never had the state other: other
-// has a later version, or other numbers for the same version. This is a proof only if the
-// client had other before the read of the tables began.
+// denies reports whether h, a state read from the tables, proves that the tables never had the
+// state `other`. This is so if `other` has a later version than h, or has the same version and
+// different numbers. The proof is valid only if the client had the state `other` before the
+// read began.
 func (h Holding) denies(other Holding) bool {
 	return h.Epoch == other.Epoch && (h.Version < other.Version || h.Version == other.Version && h != other)
 }
@@ -75,13 +78,13 @@ type pending struct {
 	// since is when the oldest change was appended.
 	since Moment
 	badge pubsub.Badge
-	// merged is set once badge has its own copy of the map of categories. Until then badge uses
-	// the map of the first update, which is shared and must not be modified.
+	// merged is set once badge.Categories is a copy that may be modified. Until then
+	// badge.Categories is the map of the first update, which is shared with other mailboxes.
 	merged bool
-	// first has the conversations of the first update, while conversations is nil. If all
-	// updates are of one and the same conversation, first has it from the newest update.
-	// Otherwise, once there is a second update, the map conversations has all conversations.
-	// first is shared and must not be modified.
+	// While conversations is nil, first has the changed conversations: they come from a single
+	// update, or all updates so far are of one conversation, and first has its newest state.
+	// Otherwise the map conversations has them. first is shared with other mailboxes: do not
+	// modify it.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update, or nil.
@@ -108,7 +111,7 @@ func (m *Mailbox) Offer(u *pubsub.Update) {
 		m.since = m.since.Older(Moment(u.AppendedAt))
 		return
 	case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:
-		return // the client has this state
+		return // the client already has this state or a newer one
 	case u.Epoch != m.held.Epoch || u.BaseVersion > m.held.Version:
 		m.resync(Moment(u.AppendedAt))
 		m.hear(u.Epoch, u.Version)
@@ -133,8 +136,8 @@ func (m *Mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge adds the conversations of a further update. Most often both updates are of the same
-// busy conversation.
+// merge adds the conversations of a further update. A fast path handles the most frequent case:
+// both updates are of the same busy conversation.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
@@ -185,7 +188,8 @@ func byVersion(a, b pubsub.Conversation) int {
 	return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(a.ConversationID, b.ConversationID))
 }
 
-// hear records an announced version, which the next read of the tables must reach.
+// hear records an announced version. If a read of the tables is in progress and returns an
+// older version, the tables are read again.
 func (m *Mailbox) hear(epoch string, version int64) {
 	if epoch != m.heardEpoch {
 		m.heardEpoch, m.heard = epoch, 0
@@ -193,8 +197,9 @@ func (m *Mailbox) hear(epoch string, version int64) {
 	m.heard = max(m.heard, version)
 }
 
-// Lose makes the client sync, unless it is syncing already. Call Lose if an update for the
-// client cannot be computed. since is when the oldest change of that update was appended.
+// Lose makes the mailbox sync, unless it is syncing already. Call Lose if an update for the
+// client cannot be computed. since is the append time of the oldest change in that update; 0 if
+// unknown.
 func (m *Mailbox) Lose(since Moment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,8 +225,8 @@ func (m *Mailbox) resync(since Moment) {
 	m.filled()
 }
 
-// Renew makes the client sync and get the whole state. Call it when the categories that the
-// client may see have changed.
+// Renew makes the mailbox sync, and makes the client get the whole state. Call it when the
+// categories that the client may see have changed.
 func (m *Mailbox) Renew() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,8 +234,8 @@ func (m *Mailbox) Renew() {
 	m.whole = true
 }
 
-// Mark is the state of a client at some time, including pending updates. If Syncing is set, the
-// Mark does not describe a state.
+// Mark is the state that a client had at some time, including pending updates. If Syncing is
+// set, the state was unknown.
 type Mark struct {
 	held Holding
 	// Syncing is set if the mailbox was syncing.
@@ -250,16 +255,18 @@ type Comparison int
 
 const (
 	UpToDate Comparison = iota
-	// Behind means that the tables have a newer state, whose update may still arrive.
+	// Behind means that the tables have a newer state. The update may still arrive from the
+	// bus.
 	Behind
 	// Denied means that the tables never had the client's state.
 	Denied
 )
 
-// Compare compares the client with the state tables, which was read at the time at. before is
-// the Mark of the client from before the read began. If the result is Denied, Compare makes the
-// client sync. A client that is syncing counts as UpToDate; Compare then records the state as
-// announced, since the client's own read of the tables may have begun earlier.
+// Compare compares the client's state with `tables`, the state that was read from the tables at
+// the time `at`. `before` is the client's Mark from before this read began. If the result is
+// Denied, Compare makes the mailbox sync. If the mailbox is syncing already, the result is
+// UpToDate, and Compare records `tables` as announced, since the mailbox's own read of the
+// tables may have begun earlier.
 func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,8 +285,9 @@ func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
 	return UpToDate
 }
 
-// Repair makes the client sync if its state is older than a state of the tables. It reports
-// whether this was so.
+// Repair makes the mailbox sync if the client's state is older than `tables`, a state that was
+// read from the tables. It returns false if the client's state is not older, or if the mailbox
+// is syncing already.
 func (m *Mailbox) Repair(tables Holding) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -306,8 +314,8 @@ func (m *Mailbox) Reply(frame any) bool {
 	return true
 }
 
-// Delivery is the content that was removed from a mailbox, and that must be sent to the client
-// now.
+// Delivery is the content of a mailbox, which Take has removed and which must now be sent to
+// the client.
 type Delivery struct {
 	Replies []any
 	// Sync is set if the tables must be read.
@@ -315,7 +323,7 @@ type Delivery struct {
 	// Badge and Conversations are the changed state; Badge is nil if nothing changed.
 	Badge         *pubsub.Badge
 	Conversations []pubsub.Conversation
-	// Since is when the oldest of these changes was appended; 0 if unknown.
+	// Since is the append time of the oldest of these changes; 0 if unknown.
 	Since  Moment
 	Traced *Traced
 }
@@ -334,19 +342,19 @@ func (m *Mailbox) Take() Delivery {
 	return d
 }
 
-// Reading is what a read of the tables needs to know from the mailbox when the read begins.
+// Reading has the data from a mailbox that is needed for a read of the tables.
 type Reading struct {
 	// Whole is set if the client needs the whole state: see Mailbox.whole.
 	Whole bool
-	// Heard is the newest version of HeardEpoch that was announced before the read. The tables
-	// have reached this version, unless it was forged.
+	// Heard is the newest version of HeardEpoch that was announced before the read began. The
+	// tables have this version or a later version, unless it was forged.
 	Heard      int64
 	HeardEpoch string
 	Since      Moment
 }
 
-// Read records that a read of the tables begins. This read need not return versions that are
-// announced from now on.
+// Read records that a read of the tables begins. Versions that are announced after this call
+// may be newer than the result of the read.
 func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -355,10 +363,10 @@ func (m *Mailbox) Read() Reading {
 	return r
 }
 
-// Synced records that the client was sent a state that the tables had at or after the time at.
-// ahead, if not nil, has changes since that state, which Synced adds to the mailbox. Synced
-// returns false if a newer version was announced after the read began: the tables must then be
-// read again.
+// Synced records that the client was sent the state `tables`, which was read from the tables at
+// the time `at` or later. If ahead is not nil, it has the changes since that state, and Synced
+// adds them to the mailbox. If a newer version was announced after the read began, Synced
+// returns false, and the tables must be read again.
 func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,24 +9,26 @@ import (
 	"time"
 )
 
-// stalled is how long the pool waits for progress. If no session was served in this time, slow
-// clients may block all goroutines of the pool, and the pool starts more goroutines.
+// stalled is how long the pool waits for progress. If no session was removed from the queue in
+// this time, slow clients may be blocking all goroutines of the pool, so the pool starts more
+// goroutines.
 const stalled = 5 * time.Millisecond
 
 // Writer writes the frames that a session has to send.
 type Writer interface{ Write() }
 
 // Pool writes to sessions that have frames to send, in the order in which they were added. It
-// is needed since an update of a room makes thousands of sessions send at once: one goroutine
-// for each, with a stack that has to grow, would cost more than the frame. Pool is safe for
-// concurrent use. It has no goroutine while there is nothing to send.
+// exists since an update of a room makes thousands of sessions send at once. A new goroutine
+// for each session, whose stack must grow, would cost more than writing the frame. Pool is safe
+// for concurrent use. It has no goroutine while there is nothing to send.
 type Pool struct {
 	mu sync.Mutex
-	// queue has the sessions that must still be served, from index next on.
+	// queue has the queued sessions from the index next on; entries before this index are nil.
 	queue []Writer
 	next  int
-	// writing is the number of goroutines that serve sessions. taken is the number of sessions
-	// that were ever removed from the queue. watched is set while a call of watch is scheduled.
+	// writing is the number of goroutines that serve sessions. taken is the total number of
+	// sessions that were removed from the queue so far. watched is set while watch checks the
+	// progress.
 	writing, taken int
 	watched        bool
 	// cost is the moving average of the time that a goroutine spends on a session; 0 before the
@@ -47,13 +49,14 @@ func (c *Pool) FrameCost() time.Duration {
 	return min(max(leastFrameCost, c.cost), mostFrameCost)
 }
 
-// measure updates the average. took is the time that some sessions took together. The caller
-// holds the mutex.
+// measure updates the average c.cost. took is the time that a goroutine has spent on the given
+// number of sessions. The caller holds the mutex.
 func (c *Pool) measure(took time.Duration, sessions int) {
 	c.cost += (min(took/time.Duration(sessions), mostFrameCost) - c.cost) / 8
 }
 
-// Add queues a session, and starts a goroutine if more may run.
+// Add queues a session. It starts another goroutine if fewer than GOMAXPROCS goroutines serve
+// sessions.
 func (c *Pool) Add(s Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +97,9 @@ func (c *Pool) write() {
 	}
 }
 
-// watch checks, after the duration stalled, whether any session was served. If none was, it
-// doubles the number of goroutines. It repeats this while sessions are queued. The caller holds
-// the mutex.
+// watch checks, after the duration stalled, whether any session was removed from the queue. If
+// not, watch doubles the number of goroutines (but starts no more than there are queued
+// sessions). It repeats this while sessions are queued. The caller holds the mutex.
 func (c *Pool) watch() {
 	taken := c.taken
 	time.AfterFunc(stalled, func() {

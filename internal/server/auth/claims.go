@@ -16,8 +16,9 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// claims are the claims of a token that badged uses. As RFC 7519 requires, names are
-// case-sensitive and duplicates are refused; encoding/json would accept "SUB" as "sub".
+// claims are the claims of a token that badged uses. They are decoded without encoding/json,
+// which would accept "SUB" as "sub": RFC 7519 requires that names are case-sensitive, and lets
+// a parser refuse repeated names, which UnmarshalJSON does.
 type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings
@@ -50,7 +51,7 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 		if err != nil {
 			return err
 		}
-		claim := name.String() // the next read reuses its memory
+		claim := name.String() // a copy, since the next read reuses the memory of name
 		value, err := d.ReadValue()
 		if err != nil {
 			return err
@@ -69,8 +70,8 @@ func (c *claims) UnmarshalJSON(b []byte) error {
 }
 
 // set sets one claim. It ignores claims that badged does not use. But it refuses unknown claims
-// with the prefix badged_: if a restriction was misspelt and ignored, the token would have no
-// restriction.
+// with the prefix badged_: such a claim may be a misspelt restriction, and if it were ignored,
+// the token would have no restriction.
 func (c *claims) set(claim string, value jsontext.Value) (err error) {
 	switch claim {
 	case "sub":
@@ -109,8 +110,8 @@ const (
 	maxCategories = 32
 )
 
-// categoriesOf decodes and sorts the categories of a token. An empty or malformed claim is an
-// error: if it was ignored, the token would have no restriction.
+// categoriesOf decodes and sorts the categories of a token. It refuses an empty or malformed
+// claim: if the claim were ignored, the token would have no restriction.
 func categoriesOf(claim string, value jsontext.Value) ([]string, error) {
 	var given []*string
 	if value.Kind() != jsontext.KindBeginArray || json.Unmarshal(value, &given) != nil {

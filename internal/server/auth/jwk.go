@@ -33,8 +33,8 @@ type jwk struct {
 // minRSABits is the minimum size of an RSA key for RS256 in RFC 7518.
 const minRSABits = 2048
 
-// parseKeySet parses a JSON Web Key Set. It skips unusable keys, as RFC 7517 requires, and
-// fails if no key is usable.
+// parseKeySet parses a JSON Web Key Set, and returns its keys by kid. It skips unusable keys,
+// as RFC 7517 recommends, and fails if no key is usable.
 func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -65,8 +65,9 @@ func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	return keys, nil
 }
 
-// tokenKey returns the key, and the one signing method that is allowed for its type. It refuses
-// symmetric keys, since anyone who can read the set could sign with them.
+// tokenKey returns the key, with the only signing method that is allowed for its type. It
+// refuses symmetric keys, since anyone who can read the set could sign tokens with a symmetric
+// key.
 func (k *jwk) tokenKey() (tokenKey, error) {
 	if k.Use != "" && k.Use != "sig" || len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
 		return tokenKey{}, errors.New("it is not for signatures")

@@ -22,15 +22,15 @@ import (
 // KeySetConfig configures a JSON Web Key Set. URL is required.
 type KeySetConfig struct {
 	URL string
-	// RefreshInterval is the time between two fetches, jittered. After a failed fetch, the time
-	// is shorter. Default 5m.
+	// RefreshInterval is the time between two fetches; a random jitter of up to 10 % is added
+	// or subtracted. After a failed fetch, the time is at most a minute. Default 5m.
 	RefreshInterval time.Duration
-	// AskInterval is the minimum time after any fetch before a token with an unknown kid may
-	// cause another fetch. Default 10s.
+	// AskInterval is the minimum time from the start of a fetch until a token with an unknown
+	// kid may cause another fetch. Default 10s.
 	AskInterval time.Duration
 	// MaxAge is how long keys are used after the last successful fetch. 0 means no limit.
 	MaxAge time.Duration
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
@@ -38,15 +38,15 @@ type KeySetConfig struct {
 	Now func() time.Time
 }
 
-// KeySet is a JSON Web Key Set. Its keys are the keys that the URL returned at the last
-// successful fetch. It is safe for concurrent use.
+// KeySet is a JSON Web Key Set. It has the keys from the last successful fetch of the URL. It
+// is safe for concurrent use.
 type KeySet struct {
 	cfg     KeySetConfig
 	client  *http.Client
 	fetches *prometheus.CounterVec
 	count   prometheus.Gauge
 	success prometheus.Gauge
-	// ask wakes Run.
+	// ask requests a fetch: it wakes Run.
 	ask chan struct{}
 
 	mu   sync.Mutex
@@ -56,8 +56,8 @@ type KeySet struct {
 	startedAt, fetchedAt time.Time
 	// err is the error of the last fetch, or nil.
 	err error
-	// coming is set while a fetch runs or is requested. done is closed, and replaced, at the
-	// end of that fetch.
+	// coming is set while a fetch runs or is requested. done is closed when that fetch ends,
+	// and replaced by a new channel.
 	coming bool
 	done   chan struct{}
 }
@@ -94,7 +94,7 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 	auto := promauto.With(cfg.Registerer)
 	s := &KeySet{
 		cfg: cfg,
-		// Fetches are minutes apart, so a kept-alive connection would be idle.
+		// Do not keep the connection open: the next fetch is minutes later.
 		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
@@ -125,8 +125,9 @@ var (
 	errManyRedirects    = fmt.Errorf("redirects more than %d times", maxRedirects)
 )
 
-// checkRedirect refuses a redirect from https to http, since the keys decide which tokens are
-// valid. A redirect to another host is allowed, since the first host chose it.
+// checkRedirect refuses a redirect from https to http, since an attacker on the network could
+// then replace the keys. A redirect to another host is allowed, since the trusted host has
+// chosen it.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	if via[len(via)-1].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return errInsecureRedirect
@@ -229,19 +230,19 @@ func (s *KeySet) tooOld() bool {
 }
 
 // renew waits for the end of a fetch. If no fetch is running or requested, it requests one. It
-// fails with ErrKeysAway if the fetch fails or takes too long, or if AskInterval has not passed
-// since the last fetch.
+// fails with ErrKeysAway if the fetch fails or takes too long, or if the last fetch began less
+// than AskInterval ago.
 func (s *KeySet) renew(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.coming {
 		if time.Since(s.startedAt) < s.cfg.AskInterval {
-			// Tokens with invented kids must not cause many fetches. But the kid may be a new
-			// one, so the error is ErrKeysAway.
+			// Tokens with invented kids must not cause many fetches. But the kid may belong to
+			// a new key, so return ErrKeysAway: the client then tries again.
 			s.mu.Unlock()
 			return ErrKeysAway
 		}
 		s.coming = true
-		s.ask <- struct{}{} // does not block: coming admits one request at a time
+		s.ask <- struct{}{} // does not block, since coming allows only one request at a time
 	}
 	done := s.done
 	s.mu.Unlock()
@@ -279,8 +280,8 @@ func (s *KeySet) Check(context.Context) error {
 	return fmt.Errorf("%w; the keys fetched at %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
-// find returns the key with a kid; static takes precedence. If kid is "", it returns the only
-// key, if there is exactly one.
+// find returns the key with a kid. If static and fetched both have such a key, it returns the
+// key in static. If kid is "" and there is exactly one key, it returns this key.
 func find(kid string, static, fetched map[string]tokenKey) (tokenKey, bool) {
 	for _, keys := range []map[string]tokenKey{static, fetched} {
 		if k, ok := keys[kid]; ok {

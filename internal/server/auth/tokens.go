@@ -1,7 +1,7 @@
 // Package auth authenticates users by signed tokens.
 //
-// It does not know keys of publishers, nor which tokens are revoked. ADR 18 says when a token
-// with an unknown key is rejected.
+// It does not know API keys, nor which tokens are revoked. ADR 18 explains when a token with an
+// unknown key is rejected.
 package auth
 
 import (
@@ -29,8 +29,8 @@ type TokenConfig struct {
 	// Keys have the form KID=HS256:SECRET, or KID=RS256:FILE, KID=ES256:FILE
 	// or KID=EdDSA:FILE, where FILE is a public key in PEM.
 	Keys []string
-	// Set has further keys, which are fetched; nil means none. If Keys and Set have the same
-	// kid, the key in Keys is used.
+	// Set has further keys, which are fetched from a URL; nil means no further keys. If a key
+	// in Keys and a key in Set have the same kid, the key in Keys is used.
 	Set *KeySet
 	// Audience and Issuer must match the claims aud and iss of a token. An empty value is not
 	// checked.
@@ -42,16 +42,16 @@ type TokenConfig struct {
 	// Revoked reports whether tokens of a user that were issued at issuedAt are revoked.
 	// issuedAt is zero if a token has no iat. Nil means that no tokens are revoked.
 	Revoked func(userID string, issuedAt time.Time) bool
-	// Unread returns an error while this process does not know which tokens of a user are
-	// revoked. Authenticate then fails with a [*PartialReadError]. Nil means that revocations
-	// are always known.
+	// Unread returns an error if this process does not know at the moment which tokens of a
+	// user are revoked. Authenticate then fails with a [*PartialReadError]. Nil means that
+	// revocations are always known.
 	Unread func(userID string) error
-	// Now returns the time by which tokens are checked. Default time.Now.
+	// Now returns the current time, for the checks of iat, nbf and exp. Default time.Now.
 	Now func() time.Time
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
-	// Logger logs why tokens were refused, at most once in ten seconds, since any client can
-	// cause refusals. Nil means that nothing is logged.
+	// Logger logs why a token was refused. It logs at most one refusal in ten seconds, since
+	// any client can cause refusals. Nil means that nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -71,8 +71,9 @@ type Tokens struct {
 	refused rate.Sometimes
 }
 
-// tokenKey is a key, and the only signing method that may be used with it. If the token could
-// choose the method, an attacker could use a public key as an HMAC secret.
+// tokenKey is a key, and the only signing method that may be used with it. If a token could
+// choose another method, an attacker could sign a token with HS256, with the public key as the
+// secret.
 type tokenKey struct {
 	method jwt.SigningMethod
 	key    any
@@ -81,12 +82,13 @@ type tokenKey struct {
 // minSecretBytes is the minimum length of a secret for HS256 in RFC 7518.
 const minSecretBytes = 32
 
-// maxTokenBytes is the maximum size of a token. Tokens of login services that list a user's
-// groups may have several KiB.
+// maxTokenBytes is the maximum size of a token. Some login services list the groups of a user
+// in a token, which may then have several KiB.
 const maxTokenBytes = 16 << 10
 
 // clockLeeway is how far the clock of a token's issuer may be ahead of this process's clock. It
-// does not apply to the expiry of a token: connections and commands end at that time.
+// does not apply to the expiry of a token: connections end and commands are refused exactly at
+// that time.
 const clockLeeway = 5 * time.Second
 
 // NewTokens loads the keys. Its errors name the key by its kid, and never contain the secret.
@@ -156,7 +158,7 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 		k.method = jwt.SigningMethodEdDSA
 		parse = func(b []byte) (crypto.PublicKey, error) { return jwt.ParseEdPublicKeyFromPEM(b) }
 	default:
-		// The text in the method's place may be part of a secret.
+		// Do not quote the method, which may be part of a secret.
 		return tokenKey{}, errors.New("want HS256:SECRET, or RS256:PEM-FILE, ES256 or EdDSA")
 	}
 	pem, err := os.ReadFile(value) //nolint:gosec // the file that the operator names
@@ -172,9 +174,9 @@ func parseTokenKey(method, value string) (tokenKey, error) {
 // Identity is the user that a token authenticates.
 type Identity struct {
 	UserID string
-	// ExpiresAt is when the token expires, by the clock of this process at the time of the
-	// check. It has a monotonic reading, so setting the clock neither shortens nor extends the
-	// validity of a token.
+	// ExpiresAt is when the token expires. It has a reading of the monotonic clock: if the
+	// system clock is set after the check of the token, the token expires neither sooner nor
+	// later.
 	ExpiresAt time.Time
 	// IssuedAt is zero if the token has no iat.
 	IssuedAt time.Time
@@ -193,9 +195,9 @@ const (
 	tokenBad     = "bad"
 )
 
-// Authenticate verifies a token and returns its user. Its errors may be shown to clients and
-// never quote the token. If the key is unknown, it waits for a fetch of the key set: at most
-// five seconds, or until ctx is done.
+// Authenticate verifies a token and returns its user. Its errors may be shown to clients, and
+// never contain the token. If the key of the token is unknown, Authenticate waits for a fetch
+// of the key set, for at most five seconds and at most until ctx is done.
 func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, error) {
 	id, err := t.authenticate(ctx, token)
 	result := tokenGood
@@ -251,14 +253,14 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if reason := events.CheckID(c.subject); reason != "" {
 		return Identity{}, errors.New("bad token: sub " + reason)
 	}
-	// Refuse a token that was issued in the future, since a revocation made before that time
-	// would not cover it.
+	// Refuse a token whose iat is in the future: a revocation before that time would not apply
+	// to the token.
 	if ahead := c.issued.Sub(now); ahead > clockLeeway {
 		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
 	}
 	if most := t.cfg.MaxLifetime; most > 0 {
-		// Without iat, only the remaining time could be limited: the same token would be
-		// admitted later, when less time remains.
+		// Require iat. Without it, only the time until exp could be limited, and a token with
+		// too long a lifetime would be accepted later, when less time remains.
 		if c.issued.IsZero() {
 			return Identity{}, fmt.Errorf("bad token: it has no iat; from iat to exp, a token may be valid for at most %s (--jwt-max-lifetime)", most)
 		}
@@ -313,9 +315,9 @@ var (
 )
 
 // checkHeader refuses tokens whose header requires something that badged does not implement.
-// crit lists extensions that a verifier must understand (RFC 7515, 4.1.11), and badged
-// implements none. b64 is such an extension (RFC 7797). typ is the purpose of a token (RFC
-// 8725, 3.11).
+// crit lists extensions that a verifier must implement (RFC 7515, 4.1.11); badged implements no
+// extensions. b64 is such an extension (RFC 7797). typ is the purpose of a token (RFC 8725,
+// 3.11).
 func checkHeader(header map[string]any) error {
 	for _, name := range []string{"crit", "b64"} {
 		if _, ok := header[name]; ok {
@@ -334,8 +336,8 @@ func checkHeader(header map[string]any) error {
 	return errWrongType
 }
 
-// keyOf returns the key that the kid of a token names. A token without a kid gets the only key,
-// if there is exactly one.
+// keyOf returns the key that the kid of a token names. For a token without a kid, it returns
+// the only key, and fails if there are several keys.
 func (t *Tokens) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
 	if err := checkHeader(token.Header); err != nil {
 		return nil, err
@@ -369,8 +371,8 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 		return tokenKey{}, errNoKID
 	}
 	err := t.cfg.Set.renew(ctx)
-	// Look again even after an error: a fetch may have ended since the first look, and renew
-	// then refuses to start the next one so soon.
+	// Search the keys again even after an error: a fetch may have ended after the first search.
+	// In this case renew fails, since it starts no other fetch so soon.
 	if k, ok := find(kid, t.keys, t.cfg.Set.all()); ok {
 		return k, nil
 	}
@@ -381,7 +383,7 @@ func (t *Tokens) lookUp(ctx context.Context, kid string) (tokenKey, error) {
 }
 
 // unknownKey returns the error for a token whose key is not found. kid is "" if the token has
-// none.
+// no kid.
 func unknownKey(kid string) error {
 	if kid == "" {
 		return errNoKID
@@ -423,8 +425,8 @@ type signedClaims struct {
 	Categories []string `json:"badged_categories,omitempty"`
 }
 
-// Sign returns a token for a user. The token expires after ttl, and is restricted to categories
-// if any are given. Sign needs an HS256 key.
+// Sign returns a token for a user. The token expires after ttl. If categories are given, the
+// token is restricted to them. Sign needs an HS256 key.
 func (t *Tokens) Sign(userID string, ttl time.Duration, now time.Time, categories ...string) (string, error) {
 	if t.signer == "" {
 		return "", errors.New("no HS256 key to sign with: give one with --jwt-keys KID=HS256:SECRET")

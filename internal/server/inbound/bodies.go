@@ -18,27 +18,28 @@ type Holder struct {
 }
 
 // Bodies limits the memory for bodies of requests in this process: in total, per key and per
-// user. The memory for users is separate, so that users cannot block publishers. Bodies is safe
-// for concurrent use.
+// user. Requests of users have their own part of the memory, so that users cannot block
+// publishers. Bodies is safe for concurrent use.
 type Bodies struct {
 	keys, users *limit.Budget[string]
 	refused     *prometheus.CounterVec
 }
 
 const (
-	// bodyFactor is the memory that a request needs for each byte of its body: for the body
-	// itself, and for the events decoded from it.
+	// bodyFactor is the memory, in bytes, that a request needs for each byte of its body: for
+	// the body itself, and for the events that are decoded from it.
 	bodyFactor = 4
 	// bodyWait is how long a request waits for memory before it is refused. Its body is not
 	// read while it waits.
 	bodyWait = 2 * time.Second
-	// firstRoom is the first reservation for a body of unknown length, in bytes of the body.
+	// firstRoom is used for a body whose length is unknown or too large: memory for this number
+	// of bytes of the body is reserved first.
 	firstRoom = 64 << 10
 )
 
-// NewBodies returns Bodies that limit the memory to a number of bytes. All users together may
-// use a quarter of it, and one user a quarter of that quarter. All keys together may use three
-// quarters of it, and one key half of it.
+// NewBodies returns Bodies that limit the memory to the given number of bytes. All users
+// together may use a quarter of the bytes, and one user may use a sixteenth. All keys together
+// may use three quarters, and one key may use half of the bytes.
 func NewBodies(bytes int64, m *Metrics) *Bodies {
 	return &Bodies{
 		keys: limit.NewBudget[string](bytes-bytes/4, bytes/2), users: limit.NewBudget[string](bytes/4, bytes/16),
@@ -53,10 +54,10 @@ func (b *Bodies) of(h Holder) *limit.Budget[string] {
 	return b.keys
 }
 
-// RoomError is the error of reading a body for which there is no memory.
+// RoomError is the error of a read of a body for which no memory is available.
 type RoomError struct {
-	// Own is set if the key or user has used up its own share. It is false if all keys, or all
-	// users, together have used up their memory.
+	// Own is set if the key or user itself has reserved too much memory. It is false if all
+	// keys together, or all users together, have reserved all their memory.
 	Own bool
 	// RetryAfter is how long to wait before trying again.
 	RetryAfter time.Duration
@@ -75,7 +76,7 @@ func (e *RoomError) Refusal() (own bool, retryAfter time.Duration) { return e.Ow
 
 type bodyKey struct{}
 
-// room is the memory that the body of a request has reserved in Bodies.
+// room is a reservation of memory in Bodies, for the body of one request.
 type room struct {
 	bodies *Bodies
 	holder Holder
@@ -85,9 +86,9 @@ type room struct {
 	taken int64
 }
 
-// fit is called before a read of a body into p. `came` is the number of bytes that have already
-// arrived. fit reserves memory for more bytes if needed, and returns the part of p for which
-// there is memory.
+// fit is called before bytes of a body are read into p. `came` is the number of bytes of the
+// body that have already arrived. If necessary, fit reserves memory for more bytes. It returns
+// the part of p for which memory is reserved.
 func (r *room) fit(p []byte, came int) ([]byte, error) {
 	if r.bodies == nil {
 		return p, nil
@@ -95,8 +96,8 @@ func (r *room) fit(p []byte, came int) ([]byte, error) {
 	budget := r.bodies.of(r.holder)
 	if r.taken == 0 {
 		first := max(1, r.declared)
-		// Reserve little for a body that the handler will refuse because of its declared
-		// length.
+		// Reserve little if the declared length is too large: the handler will refuse such a
+		// body.
 		if r.declared < 0 || first > budget.Share()/bodyFactor {
 			first = firstRoom
 		}
@@ -109,8 +110,8 @@ func (r *room) fit(p []byte, came int) ([]byte, error) {
 		if int64(came) == r.declared {
 			return p, nil // this read returns the end of the body
 		}
-		// Do not wait for memory: other bodies may be waiting for the memory that this body has
-		// reserved.
+		// Do not wait for more memory while this body has reserved memory: other bodies may be
+		// waiting for the memory of this body, and none could continue.
 		if err := r.take(budget, r.taken, 0); err != nil {
 			return nil, err
 		}
@@ -131,9 +132,10 @@ func (r *room) take(budget *limit.Budget[string], n int64, wait time.Duration) e
 	}
 }
 
-// Reserve ensures that a request has reserved at least this number of bytes, or the whole share
-// of its key or user if the share is smaller. The memory that [Deadlines] has reserved for the
-// request's body counts too. ctx is the request's context. Reserve fails with a [*RoomError].
+// Reserve makes sure that a request has reserved at least the given number of bytes, including
+// the memory that [Deadlines] has reserved for the request's body. If one key or user may not
+// reserve that much, Reserve reserves as much as one key or user may. ctx is the request's
+// context. Reserve fails with a [*RoomError].
 func Reserve(ctx context.Context, bytes int64) error {
 	b, ok := ctx.Value(bodyKey{}).(*body)
 	if !ok || b.bodies == nil {

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// lookInterval is how often the files of a certificate are checked. It need not be short,
-	// since a certificate is renewed days before it expires.
+	// lookInterval is the time between two checks of the files of a certificate. It need not be
+	// shorter, since certificates are renewed days before they expire.
 	lookInterval = 5 * time.Second
-	// retryInterval is how often unusable files are loaded again. Each attempt counts as an
-	// error in the metrics, so that an alert continues to fire.
+	// retryInterval is the time between two attempts to load unusable files. Each failed
+	// attempt counts in the metrics, so that an alert continues to fire until the files are
+	// usable.
 	retryInterval = time.Minute
 )
 
-// Certificate is a TLS certificate with its key, from files that may change. It is safe for
-// concurrent use.
+// Certificate is a TLS certificate with its key. It is loaded from files, and again when these
+// files change. It is safe for concurrent use.
 type Certificate struct {
 	files   wait.Files
 	current atomic.Pointer[tls.Certificate]
@@ -66,7 +67,7 @@ func (c *Certificate) TLS() *tls.Config {
 }
 
 // Run loads changed files until ctx is done, and returns nil. If the new files are unusable,
-// connections still get the former certificate.
+// new connections continue to get the former certificate.
 func (c *Certificate) Run(ctx context.Context, log *slog.Logger, m *Metrics) error {
 	m.expires.Set(float64(c.current.Load().Leaf.NotAfter.Unix()))
 	c.files.Use = func(ctx context.Context, files [][]byte, err error) error {

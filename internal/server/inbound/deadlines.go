@@ -11,28 +11,30 @@ import (
 )
 
 const (
-	// Grace is the time that a body may take to arrive, and an answer to be read, in addition
-	// to the time that its size takes at SlowestRate.
+	// Grace is added to the time in which a body must arrive, and to the time in which the
+	// client must read an answer: both times are the size divided by SlowestRate, plus Grace.
 	Grace = 10 * time.Second
-	// SlowestRate is the lowest average rate that is allowed, in bytes per second.
+	// SlowestRate is the lowest allowed average rate of a body or an answer, in bytes per
+	// second.
 	SlowestRate = 16 << 10
-	// linger is how long the server waits for more data of an unread body. If it closed a
-	// connection with unread data, TCP would reset the connection, and the client could miss
-	// the answer.
+	// linger is how long the server waits for more data of a body that the handler has not read
+	// to its end. If the server closed a connection with unread data, TCP would reset the
+	// connection, and the client could lose the answer.
 	linger = time.Second
 )
 
-// allowed is the time that n bytes may take, without Grace.
+// allowed returns the time that n bytes take at SlowestRate.
 func allowed(n int) time.Duration { return time.Duration(n) * time.Second / SlowestRate }
 
-// maxBodyTime is the longest time that a body of any size may take.
+// maxBodyTime is the longest time in which a body may arrive, whatever its size.
 const maxBodyTime = time.Minute
 
-// Deadlines sets the deadlines of requests that h answers. If bodies is not nil, it reserves
-// there the memory for the bodies of requests. Reading a body fails with os.ErrDeadlineExceeded
-// if it arrives too slowly, and with a [*RoomError] if there is no memory for it. If h does not
-// read a body to its end, the connection closes after the answer. If h sets a write deadline,
-// that deadline is used.
+// Deadlines wraps h, and sets read and write deadlines for its requests. If `bodies` is not
+// nil, Deadlines also reserves memory for the bodies of requests. When h reads a body, the read
+// fails with os.ErrDeadlineExceeded if the body arrives too slowly, and with a [*RoomError] if
+// there is no memory for the body. If h does not read a body to its end, the server closes the
+// connection after the answer. If h sets write deadlines itself, Deadlines sets no write
+// deadlines.
 func Deadlines(h http.Handler, bodies *Bodies) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		e := &exchange{ResponseWriter: w, control: http.NewResponseController(w), patience: Grace}
@@ -91,9 +93,10 @@ type exchange struct {
 	// wrote is set once the header of the answer is written. hijacked is set once the
 	// connection is hijacked.
 	wrote, hijacked bool
-	// own is set if the handler sets write deadlines itself.
+	// own is set once the handler has set a write deadline itself.
 	own bool
-	// patience is the remaining time for which writes may wait for the client to read.
+	// patience is the time for which writes may still block, in total, because the client does
+	// not read.
 	patience time.Duration
 }
 
@@ -109,8 +112,9 @@ func (e *exchange) WriteHeader(status int) {
 	e.ResponseWriter.WriteHeader(status)
 }
 
-// leaveBody is called before the answer. If the body is not read to its end, it makes the
-// server close the connection after the answer, instead of waiting for the rest of the body.
+// leaveBody is called before the header of the answer is written. If the handler has not read
+// the body to its end, leaveBody makes the server close the connection after the answer.
+// Otherwise the server would wait for the rest of the body.
 func (e *exchange) leaveBody() {
 	if e.body != nil && !e.body.ended {
 		e.Header().Set("Connection", "close")
@@ -154,8 +158,8 @@ func (e *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// finish sets the deadlines for what the server does after the handler: it flushes the answer
-// and reads the rest of the body.
+// finish is called after the handler. It sets deadlines for the server, which then flushes the
+// answer and reads the rest of the body.
 func (e *exchange) finish() {
 	if e.hijacked {
 		return

@@ -1,6 +1,7 @@
-// Package inbound limits connections. It limits their number, above all the number of
-// unauthenticated connections, and the time that requests may take to arrive and answers to be
-// read. It also loads the TLS certificate.
+// Package inbound limits client connections: their number (in particular the number of
+// unauthenticated connections), the time in which a request must arrive, the time in which the
+// client must read the answer, and the memory for request bodies. It also loads the TLS
+// certificate.
 //
 // It does not know keys, tokens or routes: handlers report when a connection is authenticated.
 // ADR 44 has the reasons.

@@ -8,17 +8,18 @@ import (
 )
 
 const (
-	// maxDrain is the most bytes of a request that are read after its answer was sent. No
-	// request may be larger. Reading them may take at most Grace.
+	// maxDrain is the most bytes of a request that are read after the answer was sent. No valid
+	// request is larger. The read takes at most Grace.
 	maxDrain = 16 << 20
-	// drainStep is the number of bytes that must arrive within each period of linger.
+	// drainStep is the number of bytes that must arrive in each period of length linger. If
+	// fewer bytes arrive, the read ends.
 	drainStep = 64 << 10
 )
 
 // CloseWrite closes the sending direction of the connection, and reads the rest of the request.
 // The server calls it before it closes a connection with an unread body. Many clients send the
-// whole body before they read the answer. If the connection was reset before, they would not
-// get the answer.
+// whole body before they read the answer. If the server closed the connection earlier, TCP
+// would reset it, and such clients would not get the answer.
 func (c *conn) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -29,7 +30,8 @@ func (c *conn) CloseWrite() error {
 	return err
 }
 
-// drain reads and discards what a client still sends, as long as the client sends fast enough.
+// drain reads and discards the data that a client still sends, as long as the client sends at
+// least drainStep bytes in each period of length linger.
 func drain(c net.Conn) {
 	until := time.Now().Add(Grace)
 	for left := int64(maxDrain); left > 0; {

@@ -2,5 +2,6 @@
 
 package inbound
 
-// Files returns the limit of open files of this process.
+// Files returns how many files this process may have open at a time. On this system it returns
+// an assumed limit.
 func Files() int { return unknownFiles }

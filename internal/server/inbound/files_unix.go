@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Files returns the limit of open files of this process.
+// Files returns how many files this process may have open at a time.
 func Files() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -9,8 +9,8 @@ import (
 
 const (
 	// strangerHeader and strangerLines limit the header of a request on an unauthenticated
-	// connection, in bytes and in lines. While a header arrives, the server uses some hundred
-	// bytes of memory for each line.
+	// connection, in bytes and in lines. The number of lines is limited since the server uses
+	// some hundred bytes of memory for each line of a header.
 	strangerHeader = 32 << 10
 	strangerLines  = 128
 )
@@ -22,8 +22,8 @@ const headerAnswer = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Ty
 // header counts the bytes and lines of a request header while it is read.
 type header struct {
 	bytes, lines int
-	// blank is set while the current line is empty. ended is set after the empty line that
-	// ends the header.
+	// blank is set while the current line has no characters yet. ended is set after the empty
+	// line that ends the header.
 	blank, ended bool
 }
 
@@ -44,9 +44,9 @@ func (h *header) add(p []byte) bool {
 	return h.bytes > strangerHeader || h.lines > strangerLines
 }
 
-// refuseHeader answers a request whose header is too large. It then reads more of the request,
-// so that the client gets the answer. Its error makes the server close the connection without
-// another answer.
+// refuseHeader answers a request whose header is too large. It then reads and discards more of
+// the request, so that TCP does not reset the connection before the client gets the answer. It
+// returns an error with which the server closes the connection without another answer.
 func (c *conn) refuseHeader() error {
 	_ = c.Conn.SetWriteDeadline(time.Now().Add(linger)) // fails only if the connection is closed
 	_, _ = io.WriteString(c.Conn, headerAnswer)

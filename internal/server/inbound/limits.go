@@ -6,8 +6,8 @@ import "net/netip"
 type Limits struct {
 	// Connections is the most open connections.
 	Connections int
-	// Unauthenticated is the most unauthenticated connections. If there is one more, the oldest
-	// is closed.
+	// Unauthenticated is the most unauthenticated connections. When one more is opened, the
+	// oldest unauthenticated connection is closed.
 	Unauthenticated int
 	// PerAddress is the most unauthenticated connections from one address (IPv6: one /64).
 	PerAddress int
@@ -20,29 +20,30 @@ type Limits struct {
 }
 
 const (
-	// maxUnauthenticated is the highest default of Limits.Unauthenticated. Such a connection
-	// takes about 10 KiB of memory.
+	// maxUnauthenticated is the highest default of Limits.Unauthenticated. An unauthenticated
+	// connection uses about 10 KiB of memory.
 	maxUnauthenticated = 8192
-	// MinConnections is the fewest connections with which a process can serve.
+	// MinConnections is the minimum of Limits.Connections that LimitsFor returns.
 	MinConnections = 32
 	// minKnown is the number of connections reserved for authenticated clients.
 	minKnown = 16
-	// connectionsOfUser is the most connections for requests of one user. It is enough for
-	// several browsers, each of which opens six.
+	// connectionsOfUser is the most connections for requests of one user. It is enough for four
+	// browsers, since a browser opens up to six connections.
 	connectionsOfUser = 24
 	// unknownFiles is the assumed limit of open files if the limit cannot be read.
 	unknownFiles = 1 << 16
 )
 
-// LimitsFor returns limits for a process that may open a number of files, of which `reserved`
-// are for other uses. The other files are for connections. At most `unauthenticated`
-// connections may be unauthenticated; if it is 0, a third of all connections, but at most
+// LimitsFor returns the limits for a process that may open `files` files. It reserves
+// `reserved` files for other uses; the remaining files are for connections. The limit of
+// unauthenticated connections is `unauthenticated`, or less so that 16 other connections are
+// possible. If `unauthenticated` is 0, the limit is a third of all connections, and at most
 // 8,192.
 //
-// Of the remaining connections, an eighth is for requests with keys, and an eighth for requests
-// with tokens. One key, or one address with tokens, gets at most three quarters of its eighth.
-// One user gets at most as many, and at most 24. One address with keys may use the whole
-// eighth.
+// Of the other connections, an eighth is for requests with keys, and an eighth is for requests
+// with tokens. Of the eighth for keys, one key may use three quarters, and one address may use
+// all. Of the eighth for tokens, one address may use three quarters, and one user may use three
+// quarters, but at most 24 connections.
 func LimitsFor(files, reserved, unauthenticated int, trusted []netip.Prefix) Limits {
 	l := Limits{Connections: max(files-reserved, MinConnections), TrustedProxies: trusted}
 	l.Unauthenticated = min(l.Connections/3, maxUnauthenticated)
@@ -56,8 +57,8 @@ func LimitsFor(files, reserved, unauthenticated int, trusted []netip.Prefix) Lim
 	return l
 }
 
-// Streams is the number of connections that only WebSockets and streams of authenticated
-// clients can use.
+// Streams returns the number of connections that are reserved for WebSockets and event streams
+// of authenticated clients.
 func (l Limits) Streams() int {
 	return l.Connections - l.Unauthenticated - l.Users.All - l.Keys.All
 }

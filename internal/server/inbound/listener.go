@@ -27,15 +27,17 @@ type Listener struct {
 	metrics *Metrics
 
 	mu sync.Mutex
-	// strangers has the unauthenticated connections. All of them count as idle, and the oldest
-	// as idle for longest.
+	// strangers is the share of unauthenticated connections. In this share every connection
+	// counts as idle from its start, so the oldest connection is the connection that has been
+	// idle for longest.
 	strangers *share
-	// known is the number of authenticated connections. If such a connection carries requests,
-	// it is also in users or in keys. Streams are in neither.
+	// known is the number of authenticated connections. users and keys are the shares of
+	// authenticated connections that carry requests. Connections with streams and WebSockets
+	// are in neither share.
 	known       int
 	users, keys *share
-	// ended counts connections closed at a limit since the last log line about this. loggedAt
-	// is the time of that line.
+	// ended counts the connections that were closed because of a limit since the last log line
+	// about such connections. loggedAt is the time of that log line.
 	ended    int
 	loggedAt time.Time
 }
@@ -52,8 +54,8 @@ func NewListener(l net.Listener, limits Limits, log *slog.Logger, metrics *Metri
 	}
 }
 
-// writeBuffer limits how much of an unread answer the kernel buffers. Without it, the kernel's
-// buffer can grow to megabytes.
+// writeBuffer limits the kernel's send buffer of a connection, in bytes. Without a limit, a
+// client that does not read its answers could let this buffer grow to megabytes.
 const writeBuffer = 128 << 10
 
 // logInterval is the minimum time between log lines about limits.
@@ -79,7 +81,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // raw returns the connection below TLS. To close a connection at once, close the connection
-// that raw returns: TLS would first send an alert, and wait for a client that does not read.
+// that raw returns. Closing the TLS connection would first send an alert, and could block if
+// the client does not read.
 func raw(c net.Conn) net.Conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		return secure.NetConn()
@@ -87,8 +90,9 @@ func raw(c net.Conn) net.Conn {
 	return c
 }
 
-// admit counts a new connection as unauthenticated. If a limit is reached, it closes an older
-// unauthenticated connection; if there is none, it closes c and returns nil.
+// admit adds a new connection to the unauthenticated connections. If a limit is reached, it
+// closes the oldest unauthenticated connection to which the limit applies. If there is none, it
+// closes c and returns nil.
 func (l *Listener) admit(c net.Conn) *conn {
 	s := &conn{Conn: c, listener: l}
 	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)
@@ -115,7 +119,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	switch {
 	case refused:
 		l.metrics.ended.WithLabelValues("files").Inc()
-		_ = raw(c).Close() // send no answer: that would need memory and a file
+		_ = raw(c).Close() // send no answer, since that would need memory
 		return nil
 	case victim != nil:
 		l.metrics.ended.WithLabelValues("unauthenticated").Inc()
@@ -124,8 +128,8 @@ func (l *Listener) admit(c net.Conn) *conn {
 	return s
 }
 
-// endOldest closes the oldest unauthenticated connection. It is called when the process has no
-// more files to open.
+// endOldest closes the oldest unauthenticated connection. It is called when the process has
+// reached its limit of open files.
 func (l *Listener) endOldest() {
 	l.mu.Lock()
 	victim := oldest(&l.strangers.all.idle)
@@ -140,8 +144,8 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// over reports whether a further connection would exceed the limit. n is the number of
-// connections so far; a limit of 0 means none.
+// over reports whether one more connection than n would exceed a limit. A limit of 0 means that
+// there is no limit.
 func over(n, limit int) bool { return limit > 0 && n >= limit }
 
 func oldest(of *list.List) *conn {
@@ -152,8 +156,8 @@ func oldest(of *list.List) *conn {
 	return c
 }
 
-// tell counts a connection that is closed at a limit, and logs such closings at intervals. The
-// caller holds the mutex.
+// tell counts a connection that is closed because of a limit. It logs the count at most once
+// per logInterval. The caller holds the mutex.
 func (l *Listener) tell() {
 	l.ended++
 	if now := time.Now(); now.Sub(l.loggedAt) >= logInterval {
@@ -175,16 +179,17 @@ func (l *Listener) remove(c *conn) {
 type conn struct {
 	net.Conn
 	listener *Listener
-	// address is the network to which the connection belongs, for limits per address. counts is
-	// false if the connection is exempt from these limits, as from a trusted proxy.
+	// address is the network of the client, for limits per address. counts is false if the
+	// connection is exempt from these limits, for example because it comes from a trusted
+	// proxy.
 	address netip.Prefix
 	counts  bool
 
 	// The listener's mutex guards stranger, seat and known.
 
-	// stranger is the seat of the connection in the share of unauthenticated connections; nil
-	// once it is authenticated. seat is its seat in the share of users or of keys; nil if the
-	// connection carries no requests. known is set while the connection counts as
+	// stranger is the connection's entry in the share of unauthenticated connections; nil once
+	// the connection is authenticated. seat is its entry in the share of users or of keys; nil
+	// if the connection is in neither share. known is set while the connection counts as
 	// authenticated.
 	stranger, seat *seat
 	known          bool
@@ -209,9 +214,9 @@ func (c *conn) Vouch() {
 	l.metrics.authenticated.Inc()
 }
 
-// Read implements net.Conn. It refuses headers that are too large, on unauthenticated
-// connections. It also answers a client that speaks HTTP without TLS on a TLS port: the server
-// would close the connection without a useful answer.
+// Read implements net.Conn. On unauthenticated connections, it refuses request headers that are
+// too large. It also answers a client that speaks HTTP without TLS on a TLS port, since the
+// server would close such a connection without a useful answer.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if !c.vouched.Load() && c.header.add(p[:n]) {
@@ -259,8 +264,9 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // Vouch marks the connection of a request as authenticated. by is the user or key that makes
-// the request, and ctx is the request's context. Call Vouch before reading the body. If it
-// returns false, refuse the request: the limits of connections that carry requests are reached.
+// the request, and ctx is the request's context. Call Vouch before reading the body. If Vouch
+// returns false, refuse the request, since a limit of connections that carry requests is
+// reached.
 func Vouch(ctx context.Context, by Holder) bool {
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
 		b.holder = by

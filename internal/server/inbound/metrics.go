@@ -11,7 +11,7 @@ type Metrics struct {
 	ended                          *prometheus.CounterVec
 	expires                        prometheus.Gauge
 	reloads                        *prometheus.CounterVec
-	// refused counts bodies refused for lack of memory.
+	// refused counts the bodies that were refused because there was no memory for them.
 	refused *prometheus.CounterVec
 }
 

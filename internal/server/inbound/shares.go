@@ -10,9 +10,10 @@ import (
 
 // share limits one kind of connections: connections for requests of users, connections for
 // requests of keys, or unauthenticated connections. It limits their total number, their number
-// per holder (a user or key), and their number per address. If a connection would exceed a
-// limit, the connection that has been idle for longest is closed instead; if none is idle, the
-// new connection is refused. The mutex of the listener guards a share.
+// per holder (a user or key), and their number per address. If a new connection would exceed a
+// limit, the listener closes the connection that has been idle for longest among the
+// connections that count against this limit. If none of these is idle, the listener refuses the
+// new connection. The mutex of the listener guards a share.
 type share struct {
 	limits ShareLimits
 	all    group
@@ -23,7 +24,8 @@ type share struct {
 // group is the connections of a share that count against the same limit.
 type group struct {
 	n int
-	// idle has the connections between two requests, the longest idle first.
+	// idle has the connections that are between two requests. The first of them has been idle
+	// for longest.
 	idle list.List
 }
 
@@ -40,22 +42,22 @@ func newShare(limits ShareLimits) *share {
 	return &share{limits: limits, of: map[string]*group{}, from: map[netip.Prefix]*group{}}
 }
 
-// seat records that a connection counts in a share.
+// seat is the entry of a connection in a share.
 type seat struct {
 	conn   *conn
 	share  *share
 	holder string
-	// groups are the groups that count the connection. The group of the address is nil if the
-	// address is exempt.
+	// groups are the groups in which the connection counts: the group of the share, of the
+	// holder and of the address. The last group is nil if the address is exempt from limits.
 	groups [3]*group
-	// idle are the connection's elements in the idle lists of groups; nil while a request is in
-	// progress.
+	// idle[i] is the connection's element in the idle list of groups[i]; nil while a request is
+	// in progress.
 	idle [3]*list.Element
 }
 
-// room checks whether the share has room for another connection. If it has none, room returns
-// an idle connection as the victim, which the caller must remove and close; ok is false if none
-// is idle.
+// room checks whether the limits of the share allow the connection c for a holder. If not, room
+// returns an idle connection as the victim, which the caller must remove and close before it
+// adds c. If no connection is idle, ok is false, and the caller must refuse c.
 func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
 	for _, bound := range []struct {
 		g    *group
@@ -127,8 +129,9 @@ func (c *conn) leave() {
 	}
 }
 
-// sit is called for a request on the connection, and adds the connection to the share of the
-// request's holder. It returns false if the share is full.
+// sit is called when a request on the connection has been authenticated. It adds the connection
+// to the share of users or of keys, for the request's holder. It returns false if the share is
+// full and none of its connections is idle.
 func (c *conn) sit(by Holder) bool {
 	l := c.listener
 	l.mu.Lock()
@@ -138,7 +141,7 @@ func (c *conn) sit(by Holder) bool {
 	}
 	if !c.counts || c.stranger == nil && !c.known || c.seat != nil && c.seat.share == s && c.seat.holder == by.Name {
 		l.mu.Unlock()
-		return true // from a trusted proxy, or closed, or already in this share
+		return true // c comes from a trusted proxy, is closed, or is already in this share
 	}
 	c.leave()
 	victim, ok := s.room(c, by.Name)
@@ -158,7 +161,8 @@ func (c *conn) sit(by Holder) bool {
 }
 
 // ConnState is the hook of http.Server. It records which connections are idle. It also removes
-// a hijacked connection from its share, since no more requests arrive on it.
+// a connection from its share when the connection is hijacked, since no more HTTP requests
+// arrive on it.
 func ConnState(c net.Conn, state http.ConnState) {
 	counted, ok := c.(*conn)
 	if !ok {
@@ -181,8 +185,8 @@ func ConnState(c net.Conn, state http.ConnState) {
 type streamKey struct{}
 
 // Stream wraps a handler whose answers last until the client disconnects, such as event
-// streams. Such a handler limits the number of its connections itself, so they do not count in
-// a share.
+// streams. The connections of such a handler do not count in a share, since the handler itself
+// limits their number.
 func Stream(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, true)))

@@ -32,7 +32,7 @@ func ValidName(name string) bool { return namePattern.MatchString(name) }
 type fileParser struct {
 	path     string
 	mistakes []error
-	// entry is the prefix of error messages that names the key being parsed.
+	// entry is the prefix of error messages: it names the key that is being parsed.
 	entry string
 }
 
@@ -40,8 +40,9 @@ func (p *fileParser) mistake(n *yaml.Node, format string, args ...any) {
 	p.mistakes = append(p.mistakes, fmt.Errorf("%s:%d: %s%s", p.path, n.Line, p.entry, fmt.Sprintf(format, args...)))
 }
 
-// parseFile parses a file of keys in YAML or JSON. Its errors name the line and the key, never
-// a secret. If it returns errors, the keys are incomplete.
+// parseFile parses a file of keys in YAML or JSON. Its errors name the line and the key, and
+// never contain a secret. If parseFile returns errors, do not use the keys, which are then
+// incomplete.
 func parseFile(path string, content []byte) ([]*Key, []error) {
 	p := &fileParser{path: path}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
@@ -95,7 +96,8 @@ func (p *fileParser) fields(n *yaml.Node, known ...string) map[string]*yaml.Node
 		name := n.Content[i]
 		switch _, twice := fields[name.Value]; {
 		case !slices.Contains(known, name.Value):
-			// Do not quote the name, which may be part of a secret without quotation marks.
+			// Do not quote the name: if a secret was written without quotation marks, the name
+			// may be part of the secret.
 			p.mistake(name, "field %d is not known: want %s", i/2+1, strings.Join(known, ", "))
 		case twice:
 			p.mistake(name, "%s is given twice", name.Value)
@@ -170,8 +172,8 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	return k
 }
 
-// suit refuses fields that have no effect for a kind of key. Otherwise a user might rely on a
-// limit that does not apply.
+// suit reports fields that have no effect for a kind of key as mistakes. Otherwise the author
+// of the file might rely on a limit that does not apply.
 func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	without := map[Kind][]string{
 		Reader: {"sources", "types", "rooms", "read", "disconnect", "rate", "quota"},
@@ -188,7 +190,8 @@ func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	}
 }
 
-// text reads a required field that is text. check returns what is wrong with a value, or "".
+// text returns the value of a required text field. check returns an error message for a value,
+// or "" if the value is valid.
 func (p *fileParser) text(entry, n *yaml.Node, name string, check func(string) string) string {
 	switch {
 	case n == nil:
@@ -204,8 +207,8 @@ func (p *fileParser) text(entry, n *yaml.Node, name string, check func(string) s
 	return n.Value
 }
 
-// patterns reads a list of patterns. A single text counts as a list with one pattern. patterns
-// returns nil if n is nil.
+// patterns returns a list of patterns; a single text counts as a list with one pattern. check
+// returns an error message for a pattern, or "". patterns returns nil if n is nil.
 func (p *fileParser) patterns(n *yaml.Node, name string, check func(string) string) patterns {
 	if n == nil {
 		return nil
@@ -239,7 +242,8 @@ func (p *fileParser) patterns(n *yaml.Node, name string, check func(string) stri
 	return ps
 }
 
-// checkType refuses a pattern that matches no type of event, such as a misspelt type.
+// checkType returns an error message if a pattern matches no type of event, for example because
+// the type is misspelt.
 func checkType(pattern string) string {
 	var known []string
 	for _, t := range events.Types() {

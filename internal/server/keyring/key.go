@@ -1,7 +1,8 @@
 // Package keyring has the API keys of publishers, readers and admins. A key has rights, limits
-// and an expiry. Keys come from flags, and from a file that may change while the process runs.
+// and an expiry. Keys are read from flags, and from a file that may change while the process
+// runs.
 //
-// It does not know routes: handlers ask it what a key may do. ADR 68 has the reasons.
+// It does not know routes: handlers call it to check what a key may do. ADR 68 has the reasons.
 package keyring
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Kind is the role of a key's owner.
+// Kind is the role of a key.
 type Kind string
 
 // The kinds.
@@ -52,11 +53,11 @@ type Key struct {
 	// expires is when the key expires; zero for never.
 	expires time.Time
 	// sources, types and users limit which events the key may publish. users also limits whose
-	// badges the key may read. Nil means no limit.
+	// badges the key may read, and which users it may disconnect. Nil means no limit.
 	sources, types, users patterns
 	// rooms limits the rooms to which the key may publish. If both rooms and users are nil, the
 	// key may publish to every room. If rooms is nil and users is set, the key may not publish
-	// to any room, since other users may be members of the room and see what is published.
+	// to any room, since members of a room other than these users would get the event.
 	rooms patterns
 	// reads is set if the key may read badges.
 	reads bool
@@ -65,8 +66,8 @@ type Key struct {
 	// rate is in events per second, quota in events per day of UTC. 0 means no limit.
 	rate  float64
 	quota int64
-	// usage has the counters of the key. A key that is loaded again from the file gets the same
-	// usage, so a reload does not reset counters.
+	// usage has the counters of the key. When the file is loaded again, the new Key with the
+	// same kind and name gets the same usage, so a reload does not reset counters.
 	usage *usage
 	now   func() time.Time
 }
@@ -105,7 +106,7 @@ func parseDigest(digits string) (digest [sha256.Size]byte, ok bool) {
 // hasExpired reports whether the key has expired.
 func (k *Key) hasExpired() bool { return !k.expires.IsZero() && !k.now().Before(k.expires) }
 
-// DeniedError says what a key may not do. Its text may be shown to clients.
+// DeniedError reports that a key does not permit an action. Its text may be shown to clients.
 type DeniedError struct {
 	Reason  Reason
 	Message string
@@ -160,13 +161,13 @@ func (k *Key) CheckDisconnect(userID string) error {
 	return nil
 }
 
-// maxFields is the most wrong fields of one event that an error lists. Further users are not
-// checked.
+// maxFields is the most wrong fields of one event that an error lists. When it is reached, the
+// remaining users of the event are not checked.
 const maxFields = 20
 
-// CheckEvents checks whether the key may publish events. For each event that it may not
-// publish, CheckEvents returns an error with the wrong fields, for at most `most` events. It
-// returns nil if the key may publish all events.
+// CheckEvents checks whether the key may publish events. It returns an error with the wrong
+// fields for each event that the key may not publish, but for at most `most` events. It returns
+// nil if the key may publish all events.
 func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
 	if k.sources == nil && k.types == nil && k.users == nil && k.rooms == nil {
 		return nil
@@ -192,8 +193,9 @@ func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
 	return refused
 }
 
-// checkEvent returns the fields of an event because of which the key may not publish it, and
-// the reason for the first of these fields.
+// checkEvent returns the fields of an event that do not permit the key to publish the event,
+// and the reason for the first of these fields. It returns no fields if the key may publish the
+// event.
 func (k *Key) checkEvent(e *events.Event) (fields []events.FieldError, first Reason) {
 	refuse := func(reason Reason, field, format string, args ...any) {
 		if first == "" {

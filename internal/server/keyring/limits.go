@@ -10,32 +10,34 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// usage has the counters of a key. It is kept when the file is loaded again, so that a reload
-// does not reset limits.
+// usage has the counters of a key. A reload of the file does not replace it, so the limits are
+// not reset.
 type usage struct {
 	kind, name       string
 	requests, events prometheus.Counter
 	metrics          *metrics
 
 	mu sync.Mutex
-	// allowance is how many events the rate permits, as of the time at. A request is admitted
-	// whole if allowance is at least 1. So a large request makes allowance negative, and later
-	// requests are refused until it is at least 1 again.
+	// allowance is how many events the rate permitted at the time `at`. If allowance is at
+	// least 1, a request of any size is admitted, and its number of events is subtracted. So a
+	// large request makes allowance negative, and later requests are refused until allowance is
+	// at least 1 again.
 	allowance float64
 	at        time.Time
-	// published is how many events were published on the day `day`, which is in days since
-	// 1970.
+	// published is how many events this process has published with the key on the day `day`,
+	// which is the number of days since 1970.
 	published, day int64
 
-	// quota is the key's current quota. After a reload, a request in progress may still use the
-	// former [Key], with another quota.
+	// quota is the key's current quota. It may differ from the quota of a [Key] that a request
+	// in progress uses, if the file was loaded again during the request.
 	quota int64
 	// quotas shares the quota with other processes; nil if it is not shared.
 	quotas Quotas
-	// part is how many events of today's quota this process has reserved. taken is how many all
-	// processes have reserved.
+	// part is how many events of today's quota this process has reserved. taken is how many
+	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
-	// askedAt is when quotas last refused to give `asked` events, or failed with askedErr.
+	// askedAt is when quotas last refused a reservation, for a request of `asked` events, or
+	// failed with askedErr. It is zero if the last reservation succeeded.
 	askedAt  time.Time
 	asked    int64
 	askedErr error
@@ -49,7 +51,7 @@ func newUsage(k *Key, m *metrics) *usage {
 	}
 }
 
-// saved limits bursts: it is the time for which an unused rate accumulates.
+// saved limits bursts: a key may publish at once what its rate permits in this time.
 const saved = 10 * time.Second
 
 // LimitError is returned if a key publishes more than it may. Its text may be shown to clients.
@@ -62,15 +64,15 @@ type LimitError struct {
 // Error implements error.
 func (e *LimitError) Error() string { return e.Message }
 
-// Ready fails with a *LimitError if the key may not publish even one event now. Call it before
-// decoding a request, since a refusal then costs little.
+// Ready fails, as Spend does, if the key may not publish even one event now. Call it before
+// decoding a request, to save the decoding if the request is refused.
 func (k *Key) Ready(ctx context.Context) error { return k.spend(ctx, 1, false) }
 
 // Spend counts n events against the rate and the quota. The rate admits a request of any size
 // if it permits at least one event now. If the rate permits no event, or the quota has fewer
 // than n events left, Spend counts nothing and fails with a *LimitError. If n exceeds the quota
-// of a whole day, it fails with a *DeniedError. Any other error means that Postgres could not
-// be asked for the quota.
+// of a whole day, it fails with a *DeniedError. Any other error is an error of Postgres, in
+// which the quota is stored.
 func (k *Key) Spend(ctx context.Context, n int) error { return k.spend(ctx, n, true) }
 
 func (k *Key) spend(ctx context.Context, n int, take bool) error {

@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics count requests and events by key. Labels are only the names of configured keys, so
-// clients cannot create series. When a key is removed, its series are deleted.
+// metrics count requests and events by key. Labels are only names of configured keys, so
+// clients cannot create time series. When a key is removed, its time series are deleted.
 type metrics struct {
 	requests, events, refused, loads *prometheus.CounterVec
 	expires                          *prometheus.GaugeVec

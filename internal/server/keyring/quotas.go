@@ -18,25 +18,27 @@ var statementsText string
 var statements = sqlfile.Parse(statementsText)
 
 const (
-	// A process reserves at least 1/parts of a key's daily quota at a time. With more parts, it
-	// runs more statements. With fewer parts, more of the quota is lost when the process is
-	// killed.
+	// A process reserves at least 1/parts of a key's daily quota at a time, if that much
+	// remains. With more parts, the process runs more statements. With fewer parts, more of the
+	// quota is lost when the process is killed.
 	parts = 100
-	// quotaTimeout limits a statement about a quota. Other requests with the key wait for the
-	// statement.
+	// quotaTimeout limits the time of a statement that changes a quota. It is short, since
+	// other requests with the key wait for the statement.
 	quotaTimeout = 2 * time.Second
-	// quotaPause is how long a process repeats a refusal or an error before it asks Postgres
-	// again.
+	// quotaPause is used after Postgres has refused a reservation or failed: for this time, the
+	// process answers requests with the same refusal or error, without a statement.
 	quotaPause = time.Second
 )
 
-// Quotas divides the daily quotas of keys among processes, which reserve parts of them.
+// Quotas divides the daily quotas of keys among processes: each process reserves parts of a
+// quota.
 type Quotas interface {
 	// Take reserves a part of a key's quota of a day: `most` events, or all remaining events if
-	// fewer remain. If fewer than `least` remain, it reserves nothing and part is 0. taken is
-	// the number of events that all processes together have reserved afterwards.
+	// fewer remain. If fewer than `least` events remain, it reserves nothing. part is the
+	// number of events that it has reserved. taken is the number of events that all processes
+	// together have reserved, including part.
 	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
-	// Return gives back n reserved events that were not used.
+	// Return cancels the reservation of n events that were not used.
 	Return(ctx context.Context, key string, day time.Time, n int64) error
 }
 
@@ -78,8 +80,8 @@ func (s SharedQuotas) Return(ctx context.Context, key string, day time.Time, n i
 	return nil
 }
 
-// Share makes the keys share their quotas with other processes, through q. Call it before the
-// keys are used.
+// Share makes the keys share their quotas with the keys of the same names in other processes,
+// through q. Call it before the keys are used.
 func (r *Ring) Share(q Quotas) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,16 +91,16 @@ func (r *Ring) Share(q Quotas) {
 	}
 }
 
-// unused describes events of a day's quota that a process has reserved and not used.
+// unused is a number of events of a day's quota that this process has reserved and not used.
 type unused struct {
 	key    string
 	day    time.Time
 	events int64
 }
 
-// limit sets the quota and where it is shared. If the quota has changed, limit returns the
-// events of the former quota that this process has reserved and not used: the caller gives them
-// back, since they may exceed the new quota.
+// limit sets the quota, and the Quotas (nil for none) in which it is shared. If the quota has
+// changed, limit returns the events of the former quota that this process has reserved and not
+// used. The caller must return them to q, since they may exceed the new quota.
 func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -110,15 +112,15 @@ func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	return left
 }
 
-// drop removes the unused events from the reserved part, and returns them. The caller holds the
-// mutex.
+// drop cancels the reservation of the unused events in u, and returns these events. The caller
+// holds the mutex.
 func (u *usage) drop() unused {
 	left := unused{u.name, dayOf(u.day), u.part - u.published}
 	u.part = u.published
 	return left
 }
 
-// stop gives back all events that this process has reserved and not used.
+// stop returns to Quotas all events that this process has reserved and not used.
 func (r *Ring) stop(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +133,7 @@ func (r *Ring) stop(ctx context.Context) {
 	r.giveBack(ctx, left)
 }
 
-// giveBack gives back unused events. It logs errors. The caller holds the mutex.
+// giveBack returns unused events to Quotas. It logs errors. The caller holds the mutex.
 func (r *Ring) giveBack(ctx context.Context, left []unused) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout)
 	defer cancel()
@@ -145,11 +147,12 @@ func (r *Ring) giveBack(ctx context.Context, left []unused) {
 	}
 }
 
-// dayOf returns the beginning of a day. day is in days since 1970.
+// dayOf returns the beginning of a day, in UTC. day is the number of days since 1970.
 func dayOf(day int64) time.Time { return time.Unix(day*secondsOfDay, 0).UTC() }
 
-// allot checks that this process has reserved n more events of today's quota than it has used.
-// If not, allot reserves another part, or fails with a *LimitError. The caller holds the mutex.
+// allot makes sure that this process has reserved at least n unused events of today's quota. If
+// necessary, it reserves another part. It fails with a *LimitError if the quota has too few
+// events left. The caller holds the mutex.
 func (k *Key) allot(ctx context.Context, n int64) error {
 	u, now := k.usage, k.now()
 	if u.quota == 0 { // the quota was removed
@@ -167,7 +170,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 	spent := func() error {
 		u.refuse(OverQuota)
 		used := u.taken
-		if u.quotas != nil { // taken includes the events that this process has not used
+		if u.quotas != nil { // taken includes events that this process has reserved and not used
 			used -= u.part - u.published
 		}
 		return &LimitError{

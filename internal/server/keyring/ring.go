@@ -18,12 +18,12 @@ import (
 
 // Config configures a Ring.
 type Config struct {
-	// Publishers and Admins have the form NAME=SECRET or NAME=sha256:HEX. These keys have all
+	// Publishers and Admins are keys in the form NAME=SECRET or NAME=sha256:HEX. They have all
 	// rights of their kind.
 	Publishers, Admins []string
 	// File names a file with more keys; "" for no file.
 	File string
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
@@ -35,10 +35,10 @@ type Config struct {
 type Ring struct {
 	cfg     Config
 	metrics *metrics
-	// flags are the keys of flags.
+	// flags are the keys that were given by flags.
 	flags []*Key
-	// current has all keys by the digest of their secrets. The duration of a lookup may reveal
-	// parts of a digest. But a digest reveals nothing about the secret.
+	// current maps the digest of each secret to its key. The duration of a lookup may reveal
+	// parts of a digest, but a digest reveals nothing about its secret.
 	current atomic.Pointer[map[[sha256.Size]byte]*Key]
 	file    wait.Files
 
@@ -97,14 +97,14 @@ func New(cfg Config) (*Ring, []error) {
 	return r, nil
 }
 
-// HasAdmins reports whether there is an admin key, or whether a change of the file could add
-// one.
+// HasAdmins reports whether there is an admin key from a flag, or a file, which may contain
+// admin keys now or later.
 func (r *Ring) HasAdmins() bool {
 	return r != nil && (r.cfg.File != "" || slices.ContainsFunc(r.flags, func(k *Key) bool { return k.Kind == Admin }))
 }
 
-// Find returns the key with a secret, or nil if there is none. It counts the request. valid is
-// false if the key is nil or has expired.
+// Find returns the key with a secret, or nil if there is none. valid is false if there is no
+// such key, or if the key has expired. Find counts the request in the metrics of the key.
 func (r *Ring) Find(secret string) (k *Key, valid bool) {
 	if r == nil {
 		return nil, false
@@ -121,12 +121,13 @@ func (r *Ring) Find(secret string) (k *Key, valid bool) {
 	return k, true
 }
 
-// ErrChanging is returned for a key while a changed file is not yet loaded.
+// ErrChanging is returned for a key whose rights have changed, or while a changed file is not
+// loaded yet.
 var ErrChanging = errors.New("the keys are being loaded")
 
-// Still checks a key that [Ring.Find] returned earlier. It fails with a *DeniedError if the key
-// has been removed or has expired since. It fails with ErrChanging if the rights of the key
-// have changed, or if a changed file is not loaded yet.
+// Still checks whether a key that [Ring.Find] returned earlier is still valid. It fails with a
+// *DeniedError if the key was removed or has expired in the meantime. It fails with ErrChanging
+// if the configuration of the key has changed, or if a changed file is not loaded yet.
 func (r *Ring) Still(k *Key) error {
 	changing := r.cfg.File != "" && r.file.Changing()
 	current := (*r.current.Load())[k.digest]
@@ -141,9 +142,9 @@ func (r *Ring) Still(k *Key) error {
 	return nil
 }
 
-// parse parses the content of the file. It checks for conflicts among the keys of the file, and
-// with the keys of flags. If the file could not be read, err is the error, and parse only
-// returns err.
+// parse parses the content of the file. It also checks that no two keys of the file and the
+// flags have the same name or secret. err is the error of reading the file; if it is not nil,
+// parse only returns it.
 func (r *Ring) parse(contents [][]byte, err error) ([]*Key, []error) {
 	if err != nil {
 		return nil, []error{err}
@@ -168,13 +169,13 @@ func (r *Ring) parse(contents [][]byte, err error) ([]*Key, []error) {
 	return keys, mistakes
 }
 
-// use makes the keys of the flags and of the file current. If quotas have changed, it returns
-// the events that were reserved and not used.
+// use makes the keys of the flags and of the file current. For each key whose quota has
+// changed, it returns the events that were reserved and not used.
 func (r *Ring) use(fromFile []*Key) (left []unused) {
 	all := make(map[[sha256.Size]byte]*Key, len(r.flags)+len(fromFile))
 	usages := make(map[usageKey]*usage, len(all))
-	// Admin keys come last among the keys of flags. So if a publisher and an admin have the
-	// same secret, the key is an admin key.
+	// In r.flags, admin keys follow publisher keys. So if a publisher key and an admin key have
+	// the same secret, the admin key is used.
 	for _, k := range slices.Concat(r.flags, fromFile) {
 		id := usageKey{k.Kind, k.Name}
 		u := r.usages[id]
@@ -183,7 +184,7 @@ func (r *Ring) use(fromFile []*Key) (left []unused) {
 		}
 		left = append(left, u.limit(k.quota, r.quotas))
 		usages[id] = u
-		if k.usage == nil { // set it once: requests read the keys of flags concurrently
+		if k.usage == nil { // set it only once, since requests concurrently read keys that were given by flags
 			k.usage, k.now = u, r.cfg.Now
 		}
 		all[k.digest] = k
@@ -202,7 +203,7 @@ func (r *Ring) use(fromFile []*Key) (left []unused) {
 // watchInterval is how often Run checks the file for changes.
 const watchInterval = 400 * time.Millisecond
 
-// Run watches the file until ctx is done.
+// Run watches the file, and loads its changes, until ctx is done.
 func (r *Ring) Run(ctx context.Context) error {
 	if r.cfg.File == "" {
 		<-ctx.Done()
@@ -247,9 +248,9 @@ func (r *Ring) load(ctx context.Context, contents [][]byte, err error) error {
 
 // Load lists the names of keys after a load.
 type Load struct {
-	// Keys are the names of all keys, also those of flags, in ascending order.
+	// Keys are the names of all keys from flags and from the file, in ascending order.
 	Keys []string
-	// Added, Changed and Removed are the differences to the load before.
+	// Added, Changed and Removed are the names of keys that differ from the load before.
 	Added, Changed, Removed []string
 }
 
@@ -271,8 +272,9 @@ func (r *Ring) names() []string {
 	return all
 }
 
-// compare returns the names of the keys that are only in after (added), that are different in
-// the two lists (changed), and that are only in before (removed).
+// compare returns the names of the keys that are only in `after` (added), the names of the keys
+// that differ between the two lists (changed), and the names of the keys that are only in
+// `before` (removed).
 func compare(before, after []*Key) (added, changed, removed []string) {
 	old := map[string]*Key{}
 	for _, k := range before {

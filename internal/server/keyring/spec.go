@@ -8,16 +8,16 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// parseSpecs parses keys from flags. They have the form NAME=SECRET or NAME=sha256:HEX, where
-// HEX is the SHA-256 of the secret, and have all rights of their kind. Its errors name the key,
-// never the secret.
+// parseSpecs parses keys from flags. A key has the form NAME=SECRET or NAME=sha256:HEX, where
+// HEX is the SHA-256 of the secret. The keys have all rights of their kind. The errors name the
+// key, and never contain the secret.
 func parseSpecs(kind Kind, specs []string) ([]*Key, error) {
 	var keys []*Key
 	seen := map[string]bool{}
 	for i, spec := range specs {
 		name, secret, ok := strings.Cut(spec, "=")
-		// If the secret consists of "=" only, the text is a base64 secret with padding that was
-		// given without a name.
+		// If the text after the first "=" is empty or only "=", the text is probably a secret
+		// in base64, given without a name: the "=" are its padding.
 		if !ok || name == "" || strings.Trim(secret, "=") == "" {
 			return nil, fmt.Errorf("key %d: want NAME=SECRET or NAME=sha256:HEX", i+1)
 		}

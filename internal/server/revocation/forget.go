@@ -12,13 +12,12 @@ import (
 )
 
 const (
-	// keepEnds is how long a row that only ends connections (it revokes no tokens) is stored,
-	// so that a process that could not read the table for a while still gets the row. A process
-	// that cannot read it for longer has lost its clients anyway. Rows that revoke tokens are
-	// stored for keepEnds after the tokens have expired.
+	// keepEnds is how long a row is stored that ends connections but revokes no tokens. If a
+	// process cannot read the table for a shorter time, it still gets the row afterwards. Rows
+	// that revoke tokens are stored until the tokens have expired, and for keepEnds after that.
 	keepEnds = time.Hour
-	// forgetRows is the most rows of each kind that one transaction deletes. forgetPause is the
-	// pause before the next transaction.
+	// forgetRows is the most rows of each kind that one transaction deletes. If a transaction
+	// has deleted rows, the next transaction follows after forgetPause.
 	forgetRows  = 1000
 	forgetPause = 500 * time.Millisecond
 	// forgetRetry is the pause after an error.
@@ -45,9 +44,10 @@ func (l *List) RunForgetting(ctx context.Context) error {
 	}
 }
 
-// forget deletes some of the oldest rows: rows that only end connections and that every process
-// has read, and rows whose tokens have expired. It reports whether there may be more such rows.
-// If there are none, it also removes the expired revocations from memory.
+// forget deletes up to forgetRows of the oldest rows of each kind: rows that only end
+// connections and are older than keepEnds, and rows that only revoke expired tokens. It reports
+// whether there may be more such rows. If not, it also removes revocations of expired tokens
+// from memory.
 func (l *List) forget(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()

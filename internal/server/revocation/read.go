@@ -17,16 +17,17 @@ type row struct {
 	// userID is nil if the user was erased, and digest nil otherwise.
 	userID *string
 	digest []byte
-	// before is nil if the row only ends connections.
+	// before is the time before which tokens are revoked. It is nil if the row only ends
+	// connections.
 	before *time.Time
 }
 
 // page is a page of rows from the two tables, read in one snapshot.
 type page struct {
-	// last is the highest seq that a row has had so far.
+	// last is the highest seq that was assigned to a row so far.
 	last int64
-	// database is a name for the database. It changes after a failover, a restart of Postgres,
-	// and a restore; see "database" in revocation.sql.
+	// database is a name of the database that changes with a failover, a restart of Postgres,
+	// and a restore: see the statement "database" in revocation.sql.
 	database string
 	secret   []byte
 	rows     []row
@@ -71,8 +72,8 @@ func (l *List) take(ctx context.Context) error {
 }
 
 // follow reads the rows that are new since the last call. If the name of the database has
-// changed since then, for example after a failover, it schedules a new read of all rows. If it
-// fails, the rows that it has already read stay in memory.
+// changed since then, for example after a failover, follow sets next, so that readOlder reads
+// all rows again. If follow fails, the rows that it has already read stay in memory.
 func (l *List) follow(ctx context.Context) error {
 	if err := l.take(ctx); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (l *List) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.database != l.database || p.last < l.last { // another database, or a restored backup
+		if p.database != l.database || p.last < l.last { // this is another database, or a restored backup
 			l.database, l.last, l.older = p.database, p.last, p.last
 			l.next.Store(newTable(p.secret))
 			continue
@@ -99,9 +100,10 @@ func (l *List) follow(ctx context.Context) error {
 	}
 }
 
-// readOlder reads the next page of old rows, the newest of them first. Old rows existed when
-// the database was first seen. readOlder reports whether there are more old rows. It does not
-// hold the semaphore while it queries Postgres, so the query does not delay new revocations.
+// readOlder reads the next page of old rows: rows that existed when the database was first
+// seen. It begins with the newest of these rows. It reports whether there are more old rows.
+// While it queries Postgres, it does not hold the semaphore, so the query does not delay the
+// read of new revocations.
 func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
@@ -120,10 +122,11 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	}
 	defer func() { <-l.reading }()
 	if p.database != l.database || l.next.Load() != next || l.older != older {
-		return true, nil // follow has begun again, or another call has read the page
+		return true, nil // follow has set another next, or another call has read the page
 	}
-	// While known is nil, the process has just started and has no connections. Otherwise the
-	// database has changed: end the connections of users with newly known revocations.
+	// If known is nil, the process has just started and has no connections. Otherwise the
+	// database has changed: end the connections of users with revocations that were not known
+	// before.
 	l.learn(p.rows, func(news bool) bool { return news && l.known.Load() != nil })
 	if p.full() {
 		l.older = p.rows[len(p.rows)-1].seq - 1
@@ -134,9 +137,9 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	return false, nil
 }
 
-// learn stores rows in memory. For each row it calls ends; if ends returns true, learn ends the
-// connections of the row's user. The parameter news is true if the row revokes more tokens than
-// were known to be revoked.
+// learn stores rows in memory. It calls `ends` for each row; if `ends` returns true, learn ends
+// the connections of the row's user. The argument `news` is false if the row only revokes
+// tokens that were already known to be revoked.
 func (l *List) learn(rows []row, ends func(news bool) bool) {
 	known, into := l.known.Load(), l.next.Load()
 	if into == nil {
@@ -174,7 +177,8 @@ func (l *List) learn(rows []row, ends func(news bool) bool) {
 	}
 }
 
-// connected returns the connected users whose ids have one of the given digests.
+// connected returns the connected users for whose ids digestOf returns one of the given
+// digests.
 func (l *List) connected(secret []byte, digests [][sha256.Size]byte) (found []string) {
 	if len(digests) == 0 || l.cfg.Connected == nil {
 		return nil

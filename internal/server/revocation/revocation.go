@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// interval is how often the table is read. Every process must know a revocation within a
-	// second, so interval is half a second.
+	// interval is the time between two reads of the table. It is half a second, since every
+	// process must know a revocation within a second.
 	interval = 500 * time.Millisecond
 	// pageRows is the most rows that one statement reads. Such a statement takes about 10 ms.
 	pageRows = 5000
-	// pageTimeout limits one statement, since a statement on a dead connection would delay the
-	// next statements.
+	// pageTimeout limits the time of one statement: without a limit, a statement on a dead
+	// connection would block all later reads.
 	pageTimeout = 2 * time.Second
-	// staleAfter is the highest permitted age of the last successful read. If the read is
-	// older, the process is not ready and admits no tokens. So no process accepts a revoked
-	// token for longer than staleAfter.
+	// staleAfter is the maximum age of the last successful read. If that read is older, the
+	// process is not ready and admits no tokens. So no process accepts a token for longer than
+	// staleAfter after its revocation.
 	staleAfter = 10 * time.Second
 )
 
@@ -45,49 +45,49 @@ var statements = sqlfile.Parse(statementsText)
 
 // Config configures a List.
 type Config struct {
-	// Ended is called with users whose connections must end, after Revoked already reports
-	// their tokens as revoked. It must not block. It is called from one goroutine at a time.
-	// Nil means that there are no connections.
+	// Ended is called with users whose connections must end. If tokens of these users were
+	// revoked, Revoked already reports this at the time of the call. Ended must not block. It
+	// is called from one goroutine at a time. Nil means that there are no connections.
 	Ended func(userIDs []string)
-	// Connected returns the users with connections. It is used when tokens of an erased user
-	// are revoked: the id of this user is stored nowhere, so the list compares the digests of
-	// connected users with the stored digest, and calls Ended for the user that matches. Nil
+	// Connected returns the users with connections. It is used when an erased user must be
+	// disconnected: the table has only a digest of this user's id. So the list computes the
+	// digests of all connected users, and calls Ended for the user with the same digest. Nil
 	// means that there are no connections.
 	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was issued. A
-	// revocation is deleted some time after MaxLifetime; it is never deleted if MaxLifetime is
-	// 0.
+	// revocation is deleted when all tokens to which it applies have expired. If MaxLifetime is
+	// 0, it is never deleted.
 	MaxLifetime time.Duration
-	// Logger defaults to one that discards.
+	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
 }
 
-// List has the content of the table in memory. It is safe for concurrent use.
+// List has the revocations of the table in memory. It is safe for concurrent use.
 type List struct {
 	cfg   Config
 	pool  *pgxpool.Pool
 	hints chan struct{}
 
-	// known has the revocations of the database; it is nil until all rows were read once. When
-	// the process sees another database, next collects the rows of that database, and replaces
-	// known once all rows are read; otherwise next is nil. A token is revoked if one of the two
-	// tables says so.
+	// known has the revocations of the database; it is nil until all rows were read once. next
+	// is set while all rows are read, at the start and again if the name of the database
+	// changes. It collects the rows, and replaces known when all rows are read. A token is
+	// revoked if known or next has a revocation for it.
 	known, next atomic.Pointer[table]
 	// readAt is the start of the last read that has reached the newest row.
 	readAt atomic.Pointer[time.Time]
 
 	// reading is a semaphore that one goroutine at a time can acquire. It guards database, last
-	// and older. A goroutine that reads new rows acquires it.
+	// and older. A goroutine must acquire it before it reads new rows.
 	reading chan struct{}
 	// database names the database from which the rows were read. New rows are the rows with a
-	// seq above last. If next is set, the old rows with a seq up to older must also be read:
-	// these rows existed when the database was first seen.
+	// seq above last. Old rows are the rows that existed when the database was first seen. If
+	// next is set, the old rows with a seq up to `older` have not been read yet.
 	database    string
 	last, older int64
-	// ending is a semaphore that admits one call that writes at a time. Concurrent writes would
-	// wait for the same row lock, and could use up all database connections.
+	// ending is a semaphore: only one call of write runs at a time. Concurrent writes would
+	// wait for the same row lock, and could occupy all database connections.
 	ending chan struct{}
 
 	failed prometheus.Counter
@@ -128,8 +128,8 @@ func New(pool *pgxpool.Pool, cfg Config) *List {
 	return l
 }
 
-// Load reads the whole table at the first call, and only new rows at later calls. If it fails,
-// Run continues where Load stopped.
+// Load reads the whole table when it is first called, and only new rows when it is called
+// again. If it fails, Run continues the read where Load stopped.
 func (l *List) Load(ctx context.Context) error {
 	for {
 		if more, err := l.read(ctx); !more || err != nil {
@@ -182,8 +182,9 @@ func (l *List) Look() {
 	}
 }
 
-// Check returns an error while this process does not know which tokens are revoked. The process
-// must then admit no tokens. The text of the error may be shown to clients.
+// Check returns an error while this process does not know which tokens are revoked. While Check
+// returns an error, the process must admit no tokens. The text of the error may be shown to
+// clients.
 func (l *List) Check() error {
 	if l.known.Load() == nil {
 		if next := l.next.Load(); next != nil {
@@ -197,16 +198,17 @@ func (l *List) Check() error {
 	return nil
 }
 
-// Revoked reports whether tokens of a user that were issued at issuedAt are revoked. If
-// issuedAt is zero, since the token does not say when it was issued, any revocation of the user
-// applies.
+// Revoked reports whether tokens of a user that were issued at issuedAt are revoked. issuedAt
+// is zero if a token does not say when it was issued: any revocation of the user applies to
+// this token.
 func (l *List) Revoked(userID string, issuedAt time.Time) bool {
 	return slices.ContainsFunc(l.tables(), func(t *table) bool { return t.revoked(userID, issuedAt) })
 }
 
-// tables returns the tables that may have a revocation.
+// tables returns next and known, without nil: a revocation may be in either of them.
 func (l *List) tables() (all []*table) {
-	// Load next first: readOlder stores next in known before it sets next to nil.
+	// Load next before known. Otherwise a concurrent readOlder, which stores next in known and
+	// then sets next to nil, could hide the rows of next.
 	if next := l.next.Load(); next != nil {
 		all = append(all, next)
 	}
@@ -217,8 +219,8 @@ func (l *List) tables() (all []*table) {
 }
 
 // PartialReadError means that End has stored the revocation, but this process could not read it
-// back. This process does not end the connections or refuse the tokens until it can read the
-// revocation.
+// back. Until this process can read the revocation, it neither ends connections nor refuses
+// tokens because of it.
 type PartialReadError struct{ Err error }
 
 // Error implements error.
@@ -228,9 +230,9 @@ func (e *PartialReadError) Error() string { return "read the stored revocation: 
 func (e *PartialReadError) Unwrap() error { return e.Err }
 
 // End ends the connections of a user. If before is not zero, it also revokes the user's tokens
-// that were issued before that time. It returns the time that is now in force for the user: the
-// latest time given so far, or zero if there was none. A time that an earlier call gave and
-// that is still in the future counts as the present time.
+// that were issued before that time. It returns the time before which tokens of the user are
+// now revoked: the latest `before` of all calls for the user, or zero if all were zero. If the
+// stored time of earlier calls is in the future, it is first replaced by the current time.
 //
 // When End returns nil, this process refuses the tokens. Every other process refuses them
 // within a second; a process that cannot read the table admits no tokens at all after ten

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// parts is the number of maps of a table. The removal of old entries locks only one map at a
-// time. So even with entries of millions of users, it delays the check of a token by a few
-// milliseconds at most.
+// parts is the number of maps of a table. When old entries are removed, only one map at a time
+// is locked. So even if the table has millions of users, the removal delays the check of a
+// token by at most a few milliseconds.
 const parts = 64
 
-// table maps each user to a time: the user's tokens that were issued before it are revoked. An
-// entry takes 16 bytes, or about 26 with the empty slots of its map. table is safe for
-// concurrent use.
+// table maps each user to a time: the user's tokens that were issued before this time are
+// revoked. An entry has 16 bytes, but uses about 26 bytes of memory, since maps have empty
+// slots. table is safe for concurrent use.
 type table struct {
 	secret []byte
 	parts  [parts]part
@@ -38,22 +38,22 @@ func newTable(secret []byte) *table {
 	return t
 }
 
-// digestOf returns the digest by which the tables store an erased user, in place of the user's
-// id.
+// digestOf returns the digest of a user's id. For an erased user, the database stores this
+// digest in place of the id.
 func digestOf(secret []byte, userID string) [sha256.Size]byte {
 	return sha256.Sum256(slices.Concat(secret, []byte(userID)))
 }
 
-// keyOf returns the key of a user from the digest of the user's id, and erasedKeyOf the key of
-// an erased user. Two users may have the same key: then a revocation for one user also refuses
-// older tokens of the other. If ten million users have revoked tokens, the probability of this
-// is 10⁻¹² for any other user.
+// keyOf returns the key of a user in a table, from the digest of the user's id. erasedKeyOf
+// returns the key of an erased user. If two users have the same key, a revocation for one user
+// also revokes older tokens of the other user. If ten million users have revoked tokens, the
+// probability that a given other user has the key of one of them is 10⁻¹².
 func keyOf(digest [sha256.Size]byte) uint64       { return binary.BigEndian.Uint64(digest[:8]) }
 func erasedKeyOf(digest [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[8:16]) }
 
 func (t *table) part(key uint64) *part { return &t.parts[key%parts] }
 
-// never is the time in the table for users without a revocation.
+// never is the result of get for users without a revocation.
 const never = math.MinInt64
 
 // get returns the time before which a user's tokens are revoked, or never.
