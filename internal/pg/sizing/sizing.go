@@ -13,8 +13,8 @@ import (
 
 // These constants are measurements. Times are in seconds of CPU, sizes in bytes.
 const (
-	bulkEvent    = 19e-6    // publishing and folding an event in bulk
-	singleEvent  = 540e-6   // publishing and folding an event that is published alone
+	bulkEvent    = 19e-6    // publishing and folding one of many events in a call
+	singleEvent  = 540e-6   // publishing an event alone, and folding it
 	nextUser     = 10.6e-6  // each user beyond the first that an event names
 	roomMessage  = 800e-6   // a message to a room, in each database; the number of members hardly matters
 	toldUser     = 100e-6   // one call of a webhook, for one user whose badge has changed
