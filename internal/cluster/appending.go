@@ -211,7 +211,7 @@ func notHeld(refused []part) error {
 	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
 }
 
-// once appends all parts in parallel. It returns the parts that databases refused because a
+// once appends all parts in parallel. refused has the parts that databases refused because a
 // partition has moved.
 func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))

@@ -89,7 +89,7 @@ func (c *appendBestEffort) skips(s *Database) bool {
 	return false
 }
 
-// append appends events to all databases that are not skipped. It returns the parts that
+// append appends events to all databases that are not skipped. refused has the parts that
 // databases refused because a partition has moved.
 func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refused []part, err error) {
 	var parts []part

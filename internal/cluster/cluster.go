@@ -174,8 +174,8 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		views := readAll(ctx, c.cfg.Databases, patience)
 		var err error
 		merged, err = merge(views, true)
-		// A partition that moves between the reads of two databases can appear on both or on
-		// none: read again.
+		// If a partition moves between the reads of two databases, the views can show that both
+		// databases hold it, or neither database. Then read again.
 		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
 			if err := wait.For(ctx, movePause); err != nil {
 				return err
@@ -236,7 +236,7 @@ func (c *Cluster) Layout() *events.Layout { return c.state.Load().layout }
 func (c *Cluster) PartitionOf(userID string) int { return c.Layout().PartitionOf(userID) }
 
 // Route returns the initial partition of a user: the partition to which the user belonged before
-// any split. It never changes, so updates to clients are routed by it.
+// any split. It never changes, so the bus uses it to address updates for clients.
 func (c *Cluster) Route(userID string) int { return c.databases[0].Log.Route(userID) }
 
 // CheckPartition fails if no partition has the number.
@@ -316,7 +316,7 @@ func (s *Database) Lost() (partitions []int) {
 	return partitions
 }
 
-// Err returns a [*Fault] if the database is away. It is always nil for a single database.
+// Err returns a [*Fault] if the database is away. For a single database it always returns nil.
 func (s *Database) Err() error { return s.status.Load().err }
 
 // Ready returns a channel that is closed after the database was reached for the first time and
@@ -335,7 +335,7 @@ func (s *Database) Label() string {
 	return "shard " + s.Name
 }
 
-// Archive returns the location of the database's archive below the archive location of the
+// Archive returns the location of the database's archive. location is the archive location of the
 // cluster. Each database has its own log and archive.
 func (s *Database) Archive(location string) string {
 	if s.Name == "" || location == "" {

@@ -209,7 +209,8 @@ func cmpBool(a, b bool) int {
 	return -1
 }
 
-// plan plans the work of Form. used names the databases that have data and belong to no cluster.
+// plan determines from views what Form has to do, or why it must fail. used names the databases
+// that have data and belong to no cluster.
 func plan(views []view, used []string) (Formed, error) {
 	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
 	made := Formed{first: views[0].partitions}

@@ -22,7 +22,8 @@ import (
 // publisher had repeated the call. The late order does no harm: messages commute with each other
 // and with reads, and a repeated message counts once.
 
-// errHinted replaces the error of a part after another database has stored a hint for the part.
+// errHinted replaces the error of a part for a database that is away, after another database has
+// stored the part as a hint.
 var errHinted = errors.New("another shard has stored a hint")
 
 const (
@@ -42,8 +43,9 @@ func aboutRooms(evs []events.Event) bool {
 	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
 }
 
-// storeHints stores the parts of databases that are away as hints on another database. errs has
-// the error of each part; storeHints replaces the error of each stored part by errHinted.
+// storeHints is called after all parts were tried; errs has the error of each part. It stores the
+// parts of databases that are away as hints on another database, and replaces the errors of these
+// parts by errHinted.
 func (a *appending) storeHints(ctx context.Context, errs []error) {
 	target := a.hintTarget(errs)
 	if target == nil || !a.hinting {

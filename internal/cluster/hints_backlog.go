@@ -27,8 +27,8 @@ type Backlog struct {
 // and On.
 const hintCount = 100_000
 
-// Backlogs returns the backlogs of the hints on all databases that can be reached, ordered by For
-// and On. The error names reachable databases whose hints cannot be read.
+// Backlogs returns the backlogs on all databases that can be reached, ordered by For and On. The
+// error names reachable databases whose hints cannot be read.
 func (c *Cluster) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if !c.several {
 		return nil, nil

@@ -42,7 +42,8 @@ var (
 	ErrAway = errors.New("the shard is unavailable")
 )
 
-// noPart is the format of the error for an empty database to which the map assigns partitions.
+// noPart is the format of the error for a database that belongs to no cluster although the map
+// assigns partitions to it.
 const noPart = "shard %s is not part of the cluster, but the map assigns it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.

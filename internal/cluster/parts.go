@@ -47,8 +47,9 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Database {
 	return nil
 }
 
-// only returns the database that holds the users of all events. It returns nil if there are
-// several such databases or if an event is about a room.
+// only returns the database that holds the users of all events. It returns nil if the users are
+// on several databases, if a database is not configured, or if an event names no users, as
+// messages to rooms.
 func (c *Cluster) only(evs []events.Event) *Database {
 	st := c.state.Load()
 	if len(c.databases) == 1 && st.unknown == nil {

@@ -29,8 +29,8 @@ const (
 	manyPartitions = -1
 )
 
-// readLimits limits the concurrent reads of each partition of a database to most. It is safe for
-// concurrent use.
+// readLimits permits at most `most` concurrent reads of each partition of a database. It is safe
+// for concurrent use.
 type readLimits struct {
 	most int
 	mu   sync.Mutex

@@ -123,9 +123,9 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 }
 
-// update derives the status of the database from its last view. It sets held[p] for each
-// partition p that the map assigns to the database and that the database holds. It reports
-// whether the status has changed.
+// update computes the status of the database from its last view and the map m. It sets held[p]
+// for each partition p that the map assigns to the database and that the database holds. It
+// reports whether the status has changed.
 func (s *Database) update(m placement, held []bool) (changed bool) {
 	was := s.status.Load()
 	if was == nil {
@@ -200,8 +200,8 @@ func (st *state) unconfiguredError(partition int) error {
 	return &Fault{Kind: Unknown, Database: name, Partitions: st.of(name), Err: ErrMissing}
 }
 
-// unconfigured returns a [*Fault] for each database of the map that is not configured, nil if
-// there is none.
+// unconfigured joins a [*Fault] for each database that the map names but the configuration does
+// not. It returns nil if there is no such database.
 func (st *state) unconfigured() error {
 	var errs []error
 	told := map[string]bool{}

@@ -38,7 +38,8 @@ type Call struct {
 	// Tell is the state of a reminder to store after the call. The sender sets it.
 	Tell json.RawMessage
 	Same bool
-	// subject is the subject of the log; nil if the call comes from a row of the queue.
+	// subject is set if the call comes from events of the log; it is nil if the call comes from a
+	// row of the queue.
 	subject *subject
 }
 

@@ -145,8 +145,8 @@ func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (si
 }
 
 // dueDevices returns the due devices of a lane, each with the badge of its user. It omits the
-// devices in taken, which NextDevices has returned to a sender that has not reported them yet. tx
-// has one snapshot, so the badges fit the devices.
+// devices in taken, which senders are processing. All queries of tx see the same snapshot, so
+// each badge includes the change that made the device due.
 func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
 	since, err := n.ownedSince(ctx, tx, partition)
 	if err != nil {

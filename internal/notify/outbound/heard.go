@@ -40,8 +40,8 @@ type heard struct {
 	said      said
 }
 
-// said has the users and rooms that the batches between from and to changed, and the messages of
-// these batches that have a notification.
+// said is the union of consecutive batches, from the position from to the position to. It has the
+// users and rooms that these batches changed, and the messages that have a notification.
 type said struct {
 	from, to     events.Position
 	users, rooms set

@@ -50,8 +50,8 @@ type NotifierConfig struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// LongestReminder is the longest delay of a reminder by a webhook, 0 if no webhook sends
-	// reminders.
+	// LongestReminder is the longest time that messages must be unread before a webhook gets a
+	// reminder. 0 means that there are no reminders.
 	LongestReminder time.Duration
 	// RoomInterval is the least time between the starts of two rounds through the members of a
 	// room. It applies to rooms with more than MaxPromptMembers members in a partition. Default
@@ -61,8 +61,8 @@ type NotifierConfig struct {
 	// other processes have folded. It is also the longest pause after the notifier has caught up
 	// with the projector. Default 100ms.
 	PollInterval time.Duration
-	// CallInterval is the least time between two checks of a partition for webhooks. The changes
-	// within this time are read and sent together. Default 500ms.
+	// CallInterval is the least time between two reads of a partition's log for webhooks. The
+	// changes within this time are read and sent together. Default 500ms.
 	CallInterval time.Duration
 	// IdleInterval is how often the notifier checks a partition without targets, and how often
 	// senders look for rows whose due time has come. Default 1s.
@@ -332,8 +332,8 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes devices due for one of these reasons: new events, a new revision, or a round through
-// the members of a room. It reports whether there is more to do.
+// step makes a page of devices due, for one of these reasons: new events, a new revision, or a
+// round through the members of a room. more reports whether to call step again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}

@@ -57,7 +57,8 @@ const (
 	ShowsConversationsOf = "conversations:"
 )
 
-// Number returns the number that a device shows for a badge. shows is the device's setting.
+// Number returns the number that a device shows for a badge. shows is the value of
+// Registration.Shows.
 func Number(b *pubsub.Badge, shows string) int64 {
 	if category, ok := strings.CutPrefix(shows, ShowsCategory); ok {
 		return b.Categories[category].Total

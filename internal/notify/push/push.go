@@ -52,8 +52,8 @@ type Push struct {
 	Number int64
 	// Alert is the notification. It is nil for a silent push.
 	Alert *Alert
-	// Retract are alerts that the device must remove because their messages were read or
-	// recalled. Only silent pushes have them.
+	// Retract names the alerts that the device must remove because their messages were read or
+	// recalled. It is only sent with silent pushes.
 	Retract []AlertName
 }
 

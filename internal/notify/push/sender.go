@@ -45,8 +45,8 @@ type Queue interface {
 	Retry(d Due, sent int, after time.Duration, reason string)
 	// Hold reports that no push was tried. The device is due again after the duration after.
 	Hold(d Due, after time.Duration)
-	// Gone deletes a device that the vendor does not know any more, unless it was registered
-	// again meanwhile.
+	// Gone reports that the vendor does not know a device any more. The queue must delete the
+	// device, unless it was registered again since.
 	Gone(d Due, reason string)
 }
 
@@ -82,7 +82,8 @@ type Sender struct {
 	routes map[string]*routes // by app
 }
 
-// NewSender returns a Sender, which does nothing until Run. It fails if cfg has no Queue.
+// NewSender returns a Sender. The Sender does nothing until Run is called. NewSender fails if cfg
+// has no Queue.
 func NewSender(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil {
 		return nil, errors.New("push: Queue is required")

@@ -1,7 +1,7 @@
 // Package seal encrypts secrets that are stored in tables: device tokens and the secrets of
 // webhooks.
 //
-// The package does not know what the secrets are for.
+// The package does not know for what purpose the secrets are used.
 package seal
 
 import (

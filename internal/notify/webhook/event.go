@@ -35,8 +35,8 @@ func eventOf(origin, webhook string, c Change, data json.RawMessage) event {
 	}
 }
 
-// digest returns an id that is a hash of parts. The id has no dots, as Standard Webhooks
-// requires.
+// digest returns an id for an event or a call: a hash of parts. The id has no dots, as Standard
+// Webhooks requires.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

@@ -52,8 +52,8 @@ type Webhook struct {
 	// Generation changes with each change of the settings.
 	Generation int64
 	URL        string
-	// Secrets are the keys of signatures. Each call has a signature for each secret, so a
-	// receiver can verify with any of them.
+	// Secrets are the keys of signatures. Each call has one signature for each secret, so a
+	// receiver can verify the call with any of the secrets.
 	Secrets [][]byte
 	// Categories are the categories whose numbers are sent; nil means all.
 	Categories []string

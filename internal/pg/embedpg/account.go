@@ -58,8 +58,8 @@ func (a *account) command(ctx context.Context, dir, path string, args ...string)
 	if a != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.Credential}
 	}
-	// Wait at most this long after the program has ended, since its child processes may outlive
-	// it and keep its output open.
+	// Child processes may outlive the program and hold its output open: limit how long Wait waits
+	// for the end of the output after the program has ended.
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }

@@ -131,8 +131,8 @@ func fixed(socketDir string) map[string]string {
 func (s *Server) arguments() []string {
 	all := defaults()
 	if s.cfg.DataDir == "" {
-		// Store shared memory in files of the data directory, so that it is removed together with
-		// the data after a crash.
+		// Use files in the data directory for dynamic shared memory, so that these files are
+		// removed together with the data after a crash.
 		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	maps.Copy(all, s.cfg.Settings)

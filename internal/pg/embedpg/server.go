@@ -101,8 +101,8 @@ func (s *Server) Kill() {
 }
 
 // Pause suspends the server (SIGSTOP) until Resume: connections stay open, but the server does
-// not answer. On systems other than Linux, Pause suspends only new sessions. It is for fault
-// tests.
+// not answer. On systems other than Linux, existing sessions still answer, and only new sessions
+// do not. Pause is for fault tests.
 func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
 
 // Resume ends a Pause. It has no effect on a server that is not paused.

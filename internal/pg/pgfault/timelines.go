@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrOldPrimary is the error of a connection to a Postgres server that was the primary before a
+// ErrOldPrimary means that a connection leads to a Postgres server that was the primary before a
 // failover.
 var ErrOldPrimary = errors.New("this Postgres was the primary before a failover and must be fenced; if the database was restored on purpose, restart badged")
 
@@ -35,7 +35,8 @@ type timelines struct {
 	of     map[*pgconn.PgConn]int64 // open connections
 }
 
-// Configure makes t check each new connection of cfg, after the checks that cfg already has.
+// Configure adds a check to cfg: t checks the timeline of each new connection. Checks that cfg
+// already has run first.
 func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
 	database := nameOf(cfg)
 	before := cfg.ValidateConnect

@@ -118,8 +118,8 @@ func sessions(ctx context.Context, conn *pgx.Conn) error {
 // to release the lock.
 const lockWait = 5 * time.Second
 
-// locks tests whether an advisory lock of one session blocks another session until the first
-// session ends.
+// locks tests whether an advisory lock of one session blocks another session, and whether the
+// lock is released when the first session ends.
 func locks(ctx context.Context, conn *pgx.Conn) error {
 	other, err := pgx.ConnectConfig(ctx, conn.Config())
 	if err != nil {

@@ -31,7 +31,7 @@ type Blocking struct {
 	// (blockedInterval).
 	Tell      func(partition int, by Holder)
 	Partition int
-	// Tables are the names of the tables to lock. They include the parts of a partitioned table.
+	// Tables are the names of the tables to lock. For a partitioned table, list its parts too.
 	Tables []string
 	// Most limits the total wait: after this time, Wait returns a [*HeldError]. Default
 	// [MostBlocked].

@@ -76,16 +76,16 @@ type Owner struct {
 	// vanishes or this process is suspended, other processes get its partitions. If a query takes
 	// longer than Silence, the owner ends its session itself.
 	Silence time.Duration
-	// Work is called for each partition that the owner acquires. It must return once its context
-	// is done.
+	// Work is called in a new goroutine for each partition that the owner acquires. It must
+	// return when its context is done.
 	Work func(ctx context.Context, partition int)
 	// Changed is called after each change of the owned partitions, with all owned partitions.
 	Changed func(owned []int)
 	Logger  *slog.Logger
 }
 
-// Run owns partitions until ctx is done. It opens a session that holds their locks and works on
-// the partitions while the session lasts. When the session ends, Run opens another one.
+// Run owns partitions until ctx is done. It opens a session that holds the locks, and calls Work
+// for the owned partitions. If the session ends, Run stops the work and opens another session.
 func (o *Owner) Run(ctx context.Context) {
 	wait.Backoff{First: firstPause, Last: lastPause}.Retry(ctx, o.session, func(err error, pause time.Duration) {
 		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are released",
@@ -93,8 +93,9 @@ func (o *Owner) Run(ctx context.Context) {
 	})
 }
 
-// session owns a fair share of the partitions on one connection until ctx is done or the
-// connection fails. When ctx is done, session stops the work, releases the locks and returns nil.
+// session opens one session and owns a fair share of the partitions until ctx is done or the
+// session fails. Before it returns, it stops the work and closes the session, which releases the
+// locks. It returns nil if ctx is done.
 func (o *Owner) session(ctx context.Context) error {
 	conn, err := OpenSession(ctx, o.Connect.Copy(), ApplicationName(o.Kind))
 	if err != nil {
@@ -192,7 +193,8 @@ func fairShare(partitions, members, before int) int {
 	return share
 }
 
-// take acquires the locks of up to n free partitions of all, and starts the work on them.
+// take acquires the locks of up to n free partitions, and starts the work on these partitions.
+// all has the partitions that are in the database.
 func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int) error {
 	o := h.owner
 	var missing []int

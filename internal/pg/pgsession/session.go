@@ -22,9 +22,9 @@ import (
 const watchSessionSQL = `SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
     set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false), set_config('lock_timeout', '0', false)`
 
-// OpenSession opens a session for holding locks, on a new connection. Postgres ends the session
-// within half a minute if its host vanishes. application is the application_name, which
-// identifies the session in pg_stat_activity. OpenSession changes cfg.
+// OpenSession opens a session for holding locks, on a new connection. If the host of this process
+// vanishes, Postgres ends the session within half a minute. application is the application_name,
+// which identifies the session in pg_stat_activity. OpenSession changes cfg.
 func OpenSession(ctx context.Context, cfg *pgx.ConnConfig, application string) (*pgx.Conn, error) {
 	cfg.RuntimeParams["application_name"] = application
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -38,7 +38,7 @@ func OpenSession(ctx context.Context, cfg *pgx.ConnConfig, application string) (
 	return conn, nil
 }
 
-// Watch makes Postgres end a session within half a minute if its host vanishes.
+// Watch makes Postgres end a session within half a minute if the host of this process vanishes.
 func Watch(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, watchSessionSQL); err != nil {
 		return fmt.Errorf("set up the session: %w", err)

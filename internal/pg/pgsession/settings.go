@@ -14,13 +14,13 @@ import (
 // YMD' with the quotes.
 type Setting struct{ Name, Value string }
 
-// Settings returns the settings that badged depends on. Each session sets them, since the
-// database or the role may have other values. The values are the defaults of Postgres, except
+// Settings returns the settings on which badged depends. Each session sets them, since the
+// database or the role may set other values. The values are the defaults of Postgres, except
 // where a comment gives a reason.
 //
-// Settings omits settings that operators may choose: settings that only affect resources, such as
-// work_mem and random_page_cost, and settings that decide what a commit means: synchronous_commit
-// and default_transaction_read_only.
+// Operators may choose all other settings: those that only affect resources, such as work_mem and
+// random_page_cost, and those that change commits, which are synchronous_commit and
+// default_transaction_read_only.
 func Settings() []Setting {
 	all := []Setting{
 		{"statement_timeout", "0"}, // first, since a short timeout could end the other statements

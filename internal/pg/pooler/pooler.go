@@ -30,7 +30,8 @@ var ErrShared = errors.New("the database URL leads to a connection pooler (such 
 	"that gives each transaction another session of Postgres, but badged owns partitions by session locks; " +
 	"connect to Postgres directly, or give this database or user pool_mode = session")
 
-// ErrOneSession means that the pooler did not open a second Postgres session for badged in time.
+// ErrOneSession means that a second connection through the pooler got no Postgres session of its
+// own in time.
 var ErrOneSession = errors.New("the database URL leads to a connection pooler (such as PgBouncer) that has no second session of Postgres free for badged: " +
 	"raise its pool size (PgBouncer: default_pool_size) above what all processes of badged take together, or connect to Postgres directly")
 
@@ -59,7 +60,8 @@ func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 	return Of(ctx, one)
 }
 
-// OfPool is like [Find], with the first connection of a pool. It does not close the connection.
+// OfPool is like [Find], but takes the first of its two connections from a pool, and returns no
+// mode.
 func OfPool(ctx context.Context, pool *pgxpool.Pool) error {
 	one, err := pool.Acquire(ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 const (
 	bulkEvent    = 19e-6    // publishing and folding one of many events in a call
 	singleEvent  = 540e-6   // publishing an event alone, and folding it
-	nextUser     = 10.6e-6  // each user beyond the first that an event names
+	nextUser     = 10.6e-6  // every user of an event except the first
 	roomMessage  = 800e-6   // a message to a room, in each database; the number of members hardly matters
 	toldUser     = 100e-6   // one call of a webhook, for one user whose badge has changed
 	postgresPart = 0.45     // the fraction of these times that Postgres uses; badged uses the rest
@@ -58,7 +58,7 @@ type Load struct {
 	Webhooks float64 `json:"webhooks"`
 	// Conversations is the number of conversations of one user.
 	Conversations float64 `json:"conversations"`
-	// Connected is the fraction of the users who are connected at the same time, 0 to 1.
+	// Connected is the fraction of the users who are connected at a time, 0 to 1.
 	Connected float64 `json:"connected"`
 	// Peak is the traffic of the busiest second divided by the average.
 	Peak float64 `json:"peak"`
@@ -140,8 +140,8 @@ type Needs struct {
 	// CallsPerSecond is an upper limit of the number of webhook calls in the busiest second: one
 	// call for each change of a user and each webhook.
 	CallsPerSecond float64 `json:"webhook_calls_per_second"`
-	// Ingesting is the number of processes needed to read the events from a broker. It matters
-	// only if the chat uses a broker.
+	// Ingesting is the number of processes that read the events from a broker, if the chat
+	// publishes its events to a broker.
 	Ingesting int `json:"ingest_processes"`
 }
 
