@@ -14,8 +14,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// moveWait limits how long a call retries while a move switches a partition to another database.
-// The switch takes less than a second. movePause is the pause between attempts.
+// moveWait limits how long a call is retried while a partition moves to another database and no
+// database accepts its events. This step of a move takes less than a second. movePause is the
+// pause between attempts.
 const (
 	moveWait  = 3 * time.Second
 	movePause = 20 * time.Millisecond
@@ -31,8 +32,8 @@ type Appender struct {
 	hinting bool
 }
 
-// NewAppender returns an appender that stores hints. to returns, for each database, the function
-// that appends to this database.
+// NewAppender returns an appender that stores hints. For each database, `to` returns the function
+// that the appender calls to append to this database.
 func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.databases {
@@ -41,9 +42,10 @@ func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	return a
 }
 
-// With returns an appender to the same databases that appends with the functions that to returns.
-// These functions may do more than append, while replaying a hint would only append. So the new
-// appender stores no hints: while a database is away, appending to it fails.
+// With returns an appender to the same databases. For each database, `to` returns the function
+// that the new appender calls to append. These functions may do more than append, but the replay
+// of a hint would only append. So the new appender stores no hints: while a database is away,
+// appending to it fails.
 func (a *Appender) With(to func(*Database) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.databases {
@@ -53,22 +55,22 @@ func (a *Appender) With(to func(*Database) events.Append) *Appender {
 }
 
 // Append appends events to all databases that hold their users, in parallel, in one transaction
-// for each database. It returns nil once all databases have committed. After an error, some
-// databases may have committed: append all events again; a repeated event counts once. A database
-// commits all of its events or none, with one exception: if users join a room and a message to
-// this room follows, the message is appended after all databases have committed the joins: see
-// [SplitAtJoins].
+// for each database. It returns without an error after all databases have committed. After an
+// error, some databases may have committed: append all events again; a repeated event counts
+// once. A database commits all of its events or none, with one exception: if users join a room
+// and a message to this room follows, then a second transaction appends the message, after all
+// databases have committed the joins. See [SplitAtJoins].
 //
-// If a database is away and its events are all about rooms, another database stores the events
-// as a hint: see [Appender.ReplayHints]. Otherwise the error wraps [ErrAway]; it is a
-// [*PartialFailure] if the affected users are known. If events are invalid, nothing is
-// appended and the error is a [*events.BatchError].
+// If a database is away and all of its events are messages to rooms or recalls of such messages,
+// another database stores the events as a hint: see [Appender.ReplayHints]. For other events, the
+// error wraps [ErrAway]; it is a [*PartialFailure] if the partitions of the missing events are
+// known. If events are invalid, nothing is appended and the error is a [*events.BatchError].
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	r, err := a.append(ctx, appending{Appender: a}, evs)
 	return r, a.cluster.partialAppend(err)
 }
 
-// append does the work of Append. call may set target and origin.
+// append does the work of Append. In call, the caller may set target and origin.
 func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -88,10 +90,10 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 	return call.stages(ctx, evs)
 }
 
-// AppendElsewhere appends one stage of [SplitAtJoins] to all databases except here. Then it calls
-// last with the events for here, even if there are none, so that the caller can store them in its
-// own transaction. AppendElsewhere returns the receipt of last, and adds to it the partitions of
-// the other databases that have new events.
+// AppendElsewhere is for callers that append to the database `here` in their own transaction. evs
+// is one stage of [SplitAtJoins]. AppendElsewhere first appends the events for all other
+// databases. Then it calls last with the events for `here`, even if there are none. It returns
+// the receipt of last, with the partitions of all other databases that have new events added.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.several || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -117,32 +119,33 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []ev
 	return r, err
 }
 
-// appending is a call of Append.
+// appending is the state of one call of Append or AppendElsewhere.
 type appending struct {
 	*Appender
-	// target is the database that stores new hints; nil means any database. If the events come
-	// from an older hint, origin names the hint that stored them first.
+	// target is the database that must store new hints; nil means any database. If the events
+	// come from an older hint, origin names the hint that stored them first.
 	target *Database
 	origin hintRef
 	parts  []part
-	// here is the part of the database to which the caller appends in its own transaction, after
-	// all other parts were appended. Only AppendElsewhere sets it.
+	// here is the part that the caller appends in its own transaction, after all other parts were
+	// appended. Only AppendElsewhere sets it.
 	here part
-	// has maps the index of a database to the partitions that the database was expected to hold
-	// when it committed its part. While it is expected to hold the same partitions, messages to
-	// rooms are not appended to it again.
+	// has records the databases that have committed a part, by index. The value is the set of
+	// partitions that the database was expected to hold then. While the map assigns the same set
+	// to the database, split does not append messages to rooms to it again.
 	has   map[int]*eventlog.PlacementSnapshot
 	token token
 	// commits is set if the events are valid and belong to several databases. If one database
-	// refuses its part as invalid, other databases may have committed theirs. So the refusing
-	// database stores its part too, and its projector makes dead letters of the invalid events.
+	// then refuses its part as invalid, other databases may already have committed their parts.
+	// So the part is appended to the refusing database all the same, and the projector there
+	// makes dead letters of the invalid events.
 	commits bool
-	// partitions are the partitions with new events; their projectors are to be woken.
+	// partitions has the partitions with new events; the caller wakes their projectors.
 	partitions []int
 }
 
-// split splits events into parts and adds the parts to a. It omits messages to rooms that a
-// database already has.
+// split splits events into parts and adds the parts to a. It omits messages to rooms from the
+// part of a database that already has these messages.
 func (a *appending) split(evs []events.Event) {
 	for _, p := range a.cluster.split(evs) {
 		if has, ok := a.has[p.index()]; ok && (p.on == a.here.on || has.Equal(p.expected)) {
@@ -159,7 +162,8 @@ func (a *appending) split(evs []events.Event) {
 	}
 }
 
-// took records that a database has committed a part, or that the caller will commit the part.
+// took records in a.has that a database has committed the part p, or that the caller will commit
+// it.
 func (a *appending) took(p part) {
 	if a.has == nil {
 		a.has = map[int]*eventlog.PlacementSnapshot{}
@@ -167,8 +171,9 @@ func (a *appending) took(p part) {
 	a.has[p.index()] = p.expected
 }
 
-// run appends all parts. If a database refuses a part because a partition has moved, run splits
-// the events of this part again, by the new map, and appends them. It does so for up to moveWait.
+// run appends all parts. If a database refuses a part because a partition has moved, run reloads
+// the map, splits the events of this part by the new map, and appends them. It gives up moveWait
+// after the first refusal.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {
@@ -197,7 +202,7 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	}
 }
 
-// notHeld returns the error of run if databases have refused events for longer than moveWait.
+// notHeld returns the error for parts that databases have refused for longer than moveWait.
 func notHeld(refused []part) error {
 	var errs []error
 	for _, p := range refused {
@@ -206,7 +211,7 @@ func notHeld(refused []part) error {
 	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
 }
 
-// once appends all parts in parallel. It returns the parts that databases refused because a
+// once appends all parts in parallel. refused has the parts that databases refused because a
 // partition has moved.
 func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
@@ -240,8 +245,8 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	return refused, errors.Join(failed...)
 }
 
-// one appends a part. It fails at once if the database is away, and as soon as the database goes
-// away.
+// one appends a part. If the database is away, or becomes unreachable during the append, one
+// fails at once.
 func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	if p.on == nil {
 		return events.Receipt{}, p.unknown
@@ -280,8 +285,9 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 	}
 }
 
-// Wrap wraps an error in a [*Fault] that names the database, unless the error is about events. A
-// database without the tables of badged counts as away, since it has no data of its users.
+// Wrap wraps an error in a [*Fault] that names the database. It does not wrap a
+// [*events.BatchError], which is about the events. If tables of badged are missing, the fault
+// also wraps [ErrAway], since the database then has no data of its users.
 func (s *Database) Wrap(err error) error {
 	var bad *events.BatchError
 	switch {

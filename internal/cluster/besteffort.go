@@ -11,19 +11,20 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// AppendBestEffort appends one stage of [SplitAtJoins] to the databases that can store it. For
-// each database that could not store its events, the caller must append them later, before newer
-// events. Until a database has stored the events by which users join a room, the caller must not
-// append later events of this room to any database.
+// AppendBestEffort appends one stage of [SplitAtJoins] to all databases that can store it. If a
+// database could not store its events, the caller must append these events again later, before
+// newer events. Until a database has stored the events by which users join a room, the caller
+// must not append later events of this room to any database.
 //
-// without is nil or the Partitions of an earlier failure: databases that have one of these
-// partitions are skipped. failure marks all partitions of the databases that failed or were
-// skipped, except the partitions in without. It is nil if no partition is marked. Some events of
-// marked partitions may have been appended; a repeated event counts once.
+// without is nil or the Partitions of an earlier failure: AppendBestEffort skips the databases
+// that have one of these partitions. The result failure marks all partitions of the databases
+// that failed or were skipped, except the partitions in without. It is nil if no partition is
+// marked. A part of the events of marked partitions may have been appended; a repeated event
+// counts once.
 //
-// err is a [*events.BatchError] if events are invalid, and an error of Postgres if Postgres
-// refused the content of events. In the second case, some databases may have committed their
-// events.
+// err is a [*events.BatchError] if events are invalid: then no event is appended. If Postgres
+// refused the content of events, err is the error of Postgres, and other databases may have
+// committed their events.
 func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (failure *PartialFailure, err error) {
 	if err := events.Check(evs); err != nil { // before any database has stored events
 		return nil, err
@@ -40,7 +41,7 @@ func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...
 			if again, err = call.append(ctx, p.events); err != nil {
 				break
 			}
-			for _, p := range again { // the move is still running
+			for _, p := range again { // the new database refuses the events too, since the move is still running
 				call.missed(p.on, p.on.Wrap(events.ErrNotHeld))
 			}
 		}
@@ -53,12 +54,12 @@ type appendBestEffort struct {
 	appending
 	without []bool
 	failure *PartialFailure
-	// state is the state by which the events were last split into parts.
+	// state is the state with which events were last split into parts.
 	state *state
 }
 
-// missed adds the partitions of a database to failure, since they may lack the events. If s is
-// nil, it adds the partitions of all databases that are not configured.
+// missed marks the partitions of a database in failure, since the database may not have stored
+// the events. If s is nil, it marks the partitions of all databases that are not configured.
 func (c *appendBestEffort) missed(s *Database, why error) {
 	index := -1
 	if s != nil {
@@ -75,8 +76,8 @@ func (c *appendBestEffort) missed(s *Database, why error) {
 	}
 }
 
-// skips reports whether a database is skipped: one of its partitions is in without or in
-// failure.
+// skips reports whether append must skip a database, because one of its partitions is marked in
+// without or in failure.
 func (c *appendBestEffort) skips(s *Database) bool {
 	for _, p := range c.state.layout.Living() {
 		owner := c.state.owners[p]
@@ -88,13 +89,13 @@ func (c *appendBestEffort) skips(s *Database) bool {
 	return false
 }
 
-// append appends events to all databases that are not skipped. It returns the parts that
+// append appends events to all databases that are not skipped. refused has the parts that
 // databases refused because a partition has moved.
 func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refused []part, err error) {
 	var parts []part
 	for before := c.cluster.state.Load(); ; before = c.state {
 		parts = c.cluster.split(evs)
-		if c.state = c.cluster.state.Load(); c.state == before { // the events were split with this state
+		if c.state = c.cluster.state.Load(); c.state == before { // the state has not changed, so the events were split with it
 			break
 		}
 	}

@@ -1,11 +1,11 @@
-// Package cluster stores which database holds each partition. Packages that use it need not
-// know whether there are one or several databases.
+// Package cluster stores which database holds each partition. Packages that use it work in the
+// same way with one database and with several.
 //
-// The map assigns each partition to a database. Every database stores a copy of the map. If the
-// copies differ, the entry with the greatest revision is valid for each partition, so moving a
-// partition needs no transaction over several databases. A single database has no row in
-// badged.shard; it holds all partitions and has no map. Users call each of several databases a
-// shard.
+// The map assigns each partition to a database. Every database stores a copy of the map. The
+// copies may differ: for each partition, the entry with the greatest revision is valid. So moving
+// a partition needs no transaction over several databases. A single database holds all
+// partitions, has no map, and has no row in badged.shard. In messages to users, each of several
+// databases is called a shard.
 //
 // The package does not know HTTP, frames or the fold. ADR 82 explains the map, ADR 98 messages
 // to rooms.
@@ -32,22 +32,22 @@ import (
 type Candidate struct {
 	// Name is "" for the only database.
 	Name string
-	// Pool connects to the database, which need not be reachable.
+	// Pool connects to the database. The database may be unreachable.
 	Pool *pgxpool.Pool
-	// Err is set if the caller has tried to connect to the database and failed. Open then does
-	// not connect, and the database starts as away.
+	// Err is set if the caller has failed to connect to the database. Open then does not try
+	// again: the database counts as away, which means unreachable.
 	Err error
 }
 
 // Config configures a Cluster.
 type Config struct {
-	// Databases are all databases, in the order of the configuration, or the only database.
-	// Required.
+	// Databases has all databases, in the order of the configuration. Required.
 	Databases []Candidate
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
-	// Check, if not nil, is called when one of several databases is first reached, with its
-	// index in Databases. If Check fails, Open fails; after Open, the database counts as away.
+	// Check, if not nil, is called when one of several databases is first reached. index is the
+	// index of the database in Databases. If Check fails during Open, Open fails; if it fails
+	// later, the database counts as away.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -55,12 +55,12 @@ type Config struct {
 	Guard *Guard
 	// Interval is the time between two readings of the maps by Run. Default 500ms.
 	Interval time.Duration
-	// Patience is how long a database may take to answer before it counts as away. Default 2s,
-	// and 10s for Open.
+	// Patience limits how long a database may take to answer; after that it counts as away.
+	// Default 2s, and 10s for Open.
 	Patience time.Duration
 }
 
-// Cluster is all databases, or one database. It is safe for concurrent use.
+// Cluster has the databases of a configuration, one or several. It is safe for concurrent use.
 type Cluster struct {
 	cfg       Config
 	several   bool
@@ -71,7 +71,8 @@ type Cluster struct {
 	partitions int
 	// encoding is the text encoding of all databases, "" for a single database.
 	encoding string
-	// reloading guards complaint and claims, and serializes merges of the maps.
+	// reloading protects complaint and claims. It also prevents concurrent merges of the
+	// databases' maps.
 	reloading sync.Mutex
 	complaint complaint
 	claims    []claim
@@ -89,7 +90,7 @@ type Database struct {
 
 	index   int
 	cluster *Cluster
-	// last is the newest view of the database; only Open and refresh write it.
+	// last is the result of the newest read of the database; only Open and refresh write it.
 	last view
 	// status is the published status; any goroutine may read it.
 	status atomic.Pointer[status]
@@ -100,11 +101,11 @@ type Database struct {
 
 const openPatience = 10 * time.Second
 
-// Open reads the map from every database. It fails with an error of this package if the
-// databases are not one cluster, with [events.ErrNotMigrated] if a database has no schema, and
-// with [events.ErrRestored] if the order of a log cannot be trusted. A database that cannot be
-// reached counts as away if the map of another database names it. If Open fails, it closes the
-// pools.
+// Open reads the map from every database. It fails with an error of this package, such as
+// [ErrForeign], if the databases are not one cluster; with [events.ErrNotMigrated] if a database
+// has no schema; and with [events.ErrRestored] if the order of a log cannot be trusted. Open also
+// fails if a database cannot be reached and no map of another database names it; if a map names
+// it, the database only counts as away. If Open fails, it closes the pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -173,8 +174,8 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		views := readAll(ctx, c.cfg.Databases, patience)
 		var err error
 		merged, err = merge(views, true)
-		// A partition that moves between the reads of two databases can appear on both or on
-		// none: read again.
+		// If a partition moves between the reads of two databases, the views can show that both
+		// databases hold it, or neither database. Then read again.
 		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
 			if err := wait.For(ctx, movePause); err != nil {
 				return err
@@ -218,10 +219,11 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Several reports whether there may be several databases.
+// Several reports whether the cluster can have several databases. It is false for a database
+// without a name, which has no map.
 func (c *Cluster) Several() bool { return c.several }
 
-// ID is the name of the cluster, "" for a single database.
+// ID returns the name of the cluster, "" for a single database.
 func (c *Cluster) ID() string { return c.id }
 
 // Partitions returns the number of partitions before any was split: see [events.Layout].
@@ -234,7 +236,7 @@ func (c *Cluster) Layout() *events.Layout { return c.state.Load().layout }
 func (c *Cluster) PartitionOf(userID string) int { return c.Layout().PartitionOf(userID) }
 
 // Route returns the initial partition of a user: the partition to which the user belonged before
-// any split. It never changes, so updates to clients are routed by it.
+// any split. It never changes, so the bus uses it to address updates for clients.
 func (c *Cluster) Route(userID string) int { return c.databases[0].Log.Route(userID) }
 
 // CheckPartition fails if no partition has the number.
@@ -285,13 +287,12 @@ func (c *Cluster) Away() []int { return c.state.Load().away }
 // succeeded. While merges fail, the cluster uses the last merged map.
 func (c *Cluster) Problem() error { return c.state.Load().problem }
 
-// Changed returns a channel that is closed once the map, the set of reachable databases or the
-// partitions that a database holds change.
+// Changed returns a channel. The channel is closed at the next change of the map, of the set of
+// reachable databases, or of the partitions that a database holds.
 func (c *Cluster) Changed() <-chan struct{} { return c.state.Load().changed }
 
-// Held returns the partitions that the database holds, in ascending order. While the database
-// is away, it returns the partitions that the database held last. The caller must not change
-// the slice.
+// Held returns the partitions that the database holds, in ascending order. While the database is
+// away, Held returns the result of the last read. The caller must not change the slice.
 func (s *Database) Held() []int { return s.status.Load().held }
 
 // Holds reports whether the database holds a partition.
@@ -300,10 +301,10 @@ func (s *Database) Holds(partition int) bool {
 	return partition < len(holds) && holds[partition]
 }
 
-// Lost returns the partitions that the map assigns to the database but that the database does
-// not hold, although it can be reached. During a move this is normal for less than a second,
-// while the partition switches databases. If it lasts, the database was restored to a time
-// before it received the partitions.
+// Lost returns the partitions that the map assigns to the database but that the database does not
+// hold, although it can be reached. During a move of a partition this is normal for less than a
+// second, between the release by the old database and the commit in the new one. If the state
+// lasts longer, the database was restored to a time before it received the partitions.
 func (s *Database) Lost() (partitions []int) {
 	st := s.cluster.state.Load()
 	for p := range st.lost {
@@ -315,15 +316,15 @@ func (s *Database) Lost() (partitions []int) {
 	return partitions
 }
 
-// Err returns a [*Fault] if the database is away. It is always nil for a single database.
+// Err returns a [*Fault] if the database is away. For a single database it always returns nil.
 func (s *Database) Err() error { return s.status.Load().err }
 
-// Ready returns a channel that is closed once the database was reached and has passed its
-// checks. Do not fold the log of the database before that.
+// Ready returns a channel that is closed after the database was reached for the first time and
+// has passed its checks. Do not fold the log of the database before the channel is closed.
 func (s *Database) Ready() <-chan struct{} { return s.ready }
 
-// HasAll reports whether the database holds the log of all users and always will. Then one
-// transaction can append events of several users.
+// HasAll reports whether this is a single database, which always holds the log of all users. Then
+// one transaction can append events of any users.
 func (s *Database) HasAll() bool { return !s.cluster.several }
 
 // Label names the database in messages: "shard b", or "the database" for a single database.
@@ -334,7 +335,7 @@ func (s *Database) Label() string {
 	return "shard " + s.Name
 }
 
-// Archive returns the location of the database's archive below the archive location of the
+// Archive returns the location of the database's archive. location is the archive location of the
 // cluster. Each database has its own log and archive.
 func (s *Database) Archive(location string) string {
 	if s.Name == "" || location == "" {

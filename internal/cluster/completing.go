@@ -7,10 +7,10 @@ import (
 	"github.com/badged/badged/internal/partition/moving"
 )
 
-// CompleteMoves runs until ctx is done. It completes each move whose process was killed after
-// the commit in one database and before the commit in the other. It queries the databases only
-// while a reachable database does not hold a partition that the map assigns to it. Every process
-// may run it.
+// CompleteMoves runs until ctx is done and then returns nil. It completes each move whose process
+// was killed after the commit in one database and before the commit in the other. It queries the
+// databases only while a reachable database does not hold a partition that the map assigns to it.
+// Several processes may run CompleteMoves at the same time.
 func (c *Cluster) CompleteMoves(ctx context.Context) error {
 	var all []moving.Database
 	for _, s := range c.databases {
@@ -37,8 +37,8 @@ func (c *Cluster) CompleteMoves(ctx context.Context) error {
 }
 
 // completeMove completes the move of a partition if the move was interrupted between its two
-// commits. logged has the last logged error of each partition, so that each error is logged
-// once.
+// commits. logged maps partitions to their last logged error, so that repeated errors are not
+// logged again.
 func (c *Cluster) completeMove(ctx context.Context, all []moving.Database, partition int, logged map[int]string) {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Patience)
 	defer cancel()

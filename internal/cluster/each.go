@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Present returns the databases that are not away. err joins the faults of the databases that
-// are away, and of the databases that the map names but the settings do not.
+// Present returns the databases that are not away. err joins a [*Fault] for each database that is
+// away, and for each database that the map names but the settings do not.
 func (c *Cluster) Present() (present []*Database, err error) {
 	var errs []error
 	for _, s := range c.databases {
@@ -22,8 +22,8 @@ func (c *Cluster) Present() (present []*Database, err error) {
 	return present, errors.Join(append(errs, c.Unknown())...)
 }
 
-// Some is like Present, but returns no error while at least one database is not away: callers
-// skip the other databases.
+// Some is like Present, but fails only if all databases are away. It is for callers that skip the
+// databases that are away.
 func (c *Cluster) Some() ([]*Database, error) {
 	present, err := c.Present()
 	if len(present) > 0 {
@@ -32,8 +32,9 @@ func (c *Cluster) Some() ([]*Database, error) {
 	return present, err
 }
 
-// Incomplete returns a [*Fault] for each database that has lost partitions or is missing in the
-// settings. A call on all databases does not reach the data of these partitions.
+// Incomplete returns a [*Fault] for each database that has lost partitions, and for each database
+// that is missing in the settings: a call for all databases does not reach the data of these
+// partitions. It returns nil if there is no such database.
 func (c *Cluster) Incomplete() error {
 	var errs []error
 	for _, s := range c.databases {
@@ -51,16 +52,17 @@ func (c *Cluster) Complete() error {
 	return err
 }
 
-// Each calls do with one database after the other. It continues after an error, but stops once
-// ctx is done. The error names the databases that failed, are away or are incomplete. It is a
-// [*PartialFailure] if do succeeded on a database.
+// Each calls do with one database after the other. It continues after an error, but stops when
+// ctx is done. The error names the databases on which do failed, the databases that are away, and
+// the databases of [Cluster.Incomplete]. It is a [*PartialFailure] if do succeeded on at least
+// one database.
 func (c *Cluster) Each(ctx context.Context, do func(s *Database) error) error {
 	done, err := oneByOne(ctx, c.databases, do)
 	return partial(done, errors.Join(err, c.Incomplete()))
 }
 
-// EachOf is like Each for the databases in some. It does not report databases that are
-// incomplete. If some is nil, EachOf is Each.
+// EachOf is like Each for the databases in some, but the error does not name the databases of
+// [Cluster.Incomplete]. If some is nil, EachOf does the same as Each.
 func (c *Cluster) EachOf(ctx context.Context, some []*Database, do func(s *Database) error) error {
 	if some == nil {
 		return c.Each(ctx, do)
@@ -85,8 +87,8 @@ func oneByOne(ctx context.Context, some []*Database, do func(s *Database) error)
 	return done, errors.Join(errs...)
 }
 
-// AtOnce is like Each, but calls do for all databases in parallel. The errors are in the order
-// of the databases.
+// AtOnce is like Each, but calls do for all databases in parallel. i is the index of the
+// database. The error joins the errors in the order of the databases.
 func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
 	errs := make([]error, len(c.databases))
 	var g sync.WaitGroup
@@ -99,7 +101,8 @@ func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
 	return partial(slices.Contains(errs, nil), errors.Join(append(errs, c.Incomplete())...))
 }
 
-// partial wraps err in a [*PartialFailure] if done is set: the call succeeded on a database.
+// partial wraps err in a [*PartialFailure] if done is set, which means that the call succeeded on
+// at least one database.
 func partial(done bool, err error) error {
 	if err == nil || !done {
 		return err
@@ -107,11 +110,12 @@ func partial(done bool, err error) error {
 	return &PartialFailure{Err: err}
 }
 
-// Of returns the database of a user. It fails like [Cluster.Holder].
+// Of returns the database of a user. It has the errors of [Cluster.Holder].
 func (c *Cluster) Of(userID string) (*Database, error) { return c.Holder(c.PartitionOf(userID)) }
 
-// Holder returns the database of a partition. It fails with a [*Fault] if the database is away
-// or does not hold the partition, and with another error if the database is not configured.
+// Holder returns the database to which the map assigns a partition. It fails with a [*Fault] if
+// the database is away or does not hold the partition, and with another error if the database is
+// not configured.
 func (c *Cluster) Holder(partition int) (*Database, error) {
 	s, err := c.Holding(partition)
 	if s != nil && s.Err() != nil {

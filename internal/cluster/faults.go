@@ -27,13 +27,13 @@ const (
 	Unknown
 )
 
-// Fault is the error of one database in a call to several.
+// Fault is the error of one database in a call that uses several databases.
 type Fault struct {
 	Kind     FaultKind
 	Database string
-	// Partitions has the partitions that the map assigns to the database. If Kind is Lost, it has
-	// only the partitions that the database lost; if Kind is Failed or Bare, the partitions that
-	// it holds.
+	// Partitions has the partitions that the map assigns to the database. But if Kind is Lost, it
+	// has only the partitions that the database lost; and if Kind is Failed or Bare, only the
+	// partitions that the database holds.
 	Partitions []int
 	Err        error
 }
@@ -51,8 +51,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s: %v", f.Which(), f.Err)
 }
 
-// Which names the database and its kind of fault. It omits Err, whose text may contain host
-// names.
+// Which returns a text that names the database and its kind of fault. The text does not include
+// Err, which may contain host names.
 func (f *Fault) Which() string {
 	having := fmt.Sprintf("shard %s, which has %s,", f.Database, Named(f.Partitions))
 	fault := pgfault.Of(f.Err)
@@ -69,7 +69,7 @@ func (f *Fault) Which() string {
 	return having + " is unavailable"
 }
 
-// Unwrap returns the cause, and [ErrAway] unless the call failed on the database.
+// Unwrap returns Err, and [ErrAway] unless Kind is Failed.
 func (f *Fault) Unwrap() []error {
 	if f.Kind == Failed {
 		return []error{f.Err}
@@ -77,12 +77,12 @@ func (f *Fault) Unwrap() []error {
 	return []error{ErrAway, f.Err}
 }
 
-// PartialFailure is the error of a call that failed on some databases or partitions and
-// succeeded on others. [AwayIn] returns the faults of the databases.
+// PartialFailure is the error of a call that failed on some databases or partitions, and may have
+// succeeded on the rest. [AwayIn] returns the faults of the databases.
 type PartialFailure struct {
-	// Partitions marks the partitions whose users were not written or read. It is indexed by the
-	// partition numbers before any split, as [Cluster.Route] returns them. It is nil if the call
-	// is not about users.
+	// Partitions marks the partitions whose users were not written or read. The index is the
+	// partition number before any split, which [Cluster.Route] returns. Partitions is nil if the
+	// call is not about users.
 	Partitions []bool
 	// UserIDs names the users that were not read, in the order of the call.
 	UserIDs []string
@@ -112,7 +112,8 @@ func (e *PartialFailure) Numbers() []int {
 	return all
 }
 
-// Add returns a failure with the partitions, users and errors of e and other. Either may be nil.
+// Add returns a failure with the partitions, users and errors of e and other. e and other may be
+// nil.
 func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
 	switch {
 	case e == nil:
@@ -127,7 +128,8 @@ func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
 	return sum
 }
 
-// Without returns userIDs without the users in e.UserIDs, which were not read. e may be nil.
+// Without returns the users in userIDs that are not in e.UserIDs, which are the users that were
+// read. e may be nil.
 func (e *PartialFailure) Without(userIDs []string) []string {
 	if e == nil {
 		return userIDs
@@ -150,8 +152,8 @@ func Named(partitions []int) string {
 	return "the partitions " + List(partitions)
 }
 
-// AwayIn returns the faults that an error wraps, without faults of the kind Failed. If an error
-// wraps several faults of a database, it returns only the first.
+// AwayIn returns the faults that an error wraps, without faults of the kind Failed. If the error
+// wraps several faults of one database, the result has only the first of them.
 func AwayIn(err error) (all []*Fault) {
 	each(err, func(one error) bool {
 		fault, ok := one.(*Fault) //nolint:errorlint // each unwraps it
@@ -166,8 +168,8 @@ func AwayIn(err error) (all []*Fault) {
 	return all
 }
 
-// OnlyAway reports whether every cause of an error is a fault other than Failed, such as a
-// database that is away.
+// OnlyAway reports whether every cause of an error is a [*Fault] whose kind is not Failed, such
+// as a database that is away.
 func OnlyAway(err error) bool {
 	only := true
 	each(err, func(one error) bool {
@@ -200,10 +202,10 @@ func each(err error, f func(error) bool) {
 	}
 }
 
-// partialAppend converts the error of an append to a [*PartialFailure] if it knows which
-// partitions lack events: the error names databases that were away or could not store their
-// events. [ErrHeldBack] marks all partitions, since a message that was held back is on no
-// database.
+// partialAppend converts the error of an append to a [*PartialFailure] if every cause of the
+// error names the partitions that lack events. Such causes are faults of databases that were away
+// or could not store their events. [ErrHeldBack] marks all partitions, since no database has
+// stored the message.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil
@@ -219,8 +221,9 @@ func (c *Cluster) partialAppend(err error) error {
 		}
 		switch of := one.(type) { //nolint:errorlint // each unwraps it
 		case *Fault:
-			// A database that appends a join of a room queries other databases about the room. So
-			// the append also fails if one of the other databases is away.
+			// To append a join of a room, a database queries the other databases about the room.
+			// So the append on a reachable database also fails, with ErrAway, if another database
+			// is away.
 			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
 				known = false
 			}
@@ -240,13 +243,14 @@ func (c *Cluster) partialAppend(err error) error {
 	return s
 }
 
-// Unknown returns a [*Fault] for each database that the map names but the settings do not, such
-// as a database that joined after the process started. It returns nil if there is no such
-// database.
+// Unknown returns a [*Fault] for each database that the map names but the settings of this
+// process do not, such as a database that joined after the process started. The result is nil if
+// there is no such database.
 func (c *Cluster) Unknown() error { return c.state.Load().unknown }
 
 // AwayNames returns the names of the databases that cannot be reached, in the order of the
-// configuration, and then the names of databases that are not in the settings.
+// configuration. After them it returns the names of databases that the map names but the settings
+// do not.
 func (c *Cluster) AwayNames() (names []string) {
 	_, err := c.Present()
 	for _, away := range AwayIn(err) {

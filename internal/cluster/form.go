@@ -15,22 +15,22 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// ErrUsed: a database that should join already has events or users.
+// ErrUsed means that a database that is to join the cluster already has events or users.
 var ErrUsed = errors.New("the database has data of its own")
 
-// ErrTwice: a database is given under two names.
+// ErrTwice means that the URLs of two shards lead to the same database.
 var ErrTwice = errors.New("the same database is given twice")
 
-// Formed says what Form did.
+// Formed is the result of Form.
 type Formed struct {
 	// Cluster names the cluster.
 	Cluster string
-	// Joined names the databases that were not in the cluster before.
+	// Joined names the databases that Form has added to the cluster.
 	Joined []string
-	// Adopted names the database that already had data and therefore gets all partitions. It is
-	// "" if all databases were empty or a cluster already exists.
+	// Adopted names the database that already had data and therefore gets all partitions of a new
+	// cluster. It is "" if all databases were empty or if the cluster already existed.
 	Adopted string
-	// Places is the map.
+	// Places is the map of the cluster, indexed by partition.
 	Places []Place
 	// first is the number of partitions before any was split.
 	first int
@@ -39,11 +39,11 @@ type Formed struct {
 // Form makes databases a cluster, or adds new databases to their cluster. All databases must
 // be reachable and migrated, and must have the same number of partitions.
 //
-// If all databases are empty, each gets an equal share of the partitions, in the order of the
-// databases. If one database has data, that database gets all partitions. A database that joins
-// an existing cluster gets no partitions: move partitions to it afterwards. If Form is
+// If all databases are empty, each gets an equal number of consecutive partitions, in the order
+// of the databases. If one database has data, this database gets all partitions. A database that
+// joins an existing cluster gets no partitions: move partitions to it afterwards. If Form is
 // interrupted, the next call completes the cluster. Concurrent calls run one after the other.
-// Form fails with an error of [Open], [ErrUsed] or [ErrTwice].
+// Form fails with the errors of [Open], and with [ErrUsed] or [ErrTwice].
 func Form(ctx context.Context, databases []Candidate) (made Formed, err error) {
 	unlock, err := lockForming(ctx, databases)
 	if err != nil {
@@ -60,12 +60,12 @@ const formingLock = 0x62616466 // "badf"
 const formingInterval = 200 * time.Millisecond
 
 // lockForming acquires the advisory lock of Form in every database. Without the locks, two
-// concurrent calls could make two clusters, each with some of the databases. Each lock uses a
-// new session, because a pool may be limited to one connection.
+// concurrent calls could make two clusters, each with a part of the databases. The lock of each
+// database belongs to a new session, because the pool may be limited to one connection.
 func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err error) {
-	seen := map[string]string{} // names by database identity
+	seen := map[string]string{} // names of shards by the identity of their database
 	encodings := make([]string, len(databases))
-	// All calls lock in the same order, so that they cannot deadlock.
+	// Calls that lock all databases in the same order cannot deadlock.
 	ordered := slices.SortedFunc(slices.Values(databases), func(a, b Candidate) int { return cmp.Compare(a.Name, b.Name) })
 	for {
 		clear(seen)
@@ -111,9 +111,10 @@ func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err
 	}
 }
 
-// CheckForm returns the error with which [Form] would refuse databases, as far as it can be
-// detected before they are migrated. Call it before the migration, so that nothing is written to
-// a wrong database. A database without a schema counts as one that will join.
+// CheckForm returns the error with which [Form] would refuse databases, if the error can be
+// detected before the databases are migrated. Call it before the migration, so that nothing is
+// written to a wrong database. A database without a schema counts as an empty database that will
+// join.
 func CheckForm(ctx context.Context, databases []Candidate) error {
 	unlock, err := lockForming(ctx, databases)
 	if err != nil {
@@ -124,8 +125,8 @@ func CheckForm(ctx context.Context, databases []Candidate) error {
 	return err
 }
 
-// survey reads the databases and plans the work of Form. If fresh is false, all databases must
-// have a schema.
+// survey reads the databases and plans the work of Form. fresh is set before the migration: then
+// a database may have no schema.
 func survey(ctx context.Context, databases []Candidate, fresh bool) (Formed, error) {
 	views := readAll(ctx, databases, openPatience)
 	var errs []error
@@ -153,7 +154,7 @@ func survey(ctx context.Context, databases []Candidate, fresh bool) (Formed, err
 		var is bool
 		if err := d.Pool.QueryRow(ctx, statements.Get("is it used")).Scan(&is); err != nil {
 			if fresh && undefined(err) {
-				continue // its schema is too old to tell
+				continue // its schema is too old to have badged.is_used
 			}
 			return Formed{}, fmt.Errorf("shard %s: look for data: %w", d.Name, err)
 		}
@@ -170,14 +171,14 @@ func form(ctx context.Context, databases []Candidate) (Formed, error) {
 		return Formed{}, err
 	}
 	// Start with the database that has data: if Form is interrupted, the incomplete cluster must
-	// already contain this database.
+	// include this database.
 	slices.SortStableFunc(databases, func(a, b Candidate) int { return -cmpBool(a.Name == made.Adopted, b.Name == made.Adopted) })
 	block, err := lastBlock(ctx, databases)
 	if err != nil {
 		return Formed{}, err
 	}
 	if len(made.Joined) == len(databases) {
-		block = -1 // the first database then gets block 0, in which its ids already are
+		block = -1 // the first database then gets block 0: its present ids belong to this block
 	}
 	for _, d := range databases {
 		if slices.Contains(made.Joined, d.Name) {
@@ -208,7 +209,8 @@ func cmpBool(a, b bool) int {
 	return -1
 }
 
-// plan plans the work of Form. used names the databases that have data and belong to no cluster.
+// plan determines from views what Form has to do, or why it must fail. used names the databases
+// that have data and belong to no cluster.
 func plan(views []view, used []string) (Formed, error) {
 	members := slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.cluster == "" })
 	made := Formed{first: views[0].partitions}
@@ -235,7 +237,7 @@ func plan(views []view, used []string) (Formed, error) {
 		return made, nil
 	}
 	merged, err := merge(members, true)
-	// The map may name a database that has not joined yet; merge reports it with ErrMissing.
+	// The map may name a database that has not joined yet; merge then returns ErrMissing.
 	if err != nil && !only(err, ErrMissing) {
 		return Formed{}, err
 	}
@@ -254,8 +256,8 @@ func plan(views []view, used []string) (Formed, error) {
 	return made, nil
 }
 
-// adopt returns the map of a new cluster that assigns all partitions to the database of v, which
-// already had data. Some of its partitions may have been split.
+// adopt returns the map of a new cluster in which one database, which already had data, has all
+// partitions. v is the view of this database. Some of its partitions may have been split.
 func adopt(v view) []Place {
 	m := placement{first: v.partitions}
 	for p := range v.partitions {
@@ -273,8 +275,9 @@ func adopt(v view) []Place {
 	return m.places
 }
 
-// join makes a database a member of the cluster and stores the map in it. block is the block of
-// ids from which the database draws the ids of dead letters, audit entries and jobs.
+// join stores in a database its name, the cluster and the map. So that ids of dead letters, audit
+// entries and jobs are unique in the cluster, each database draws them from its own block of
+// numbers: block is the number of this block.
 func join(ctx context.Context, d Candidate, made Formed, block int64) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {
@@ -299,7 +302,7 @@ func join(ctx context.Context, d Candidate, made Formed, block int64) error {
 	})
 }
 
-// lastBlock returns the highest block of ids that any of the databases uses.
+// lastBlock returns the greatest number of a block of ids that a database uses: see join.
 func lastBlock(ctx context.Context, databases []Candidate) (last int64, err error) {
 	for _, d := range databases {
 		var block int64
@@ -311,8 +314,8 @@ func lastBlock(ctx context.Context, databases []Candidate) (last int64, err erro
 	return last, nil
 }
 
-// copyWebhooks copies the webhooks to databases that have joined, because every database calls
-// all webhooks for its own users.
+// copyWebhooks copies the webhooks of all databases to the databases that have joined. Every
+// database stores all webhooks, because it calls them for its own users.
 func copyWebhooks(ctx context.Context, databases []Candidate, joined []string) error {
 	for _, from := range databases {
 		rows, _ := from.Pool.Query(ctx, statements.Get("read webhooks"))

@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Guard refuses connections to a database that is not the configured one, for example after a
-// failover to a wrong server. Until the cluster is opened, Guard accepts every database. The
-// zero value is ready to use. It is safe for concurrent use.
+// Guard refuses a new connection if it leads to another database than the configured one, for
+// example after a failover to a wrong server. Until the cluster is opened, Guard accepts every
+// database. The zero value is ready to use. It is safe for concurrent use.
 type Guard struct{ cluster atomic.Pointer[string] }
 
-// Configure makes each new connection check the identity of its database, after the checks
-// that config already has. A single database has no name and is not checked.
+// Configure adds a check to config: each new connection must lead to the database that is called
+// name in the cluster. Checks that config already has run first. If name is "", as for a single
+// database, Configure adds no check.
 func (g *Guard) Configure(config *pgx.ConnConfig, name string) {
 	if name == "" {
 		return
@@ -47,12 +48,12 @@ func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
 	return errNoShard
 }
 
-// errNoShard is the error of a database that was a shard and is now empty.
+// errNoShard means that the database of a configured shard has no schema, or stores no name of a
+// shard.
 var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", ErrEmpty)
 
-// mistaken fails unless a database is the configured one. cluster and member are the names of
-// the cluster and of the shard that the database stores; of and name are the names that it
-// should store.
+// mistaken fails unless a database is the configured shard. The database stores that it is the
+// shard `member` of the cluster `cluster`; it should be the shard `name` of the cluster `of`.
 func mistaken(cluster, member, of, name string) error {
 	switch {
 	case cluster != of:

@@ -15,20 +15,23 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Hinted handoff. Messages to rooms, and recalls of these messages, name no users. Only the log
-// of a database shows whether the room has members there, so every database gets these events.
-// While a database is away, another database stores events for it as hints. Once the database is
-// back, the hints are replayed as if the publisher had repeated the call. The order does not
-// matter: messages commute with each other and with reads, and a repeated message counts once.
+// This file implements hinted handoff. Messages to rooms, and recalls of these messages, name no
+// users. Only the log of a database shows whether the room has members there, so every database
+// gets these events. While a database is away, another database stores the events for it as
+// hints. When the database is back, the hints are replayed: their events are appended as if the
+// publisher had repeated the call. The late order does no harm: messages commute with each other
+// and with reads, and a repeated message counts once.
 
-// errHinted replaces the error of a part after another database has stored a hint for the part.
+// errHinted replaces the error of a part for a database that is away, after another database has
+// stored the part as a hint.
 var errHinted = errors.New("another shard has stored a hint")
 
 const (
-	// hintInterval is how often a process looks for hints that a killed process has left. The
-	// process also looks whenever a database comes back.
+	// hintInterval is the pause between two searches for hints. A process also searches whenever
+	// a database becomes reachable again; the interval matters for hints whose replay a killed
+	// process did not finish.
 	hintInterval = 10 * time.Second
-	// hintPage is the number of hints that one transaction replays.
+	// hintPage is the maximum number of hints that one transaction replays.
 	hintPage = 20
 	// hintTimeout limits how long storing a hint may take, because the publisher waits for it.
 	hintTimeout = 5 * time.Second
@@ -40,8 +43,9 @@ func aboutRooms(evs []events.Event) bool {
 	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
 }
 
-// storeHints stores the parts of databases that are away as hints on another database. errs has
-// the error of each part; storeHints replaces the error of each stored part by errHinted.
+// storeHints is called after all parts were tried; errs has the error of each part. It stores the
+// parts of databases that are away as hints on another database, and replaces the errors of these
+// parts by errHinted.
 func (a *appending) storeHints(ctx context.Context, errs []error) {
 	target := a.hintTarget(errs)
 	if target == nil || !a.hinting {
@@ -51,8 +55,8 @@ func (a *appending) storeHints(ctx context.Context, errs []error) {
 		if !errors.Is(errs[i], ErrAway) && !isGone(errs[i]) || p.on == nil || !aboutRooms(p.events) {
 			continue
 		}
-		// If other parts fail, the publisher repeats the call, and a second hint is stored.
-		// Messages that are in both hints count once.
+		// If other parts fail, the publisher repeats the call, and a second hint with the same
+		// messages is stored. They count once.
 		id, err := target.storeHint(ctx, p.on, a.token.moves, a.origin, p.events)
 		if err != nil {
 			errs[i] = errors.Join(errs[i], fmt.Errorf("store a hint: %w", target.Wrap(err)))
@@ -63,15 +67,15 @@ func (a *appending) storeHints(ctx context.Context, errs []error) {
 	}
 }
 
-// isGone reports whether an error shows that a database cannot be reached, even if the status of
-// the database does not show it yet.
+// isGone reports whether an error shows that a database cannot be reached. The status of the
+// database may not show this yet.
 func isGone(err error) bool {
 	f := pgfault.Of(err)
 	return f == pgfault.Unreachable || f == pgfault.Restarting || f.OfLogin()
 }
 
-// hintTarget returns a database that can store the hints: one that can be reached and whose own
-// part has not failed. It returns nil if there is none.
+// hintTarget returns a database that can store the hints: it can be reached and has appended its
+// own part, if it has a part. The result is nil if there is no such database.
 func (a *appending) hintTarget(errs []error) *Database {
 	failed := map[*Database]bool{}
 	for i, p := range a.parts {
@@ -85,8 +89,9 @@ func (a *appending) hintTarget(errs []error) *Database {
 	return nil
 }
 
-// storeHint stores events on s as a hint for recipient. If the events come from an older hint,
-// origin names the hint that stored them first.
+// storeHint stores events on s as a hint for recipient and returns the id of the hint. moves is
+// the number of moves in the map by which the events were split. If the events come from an older
+// hint, origin names the hint that stored them first.
 func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int64, origin hintRef, evs []events.Event) (id int64, err error) {
 	text, err := json.Marshal(evs)
 	if err != nil {
@@ -98,9 +103,9 @@ func (s *Database) storeHint(ctx context.Context, recipient *Database, moves int
 	return id, err
 }
 
-// ReplayHints runs until ctx is done and then returns nil. Once a database can be reached again,
-// ReplayHints appends to it the events of the hints that are stored for it. Every process may run
-// it.
+// ReplayHints runs until ctx is done and then returns nil. When a database can be reached again,
+// ReplayHints appends the events of all hints for this database to it. Several processes may run
+// ReplayHints at the same time.
 func (a *Appender) ReplayHints(ctx context.Context) error {
 	for ctx.Err() == nil {
 		changed := a.cluster.Changed()
@@ -112,7 +117,8 @@ func (a *Appender) ReplayHints(ctx context.Context) error {
 	return nil
 }
 
-// replayFrom replays the hints that from stores for databases that can be reached.
+// replayFrom replays the hints that the database `from` stores for databases that can be reached
+// now.
 func (a *Appender) replayFrom(ctx context.Context, from *Database) {
 	if from.Err() != nil {
 		return
@@ -139,10 +145,10 @@ func (a *Appender) replayFrom(ctx context.Context, from *Database) {
 	}
 }
 
-// replayBefore replays the hints for the database of a part before the part makes users members
-// of rooms. The read position of a new member is the last message of the room, and this message
-// may still be in a hint. If the database that stores the hint is away, the hint is replayed
-// later: its messages then count as unread for the new members.
+// replayBefore is called before p is appended. If p makes users members of rooms, replayBefore
+// replays the hints for the database of p: the read position of a new member is the last message
+// of the room, and this message may still be in a hint. If the database that stores the hint is
+// away, the hint is replayed later, and its messages then count as unread for the new members.
 func (a *Appender) replayBefore(ctx context.Context, p part) error {
 	if !a.cluster.several || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
 		return nil
@@ -159,7 +165,8 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 			if !has {
 				break
 			}
-			// n is 0 while another process replays the hints: wait for that process.
+			// n is 0 if another process has locked the hints to replay them: wait for that
+			// process.
 			if n, _, err := a.replay(ctx, from, p.on.Name, p.on); err != nil {
 				return fmt.Errorf("replay hints before users join: %w", err)
 			} else if n > 0 {
@@ -175,7 +182,8 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 
 // hint has the events of one stored hint. All its events are for one database.
 type hint struct {
-	// origin names the hint that first stored the events. Positions refer to this hint.
+	// origin names the hint that first stored the events. The positions that publishers got refer
+	// to this hint.
 	origin hintRef
 	events []events.Event
 }
@@ -187,9 +195,9 @@ func eventsOf(hints []hint) (evs []events.Event) {
 	return evs
 }
 
-// byOrigin merges hints whose origins are for the same database. The origin of a merged hint is
-// the origin with the least id. So a position that refers to any of these origins counts as
-// replayed only after all events of the merged hint are appended.
+// byOrigin merges hints whose origins are for the same database. The merged hint gets the origin
+// with the least id. [Cluster.replayed] compares ids, so a position that refers to any of the
+// origins counts as replayed only after all events of the merged hint were appended.
 func byOrigin(hints []hint) (merged []hint) {
 	for _, h := range hints {
 		i := slices.IndexFunc(merged, func(m hint) bool { return m.origin.database == h.origin.database })
@@ -203,9 +211,10 @@ func byOrigin(hints []hint) (merged []hint) {
 	return merged
 }
 
-// replay replays up to hintPage of the hints that from stores for the database called name.
-// recipient is this database, or nil if it was removed from the cluster. n is the number of
-// messages that were replayed; more reports whether more hints may follow.
+// replay replays up to hintPage of the hints that the database `from` stores for the database
+// called name, and deletes them. recipient is the database called name, or nil if it was removed
+// from the cluster. n is the number of replayed events; more is set if there may be further
+// hints.
 func (a *Appender) replay(ctx context.Context, from *Database, name string, recipient *Database) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, from.Pool, func(tx pgx.Tx) error {
 		st := a.cluster.state.Load()
@@ -223,7 +232,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 			ids, n = append(ids, id), n+len(evs)
 			if recipient != nil && moves == st.moves() {
 				there = append(there, hint{origin, evs})
-			} else { // partitions have moved: any database may now need the events
+			} else { // partitions have moved since, so any database may need the events now
 				everywhere = append(everywhere, hint{origin, evs})
 			}
 			return nil
@@ -240,8 +249,9 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 			}
 		}
 		for _, h := range byOrigin(everywhere) {
-			// Store new hints on the same database. An erasure reads the databases one after the
-			// other, and could miss a hint that is stored on another database meanwhile.
+			// Store new hints on the database `from` only. An erasure searches the hints of one
+			// database after the other. It would miss an event that is on database 2 while it
+			// reads database 1, and then moves to a hint on database 1.
 			if _, err := a.append(ctx, appending{Appender: a, target: from, origin: h.origin}, h.events); err != nil {
 				return err
 			}
@@ -272,8 +282,8 @@ func decodeAll(text string) ([]events.Event, error) {
 	return evs, nil
 }
 
-// replayed reports whether the database `to` has all events that it was to get from the given
-// hints of a token: neither these hints nor their replacements wait any more. Hints on a
+// replayed reports whether the database `to` has got all events that the given hints of a token
+// have for it: neither these hints nor hints that replaced them are stored any more. Hints on a
 // database that was removed from the cluster count as replayed.
 func (c *Cluster) replayed(ctx context.Context, hints []hintRef, to *Database) (bool, error) {
 	for _, h := range hints {

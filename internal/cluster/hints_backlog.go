@@ -13,20 +13,22 @@ import (
 // Backlog counts the messages to rooms in the hints that one database stores for another
 // database.
 type Backlog struct {
-	// For names the database that will get the messages, On the database that stores the
+	// For names the database that will get the messages. On names the database that stores the
 	// hints.
 	For, On string
-	// Messages is the number of messages in the first 100,000 hints.
+	// Messages is the number of messages in the hints; later hints than the first 100,000 are not
+	// counted.
 	Messages int64
 	// Age is the age of the oldest hint.
 	Age time.Duration
 }
 
-// hintCount is the maximum number of hints for one database whose messages are counted.
+// hintCount is the maximum number of hints whose messages Backlogs counts, for each pair of For
+// and On.
 const hintCount = 100_000
 
-// Backlogs returns the backlogs of the hints on all databases that can be reached, ordered by For
-// and On. The error names reachable databases whose hints cannot be read.
+// Backlogs returns the backlogs on all databases that can be reached, ordered by For and On. The
+// error names reachable databases whose hints cannot be read.
 func (c *Cluster) Backlogs(ctx context.Context) ([]Backlog, error) {
 	if !c.several {
 		return nil, nil

@@ -9,14 +9,15 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Identify checks that databases are the configured ones. It fails with [ErrMisnamed],
-// [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than configured or
-// is not in the same cluster as the other databases. Use it for commands that work on each
-// database separately, even if some databases are away or the order of a log cannot be trusted.
+// Identify checks the name and the cluster that each database stores. It fails with
+// [ErrMisnamed], [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than
+// configured or is not in the same cluster as the other databases. Use Identify instead of [Open]
+// for commands that work on each database separately, since such commands also work while
+// databases are away or while the order of a log cannot be trusted.
 //
-// Identify queries all databases whose Err is nil in parallel. If a database cannot be read, it
-// sets the Err of this database. If joining is set, a database may have no schema or belong to no
-// cluster, because [Form] will add it.
+// Identify queries in parallel all databases whose Err is nil. If a database cannot be read,
+// Identify sets the Err of this database. If joining is set, a database may have no schema or
+// belong to no cluster, because [Form] will add the database to the cluster.
 func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	views := readAll(ctx, databases, openPatience)
 	if err := ctx.Err(); err != nil {
@@ -36,21 +37,22 @@ func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	case !member && bare && !joining:
 		return fmt.Errorf("%w: run `badged migrate up` with the same --shard settings", ErrNotACluster)
 	case !member:
-		return nil // no cluster yet, or none of its databases can be read
+		return nil // there is no cluster yet, or no database of the cluster can be read
 	}
 	known := views
 	if joining {
 		known = slices.DeleteFunc(slices.Clone(views), func(v view) bool { return v.err == nil && v.cluster == "" })
 	}
 	merged, err := merge(known, false)
-	err = among(err, ErrForeign, ErrMisnamed, ErrEmpty) // callers that need all databases check for the other errors
+	err = among(err, ErrForeign, ErrMisnamed, ErrEmpty) // callers that need all databases check for the other errors themselves
 	if err == nil && joining {
 		err = merged.emptied(views)
 	}
 	return err
 }
 
-// among returns those errors of a failed merge that match one of whys.
+// among returns the errors that err joins and that match one of whys. err is the error of a
+// merge.
 func among(err error, whys ...error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -61,8 +63,8 @@ func among(err error, whys ...error) error {
 	})...)
 }
 
-// emptied returns [ErrEmpty] if the map of a completed cluster assigns partitions to a database
-// that is not in the cluster.
+// emptied returns [ErrEmpty] if a database stores no cluster although the map assigns partitions
+// to it. Until [Form] has completed the cluster, emptied returns nil.
 func (m *placement) emptied(views []view) error {
 	if !slices.ContainsFunc(views, func(v view) bool { return v.formed }) {
 		return nil

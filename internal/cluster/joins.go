@@ -8,16 +8,16 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// ErrHeldBack means that a database failed to store the events by which users join a room.
-// Therefore the later messages to this room were appended to no database.
+// ErrHeldBack means that a database failed to store the events by which users join a room, and
+// that therefore the later messages to this room were appended to no database.
 var ErrHeldBack = errors.New("messages to a room were appended to no database, since a database failed to store the joins before them")
 
-// SplitAtJoins splits the events of a call into stages and returns the end index of each. A
-// stage ends before the first message to a room that users join in the same stage. Every
-// database must commit a stage before the next stage begins. Otherwise a database could fail,
-// miss the join, and get the join after the message when the call is repeated. On this database
-// the new members would then never count the message, while new members on other databases
-// would. ADR 98 has the reasons.
+// SplitAtJoins splits the events of a call into stages and returns the end index of each stage. A
+// stage ends before the first message to a room that users join in the same stage. Every database
+// must commit a stage before the next stage begins. Otherwise a database could fail to store the
+// join; after the call is repeated, its log would have the join after the message. New members on
+// this database would then never count the message, but new members on other databases would. ADR
+// 98 has the reasons.
 func SplitAtJoins(evs []events.Event) (ends []int) {
 	var joined map[string]bool
 	for i := range evs {
@@ -35,8 +35,8 @@ func SplitAtJoins(evs []events.Event) (ends []int) {
 	return append(ends, len(evs))
 }
 
-// stages appends events stage by stage. If a database fails to store joins of a room, stages
-// appends the later messages to this room to no database.
+// stages appends events in the stages of [SplitAtJoins]. If a database fails to store joins of a
+// room, stages appends no later event of this room to any database.
 func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.Receipt, err error) {
 	var failed []error
 	began, joined := 0, map[string]bool{}
@@ -60,7 +60,7 @@ func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.
 		}
 		failed = append(failed, err)
 		if _, known := errors.AsType[*PartialFailure](a.cluster.partialAppend(err)); !known {
-			break // the error does not say for which users events are missing
+			break // the error does not name the partitions that lack events
 		}
 		for i := range stage {
 			if stage[i].Type == events.RoomJoined {

@@ -11,7 +11,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Reasons to refuse databases. The errors name the database and say what to do.
+// These are the reasons why databases are refused. The errors that wrap them name the database
+// and say what to do.
 var (
 	// ErrNotACluster: no database belongs to a cluster.
 	ErrNotACluster = errors.New("the databases are no cluster of shards yet")
@@ -41,7 +42,8 @@ var (
 	ErrAway = errors.New("the shard is unavailable")
 )
 
-// noPart is the format of the error for an empty database to which the map assigns partitions.
+// noPart is the format of the error for a database that belongs to no cluster although the map
+// assigns partitions to it.
 const noPart = "shard %s is not part of the cluster, but the map assigns it %s: check its URL, or restore the database from a backup"
 
 // Place says where a partition is.
@@ -54,19 +56,19 @@ type Place struct {
 	Revision int64
 }
 
-// view is the state of one database: its name, its partitions and its copy of the map.
+// view is what one read of a database returned: its name, its partitions and its copy of the map.
 type view struct {
 	// name is the name in the configuration.
 	name string
-	// began is when the read began.
+	// began is the time at which the read began.
 	began time.Time
-	// err is the reason why the database cannot be read; the fields below are then empty.
+	// err is the reason why the database cannot be read; the fields below are then not valid.
 	err        error
 	partitions int
 	// encoding is the database's encoding of text.
 	encoding string
-	// cluster and member are the cluster's name and the database's own name, as the database
-	// stores them. Both are empty if it belongs to no cluster.
+	// cluster and member are the names of the cluster and of the shard that the database stores.
+	// Both are empty if the database belongs to no cluster.
 	cluster, member string
 	// formed is set once Form has completed the cluster.
 	formed bool
@@ -111,9 +113,9 @@ func (m *placement) layout() *events.Layout {
 	return events.NewLayout(m.first, living)
 }
 
-// merge merges the maps of views. If the databases are not one cluster, it returns all reasons
-// why. If starting is set, it refuses a database that cannot be reached unless the map of another
-// database names it.
+// merge merges the maps of views. If the databases are not one cluster, the error joins all
+// reasons. starting is set while a process starts: then a database that cannot be reached is
+// refused too, unless the map of another database names it.
 func merge(views []view, starting bool) (placement, error) {
 	var errs []error
 	refuse := func(why error, format string, args ...any) {
@@ -169,9 +171,9 @@ func merge(views []view, starting bool) (placement, error) {
 	return all, errors.Join(errs...)
 }
 
-// sameEncoding fails if two databases have different encodings. Text of one database could then
-// be invalid or have another size in the other one. Collations may differ, since all ids have the
-// collation "C".
+// sameEncoding fails if two databases store text in different encodings: text of one database
+// could then be invalid or have another size in the other database. Collations may differ, since
+// all columns with ids have the collation "C".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil
@@ -179,7 +181,8 @@ func sameEncoding(name, encoding, other, others string) error {
 	return fmt.Errorf("%w: shard %s has %s, and %s has %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
-// begun reports whether a partition was split: the map has an entry for a descendant.
+// begun reports whether a partition was split: the map has an entry for a partition that came
+// from it.
 func (m *placement) begun(partition int) bool {
 	a, b, ok := eventlog.Children(partition, m.first)
 	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
@@ -234,8 +237,8 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 	}
 }
 
-// lost returns an error for each partition that the map assigns to a database that could be read
-// but that this database does not hold.
+// lost returns an error for each partition that a database does not hold although the map assigns
+// the partition to it. It omits databases that could not be read.
 func (m *placement) lost(views []view) (errs []error) {
 	for _, v := range views {
 		if v.err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// part has the events of a call for one database, or for all unconfigured databases together.
+// part has those events of a call that go to one database, or to the unconfigured databases,
+// which share one part.
 type part struct {
 	// on is nil for unconfigured databases; unknown is then the error that names them.
 	on      *Database
@@ -27,9 +28,10 @@ func (p *part) index() int {
 	return p.on.index
 }
 
-// expecting returns a context for appending the part. With this context, the append fails if the
-// database holds other partitions than expected. Only messages to rooms need the check: other
-// events name users, and a database refuses an event if the partition of a user has moved.
+// expecting returns the context for appending the part. If the part has messages to rooms, the
+// append fails with this context if the database does not hold exactly the expected partitions.
+// Other events need no such check: they name users, and a database refuses an event if it does
+// not hold the partition of a user.
 func (p *part) expecting(ctx context.Context) context.Context {
 	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
 		return ctx
@@ -45,8 +47,9 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Database {
 	return nil
 }
 
-// only returns the database that holds the users of all events. It returns nil if there are
-// several such databases or if an event is about a room.
+// only returns the database that holds the users of all events. It returns nil if the users are
+// on several databases, if a database is not configured, or if an event names no users, as
+// messages to rooms.
 func (c *Cluster) only(evs []events.Event) *Database {
 	st := c.state.Load()
 	if len(c.databases) == 1 && st.unknown == nil {
@@ -69,9 +72,9 @@ func (c *Cluster) only(evs []events.Event) *Database {
 	return only
 }
 
-// split divides events by database; the part of a database names only users of this database.
-// Messages to rooms go to every database, configured or not: only the log of a database shows
-// whether the room has members there.
+// split divides events into one part for each database. The part of a database names only users
+// of this database. A message to a room is in the part of every database, configured or not,
+// because only the log of a database shows whether the room has members there.
 func (c *Cluster) split(evs []events.Event) []part {
 	st := c.state.Load()
 	now := c.cfg.Now()
@@ -113,8 +116,8 @@ func (c *Cluster) split(evs []events.Event) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return len(p.events) == 0 })
 }
 
-// group groups users by the index of their database. The last group has the users whose
-// database is not configured.
+// group sorts users into by, at the index of their database. The last element of by gets the
+// users whose database is not configured.
 func (c *Cluster) group(st *state, users []string, by [][]string) {
 	for i := range by {
 		by[i] = by[i][:0]

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// ErrBadPosition means that a text is not the position of an append.
+// ErrBadPosition means that a text does not have the form of a position that [Appender.Append]
+// returns.
 var ErrBadPosition = errors.New("not a position of the log")
 
-// token is the position of an append over several databases: the number of moves in the map, the
-// position on each database with new events, and the hints for databases that were away. Its text
-// is, for example, "2.a.4711.b.12": after 2 moves, position 4711 on a and 12 on b, ordered by
-// name. In "2.a.4711.b.17@a", database a stores hint 17 for b.
+// token is the position of an append to several databases. It has the number of moves in the map,
+// the position on each database with new events, and the hints for databases that were away. For
+// example, the text "2.a.4711.b.12" means: the map counts 2 moves, the position on database a is
+// 4711, and on database b it is 12. In "2.a.4711.b.17@a", database a stores hint 17 for b.
 type token struct {
 	moves int64
 	// positions has an [eventlog.Token] for each database name.
@@ -22,8 +23,8 @@ type token struct {
 	hints     []hintRef
 }
 
-// hintRef identifies a hint: the database that will get its events, the database that stores it
-// (on), and the hint's id on the storing database.
+// hintRef identifies a hint by three values: the database that will get the events of the hint,
+// the database that stores the hint (on), and the id of the hint there.
 type hintRef struct {
 	database, on string
 	id           int64
@@ -70,7 +71,7 @@ func parseToken(text string) (token, error) {
 	return t, nil
 }
 
-// moves returns how many moves and splits the map counts.
+// moves returns the total number of moves and splits in the current map.
 func (c *Cluster) moves() int64 { return c.state.Load().moves() }
 
 func (st *state) moves() (n int64) {
@@ -80,8 +81,8 @@ func (st *state) moves() (n int64) {
 	return max(n, 0)
 }
 
-// JoinPositions returns a position that is folded once a and b are folded. An empty position is
-// allowed; a position of a single database is an error.
+// JoinPositions returns a position that covers a and b: once it is folded, both a and b are
+// folded. a or b may be empty. A position of a single database is an error.
 func JoinPositions(a, b string) (string, error) {
 	var joined token
 	for _, text := range []string{a, b} {
@@ -96,7 +97,7 @@ func JoinPositions(a, b string) (string, error) {
 			joined = t
 			continue
 		}
-		joined.moves = min(joined.moves, t.moves) // the lower number: if it differs from the map's, partitions have moved since a or b
+		joined.moves = min(joined.moves, t.moves) // the lower number: if the map counts more moves, a partition has moved since a or since b
 		for name, id := range t.positions {
 			joined.positions[name] = max(joined.positions[name], id)
 		}
@@ -105,8 +106,8 @@ func JoinPositions(a, b string) (string, error) {
 	return joined.String(), nil
 }
 
-// joinHints returns the union of a and b. If two hints have the same recipient and the same
-// storing database, only the later hint is included.
+// joinHints returns the union of a and b. If two hints are for the same database and are stored
+// on the same database, the union has only the hint with the greater id.
 func joinHints(a, b []hintRef) []hintRef {
 	for _, h := range b {
 		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.on == h.on })

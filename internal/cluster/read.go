@@ -46,7 +46,7 @@ func nameOf(ctx context.Context, pool *pgxpool.Pool) (name string, err error) {
 	return name, err
 }
 
-// read reads the view of a database.
+// read reads the identity and the map of a database, and the partitions that it holds.
 func read(ctx context.Context, q querier, name string) view {
 	v := view{name: name, began: time.Now(), places: map[int]Place{}}
 	var cluster, member *string
@@ -79,8 +79,8 @@ func read(ctx context.Context, q querier, name string) view {
 	return v
 }
 
-// readAll reads the views of all databases in parallel. The view of a database has an error if
-// the database has an Err or does not answer within patience.
+// readAll reads the views of all databases in parallel. A view has an error if the Err of the
+// database is set, or if the database does not answer within patience.
 func readAll(ctx context.Context, databases []Candidate, patience time.Duration) []view {
 	views := make([]view, len(databases))
 	var g sync.WaitGroup
@@ -93,7 +93,7 @@ func readAll(ctx context.Context, databases []Candidate, patience time.Duration)
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			views[i] = read(ctx, d.Pool, d.Name)
-			if lostConnection(views[i].err) { // a new connection may succeed
+			if lostConnection(views[i].err) { // a read over a new connection may succeed
 				views[i] = read(ctx, d.Pool, d.Name)
 			}
 		})
@@ -140,9 +140,9 @@ func (c *Cluster) reloadOne(ctx context.Context) error {
 	return nil
 }
 
-// Reload reads the maps of the databases that are not away. Call it after a database has refused
-// events because it does not hold their partition. It returns the error of [Cluster.Problem], or
-// for a single database the error of the read.
+// Reload reads the maps of all databases that are not away. Call it after a database has refused
+// events because it does not hold their partition. Reload returns the error of [Cluster.Problem];
+// for a single database, it returns the error of the read.
 func (c *Cluster) Reload(ctx context.Context) error {
 	if !c.several {
 		return c.reloadOne(ctx)
@@ -157,8 +157,8 @@ func (c *Cluster) Reload(ctx context.Context) error {
 	return c.Problem()
 }
 
-// refresh reads the views of the databases in some, merges the newest views of all databases, and
-// publishes the result.
+// refresh reads the views of the databases in some. Then it merges the last views of all
+// databases, and publishes the result as the state of the cluster.
 func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	asked := make([]Candidate, len(some))
 	for i, s := range some {
@@ -194,10 +194,10 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 		return
 	}
 	// If two databases seem to hold a partition, the partition may have moved between the two
-	// reads: the merged map decides. If an entry of the former map is newer than the merged
-	// entry, keep the newer entry: the only database that stores it may be away, or a database
-	// may have been restored and disagree. But if all databases answer and agree, the newer entry
-	// is obsolete.
+	// reads: the merged map decides. If the former map has a newer entry for a partition than the
+	// merged map, keep the newer entry: the only database that stores it may be away, or may have
+	// been restored to an earlier time. But if all databases answer and agree, use the merged
+	// entry.
 	remember := err != nil || slices.ContainsFunc(all, func(v view) bool { return v.err != nil })
 	for p, place := range before.places {
 		if remember && place.Revision > merged.place(p).Revision {
@@ -212,7 +212,8 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	}
 }
 
-// complaint is the present error of the maps. since is when it was first seen.
+// complaint is the present error of the maps. since is the time when a merge first returned this
+// error.
 type complaint struct {
 	text   string
 	since  time.Time
@@ -220,8 +221,8 @@ type complaint struct {
 }
 
 // complain logs an error of the maps once, after the error has lasted for several intervals and
-// timeouts. An error that ends earlier may be the switch of a move: the last view of a database
-// that hangs may be older than the switch.
+// timeouts. A shorter error is normal during a move: one database was read before the partition
+// switched databases, the other database after that, and the first database may hang.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:
@@ -237,8 +238,9 @@ func (c *Cluster) complain(ctx context.Context, err error) {
 	}
 }
 
-// storeView stores the view of a database. If the view shows that the database is not the
-// configured shard, the database counts as away: nothing may be written to it.
+// storeView stores the view of a database in s.last. If the view shows that the database is not
+// the configured shard, storeView stores an error: the database then counts as away, and nothing
+// is written to it.
 func (c *Cluster) storeView(ctx context.Context, s *Database, v view) {
 	if err := c.mistaken(v); err != nil {
 		v = view{name: v.name, began: v.began, err: err}
@@ -270,7 +272,8 @@ func (c *Cluster) mistaken(v view) error {
 	return sameEncoding(v.name, v.encoding, "others", c.encoding)
 }
 
-// only reports whether each error of a failed merge matches one of whys.
+// only reports whether each error that err joins matches one of whys. err is the error of a
+// merge.
 func only(err error, whys ...error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && !slices.ContainsFunc(joined.Unwrap(), func(e error) bool {

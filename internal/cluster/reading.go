@@ -15,16 +15,17 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Reader reads badges from the databases of their users, with the methods of [badges.Reader]. If
-// a partition moves during a read, the Reader repeats the read on the new database. It is safe
-// for concurrent use.
+// Reader has the methods of [badges.Reader], and reads each user from the database that holds the
+// user. If a partition moves during a read, the Reader repeats the read on the new database. It
+// is safe for concurrent use.
 type Reader struct {
 	cluster *Cluster
-	// of has a reader for each database, by its index. places limits the concurrent reads of each
-	// database, by its index; it is nil unless Limited set it.
+	// of has a reader at the index of each database. places limits, at the same index, the
+	// concurrent reads of the database; it is nil unless Limited set it.
 	of     []*badges.Reader
 	places []*limit.AtOnce[struct{}]
-	// limits bound the concurrent reads of each partition.
+	// limits has, at the index of each database, the limits of concurrent reads of each
+	// partition.
 	limits []*readLimits
 }
 
@@ -38,11 +39,13 @@ func NewReader(c *Cluster) *Reader {
 	return r
 }
 
-// ErrBusy means that too many reads of the same kind were running.
+// ErrBusy means that a read of a reader that [Reader.Limited] returned has waited too long, since
+// too many reads of the reader were running.
 var ErrBusy = errors.New("too many reads of this kind run at once")
 
-// Limited returns a reader that uses at most 1/oneIn of the connections to each database, and at
-// least one connection. If a read waits for a connection longer than wait, it fails with ErrBusy.
+// Limited returns a reader that runs at most n reads of a database at the same time: n is 1/oneIn
+// of the connections in the pool of the database, but at least 1. If a read waits longer than
+// `wait` for its start, it fails with ErrBusy.
 func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
 	limited := &Reader{cluster: r.cluster, of: r.of, limits: r.limits}
 	for _, s := range r.cluster.databases {
@@ -70,9 +73,10 @@ func (r *Reader) reachable(ctx context.Context, s *Database, read func(context.C
 	})
 }
 
-// on reads from the database of a partition. If the partition was moved or split, it reads again
-// by the new map. If check is set, on verifies after the read that the database holds the
-// partition; set check for reads that do not verify this themselves.
+// on calls read with the reader of the database that holds a partition. If the partition was
+// moved or split, on reloads the map and calls read again, for up to moveWait. If check is set,
+// on verifies after the read that the database holds the partition. Set check unless read
+// verifies this itself.
 func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {
 		err := r.attempt(ctx, partition(), check, read)
@@ -92,8 +96,8 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.databases[st.owner(partition)]
-	// Acquire the slot of the reader's own limit first: a read that waits for it must not occupy
-	// a slot of the partition.
+	// r.reachable acquires a slot of the limit of r before limits acquires a slot of the
+	// partition: a read that waits for a slot of r must not occupy a slot of the partition.
 	return r.reachable(ctx, s, func(ctx context.Context) error {
 		return r.limits[s.index].read(ctx, partition, func(ctx context.Context) error {
 			err := read(ctx, r.of[s.index])
@@ -133,7 +137,7 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot
 // States is [badges.Reader.States].
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
 	err = r.on(ctx, func() int { return partition }, false, func(ctx context.Context, from *badges.Reader) (err error) {
-		if !r.cluster.Layout().Lives(partition) { // it may have been split since the last attempt
+		if !r.cluster.Layout().Lives(partition) { // the partition may have been split since the last attempt
 			return errSplit
 		}
 		all, err = from.States(ctx, partition, held)
@@ -145,10 +149,10 @@ func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) 
 	return all, err
 }
 
-// errSplit means that a partition was split and has no users.
+// errSplit means that a partition was split: its users now belong to other partitions.
 var errSplit = errors.New("the partition was split")
 
-// statesByUser reads the states of users whose partitions may differ.
+// statesByUser reads the states of users that may belong to different partitions.
 func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	users := make([]string, len(held))
 	for i, h := range held {
@@ -235,8 +239,8 @@ func (r *Reader) Now(ctx context.Context) (time.Time, error) {
 	return time.Time{}, r.cluster.databases[0].Err()
 }
 
-// Head returns a transaction id for [Reader.Folded]. Once Folded reports true for it, the badge
-// of the user includes everything that was committed before the call of Head.
+// Head returns a transaction id for [Reader.Folded]. When Folded reports true for this id, the
+// badge of the user includes all events that were committed before the call of Head.
 func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
 	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		transactionID, err = from.Head(ctx, userID)
@@ -245,7 +249,7 @@ func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, 
 	return transactionID, err
 }
 
-// Folded is [badges.Reader.Folded] for users of one partition.
+// Folded is [badges.Reader.Folded]. All users must belong to one partition.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (folded bool, err error) {
 	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		folded, err = from.Folded(ctx, userIDs, transactionID)
@@ -258,10 +262,11 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 // to a position. position is the text of [events.Receipt.Position]; FoldedAt returns
 // [ErrBadPosition] if the text is not a position.
 //
-// If a partition may have moved since the position, FoldedAt requires that all events committed
-// so far are folded. It also checks that each database named in the position still has the events
-// up to the position, since a database restored to an earlier time may have lost them. FoldedAt
-// fails while such a database is away.
+// If a partition may have moved since the position, FoldedAt reports true only if all events that
+// were committed before the call are folded. It then also checks that each database in the
+// position still has the events up to the position: a database that was restored to an earlier
+// time may have lost them. While a database of the position is away, this check fails with an
+// error.
 func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
 	t, err := parseToken(position)
 	if err != nil {
@@ -276,19 +281,19 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 			layout := r.cluster.Layout()
 			is, err := from.Folded(ctx, users, t.moves)
 			if err == nil {
-				if !is { // if the partition was split meanwhile, the next call reads its halves
+				if !is { // if the partition was split meanwhile, the next call of FoldedAt reads the new partitions
 					behind.Store(true)
 				}
 				return nil
 			}
 			if reload := r.cluster.Reload(ctx); reload == nil && !r.cluster.Layout().Equal(layout) {
-				return events.ErrNotHeld // the partition was split, and its rows are gone
+				return events.ErrNotHeld // the partition was split, and the split has deleted its rows
 			}
 			return err
 		})
 		return err == nil && !behind.Load(), err
 	}
-	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // a plain number is the position of a single database, from before the cluster
+	moved := len(t.positions)+len(t.hints) == 0 || t.moves != r.cluster.moves() // without positions and hints, the text is a plain number: the position of a single database, which later became a cluster
 	if moved {
 		if kept, err := r.survived(ctx, t); err != nil || !kept {
 			return false, err
@@ -303,12 +308,12 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		}
 		id, ok := t.positions[s.Name]
 		switch {
-		case moved || len(hints) > 0: // the events of hints were appended somewhere before now
+		case moved || len(hints) > 0: // the events of hints were appended before now, at unknown positions
 			if id, err = from.Head(ctx, ""); err != nil {
 				return err
 			}
 		case !ok:
-			return nil // nothing was appended there
+			return nil // the append had no events for this database
 		}
 		is, err := from.Folded(ctx, users, id)
 		if !is {
@@ -324,7 +329,7 @@ func (r *Reader) survived(ctx context.Context, t token) (bool, error) {
 	for name, id := range t.positions {
 		s := r.cluster.Database(name)
 		if s == nil {
-			continue // it was removed from the cluster, after its partitions moved away
+			continue // the database was removed from the cluster, after its partitions had moved to others
 		}
 		if err := s.Err(); err != nil {
 			return false, err
@@ -346,8 +351,8 @@ func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Ba
 	return r.gather(ctx, userIDs, (*badges.Reader).ShownBadges)
 }
 
-// Versions is [badges.Reader.Versions]. If the database of a user is away, the user's badge has
-// no epoch. It fails only if no badge could be read.
+// Versions is [badges.Reader.Versions]. If the database of a user is away, the user's badge in
+// the result has no epoch. Versions fails only if no badge could be read.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
 	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {
@@ -372,7 +377,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 		if err != nil {
 			return err
 		}
-		held, err := eventlog.Held(ctx, s.Pool) // the read does not detect a moved partition
+		held, err := eventlog.Held(ctx, s.Pool) // from.Stored does not detect that a partition has moved
 		if err != nil {
 			return err
 		}
@@ -397,8 +402,8 @@ func (r *Reader) Analyze(ctx context.Context) error {
 	return nil
 }
 
-// gather reads badges from the databases of users and returns them in the order of userIDs. If a
-// database fails, the badges of its users have no epoch.
+// gather reads the badges of users from their databases and returns the badges in the order of
+// userIDs. If the read of a database fails, the badges of its users have no epoch.
 func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *badges.Reader, ctx context.Context, userIDs []string) ([]pubsub.Badge, error)) ([]pubsub.Badge, error) {
 	all := make([]pubsub.Badge, len(userIDs))
 	for i, id := range userIDs {

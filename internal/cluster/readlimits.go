@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// partitionShare limits the reads of one partition to 1/partitionShare of a pool's
-	// connections. While locks on the tables of one partition block its reads, the other
-	// connections serve other partitions.
+	// partitionShare limits the concurrent reads of one partition to 1/partitionShare of the
+	// connections in a pool, but at least 2. If locks on the tables of one partition block its
+	// reads, the rest of the connections is free for other partitions.
 	partitionShare = 4
-	// queueTimeout limits how long a read waits for earlier reads of the same partition.
+	// queueTimeout limits how long a read waits until earlier reads of the same partition end.
 	queueTimeout = 2 * time.Second
-	// readTimeout ends a read of a database that hangs. A read that waits for a lock fails
-	// earlier, by lock_timeout.
+	// readTimeout limits the duration of a read, for a database that hangs. A read that waits for
+	// a lock fails earlier, because of the setting lock_timeout.
 	readTimeout = 10 * time.Second
-	// slowAfter: a partition is slow if reads are running and none has finished for this time.
-	// While a partition is slow, a read of several partitions is divided into one read for each
-	// partition.
+	// slowAfter is the time after which a partition counts as slow if reads of it are running and
+	// none has ended. While a partition is slow, a read of several partitions is divided into one
+	// read for each partition.
 	slowAfter = 500 * time.Millisecond
 	// lockedFor is how long a partition counts as locked after a read failed because of a lock.
-	// Meanwhile one read at a time is tried, and all other reads fail at once.
+	// During this time one read at a time is allowed; while it runs, other reads fail at once.
 	lockedFor = 5 * time.Second
-	// manyPartitions is the partition number of reads of several partitions.
+	// manyPartitions is the number under which reads of several partitions are counted.
 	manyPartitions = -1
 )
 
-// readLimits limits the concurrent reads of each partition of a database to most. It is safe for
-// concurrent use.
+// readLimits permits at most `most` concurrent reads of each partition of a database. It is safe
+// for concurrent use.
 type readLimits struct {
 	most int
 	mu   sync.Mutex
@@ -42,9 +42,9 @@ type partitionReads struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// reading counts the running reads. moved is when a read last ended, or last began while no
-	// other read was running. locked is when a read last failed because of a lock; it is zero
-	// after a read has succeeded.
+	// reading is the number of running reads. moved is the time of the last progress: a read
+	// ended, or a read began while no other read was running. locked is the time when a read last
+	// failed because of a lock; a successful read resets it to zero.
 	reading       int
 	moved, locked time.Time
 }
@@ -64,9 +64,10 @@ func (l *readLimits) partition(number int) *partitionReads {
 	return one
 }
 
-// read waits until fewer than l.most reads of the partition are running, and then calls do. If it
-// waits longer than queueTimeout, or if do waits too long for a lock, the error is a
-// [*pgfault.LockedError].
+// read waits until fewer than l.most reads of the partition are running, and then calls do. The
+// error is a [*pgfault.LockedError] if read waits longer than queueTimeout, if the partition
+// counts as locked and another read is running, or if do fails because of a lock. But for
+// manyPartitions, an error of do is returned as it is.
 func (l *readLimits) read(ctx context.Context, partition int, do func(ctx context.Context) error) error {
 	one := l.partition(partition)
 	if err := one.acquire(ctx, partition); err != nil {
@@ -109,8 +110,8 @@ func (l *partitionReads) acquire(ctx context.Context, partition int) error {
 	return nil
 }
 
-// release ends a read. answered is set if the read succeeded, locked if it failed because of a
-// lock.
+// release records the end of a read and frees its slot. answered is set if the read succeeded,
+// locked if it failed because of a lock.
 func (l *partitionReads) release(answered, locked bool) {
 	l.mu.Lock()
 	l.reading--
@@ -133,8 +134,8 @@ func (l *partitionReads) isLocked(reads int) bool {
 	return l.reading >= reads && time.Since(l.locked) < lockedFor
 }
 
-// isSlow reports whether reads of the partition seem to be blocked: none made progress for
-// slowAfter, or the partition counts as locked.
+// isSlow reports whether reads of the partition seem to be blocked: reads are running and none
+// has ended for slowAfter, or the partition counts as locked.
 func (l *partitionReads) isSlow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

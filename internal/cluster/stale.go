@@ -12,23 +12,23 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// After a partition has moved away from a database, the database may be restored to a time before
-// the move. It then holds the partition again. Servers follow the map, so only a publisher that
-// uses the database directly can append to this stale partition. When a server sees that another
-// database holds the partition at a later revision, it makes the restored database release the
-// partition, and appends the events published there to the other database.
+// After a partition has moved from database A to database B, A may be restored to a time before
+// the move. Then A holds the partition again. Servers follow the map, so only a publisher that
+// uses A directly can append to this stale partition. When a server sees that B holds the
+// partition at a later revision, it makes A release the partition. Then it appends the events
+// that were published on A to B.
 
-// claim is a stale partition: the database shard holds it although another database holds it at a
-// later revision.
+// claim describes a stale partition: the database called shard holds the partition although
+// another database holds it at a later revision.
 type claim struct {
 	shard     string
 	partition int
-	// place has the other database and the later revision.
+	// place has the name of the other database and the later revision.
 	place Place
 }
 
-// staleClaims returns the stale partitions of restored databases. It omits a partition unless the
-// database to which the map assigns the partition holds it.
+// staleClaims returns the stale partitions of restored databases. It returns a partition only if
+// the database to which the map assigns the partition also holds it.
 func (m *placement) staleClaims(views []view) (claims []claim) {
 	for _, v := range views {
 		if v.err != nil || v.cluster != m.cluster || v.member != v.name {
@@ -43,20 +43,22 @@ func (m *placement) staleClaims(views []view) (claims []claim) {
 	return claims
 }
 
-// holds reports whether the view of a database shows that the database holds a partition. It is
-// false if the database could not be read.
+// holds reports whether the database called name holds a partition, according to its view. The
+// result is false if the database could not be read.
 func (m *placement) holds(views []view, name string, partition int) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
 		return v.name == name && v.err == nil && v.cluster == m.cluster && v.member == name && slices.Contains(v.held, partition)
 	})
 }
 
-// staleInterval is how often a process looks for work that killed processes did not finish.
+// staleInterval is how often a process looks for released stale partitions whose events a killed
+// process did not append to the other database.
 const staleInterval = 10 * time.Second
 
 // SettleRestored runs until ctx is done and then returns nil. It makes each restored database
-// release the partitions that have moved away since. It appends the events that were published
-// there to the databases that hold these partitions now. Every process may run it.
+// release the partitions that had moved to other databases after the time to which it was
+// restored. It appends the events that were published to these stale partitions to the databases
+// that hold the partitions now. Several processes may run SettleRestored at the same time.
 func (c *Cluster) SettleRestored(ctx context.Context) error {
 	var looked time.Time
 	told := ""
@@ -84,8 +86,8 @@ func (c *Cluster) SettleRestored(ctx context.Context) error {
 }
 
 // giveUp makes a restored database release a stale partition, but only if the other database of
-// the claim already holds the partition. So giveUp does not interfere with a move, in which the
-// source releases the partition before the target holds it.
+// the claim holds the partition. This does not disturb a move: in a move, the source has released
+// the partition before the target holds it.
 func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Patience)
 	defer cancel()
@@ -108,8 +110,8 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	return nil
 }
 
-// carryAll appends the events of all released stale partitions to the databases that hold these
-// partitions now.
+// carryAll appends the events of all stale partitions that giveUp has made databases release. The
+// events go to the databases that hold the partitions now.
 func (c *Cluster) carryAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.databases {
@@ -126,9 +128,9 @@ func (c *Cluster) carryAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// carry appends the rows of a released stale partition to the database that holds the partition
-// now. If carry is interrupted, the next call appends all rows again; a repeated event counts
-// once.
+// carry appends the log rows of a released stale partition to the database that holds the
+// partition now. If carry is interrupted, the next call may append the same rows again; a
+// repeated event counts once.
 func (c *Cluster) carry(ctx context.Context, from *Database, partition int) error {
 	to := c.DatabaseOf(partition)
 	if to == nil || to == from {
@@ -165,8 +167,8 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 	return nil
 }
 
-// appendRows copies the rows of a partition's log that were appended since a time from one
-// database to another. It returns their number.
+// appendRows copies the rows of a partition's log that were appended after since, or up to a
+// minute earlier, from one database to another. It returns the number of copied rows.
 func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
 	const most, mostBytes = 200, 4 << 20
 	var batch pgx.Batch

@@ -16,15 +16,16 @@ type state struct {
 	layout *events.Layout
 	// owners has the index of each partition's database, -1 if the database is not configured.
 	owners []int
-	// expected has the partitions that the map assigns to each database, by its index; nil for
-	// a single database.
+	// expected has, at the index of each database, the partitions that the map assigns to the
+	// database. It is nil for a single database.
 	expected []*eventlog.PlacementSnapshot
-	// unknown is a [*Fault] for each database that is not configured, nil if there is none.
+	// unknown joins a [*Fault] for each database that the map names but the configuration does
+	// not. It is nil if there is no such database.
 	unknown error
-	// away are the living partitions that no reachable database holds.
+	// away has the living partitions (not split) that no reachable database holds.
 	away []int
-	// lost has the partitions that the map assigns to a reachable database but that this
-	// database does not hold. The value is the time when this was first seen.
+	// lost has the partitions that the map assigns to a reachable database although this database
+	// does not hold them. The value is the time when a read first showed this.
 	lost map[int]time.Time
 	// problem is the error of the last merge of the maps, nil if the merge succeeded.
 	problem error
@@ -34,15 +35,16 @@ type state struct {
 
 // status is the last known status of a database. It is immutable.
 type status struct {
-	// err is why the database is away, nil while it can be reached.
+	// err is the reason why the database is away, nil while it can be reached.
 	err error
 	// held has the partitions that the map assigns to the database and that the database holds,
 	// in ascending order. holds is the same set, indexed by partition. While the database is
 	// away, held and holds do not change.
 	held  []int
 	holds []bool
-	// present is a context that is canceled with the cause err when the database goes away;
-	// leave cancels it. Both are nil while the database is away, and for a single database.
+	// present is a context that lasts while the database can be reached: leave cancels it, with
+	// err as the cause, when the database becomes unreachable. Both are nil while the database is
+	// away, and for a single database.
 	present context.Context //nolint:containedctx // not the context of a call
 	leave   context.CancelCauseFunc
 }
@@ -78,8 +80,8 @@ func (c *Cluster) publishOne(layout *events.Layout) {
 	}
 }
 
-// publish publishes a state made of a merged map and the last views of the databases. problem is
-// the error of the last merge.
+// publish computes the state from a merged map and the last views of the databases, and makes it
+// the current state. problem is the error of the last merge.
 func (c *Cluster) publish(m placement, problem error) {
 	next := &state{placement: m, layout: m.layout(), owners: make([]int, len(m.places)), problem: problem, lost: map[int]time.Time{}, changed: make(chan struct{})}
 	before := c.state.Load()
@@ -121,9 +123,9 @@ func (c *Cluster) publish(m placement, problem error) {
 	}
 }
 
-// update derives the status of the database from its last view. It sets held[p] for each
-// partition p that the map assigns to the database and that the database holds. It reports
-// whether the status has changed.
+// update computes the status of the database from its last view and the map m. It sets held[p]
+// for each partition p that the map assigns to the database and that the database holds. It
+// reports whether the status has changed.
 func (s *Database) update(m placement, held []bool) (changed bool) {
 	was := s.status.Load()
 	if was == nil {
@@ -154,8 +156,9 @@ func (s *Database) update(m placement, held []bool) (changed bool) {
 	return !slices.Equal(was.held, now.held) || (was.err == nil) != (now.err == nil)
 }
 
-// reachable calls do. If the database goes away while do runs, reachable cancels the context of
-// do and returns the error of [Database.Err]. It adds the name of the database to other errors.
+// reachable calls do if the database can be reached; else it returns the error of [Database.Err].
+// If the database becomes unreachable while do runs, reachable cancels the context of do and
+// returns the reason. It adds the name of the database to all other errors.
 func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) error) error {
 	st := s.status.Load()
 	if st.err != nil {
@@ -174,8 +177,8 @@ func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) e
 	return s.Wrap(err)
 }
 
-// holder fails if the users of a partition cannot be read: if the database of the partition is
-// not configured, is away, or has lacked the partition for longer than moveWait.
+// holder fails if the users of a partition cannot be read: the database of the partition is not
+// configured, is away, or has not held the partition for longer than moveWait.
 func (c *Cluster) holder(st *state, partition int) error {
 	owner := st.owner(partition)
 	if owner < 0 {
@@ -197,8 +200,8 @@ func (st *state) unconfiguredError(partition int) error {
 	return &Fault{Kind: Unknown, Database: name, Partitions: st.of(name), Err: ErrMissing}
 }
 
-// unconfigured returns a [*Fault] for each database of the map that is not configured, nil if
-// there is none.
+// unconfigured joins a [*Fault] for each database that the map names but the configuration does
+// not. It returns nil if there is no such database.
 func (st *state) unconfigured() error {
 	var errs []error
 	told := map[string]bool{}

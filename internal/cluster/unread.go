@@ -13,14 +13,15 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// failure is the error of a read of some users. places has the indexes of these users in the
-// call.
+// failure is the error of the read of some users of a call. places has the indexes of these users
+// in the call.
 type failure struct {
 	places []int
 	err    error
 }
 
-// unread combines the failures of a call into one error, nil if there are no failures.
+// unread returns one error for all failures of a call, nil if there are no failures. With several
+// databases, or if a partition is locked, the error is a [*PartialFailure].
 func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	if len(failed) == 0 {
 		return nil
@@ -43,7 +44,8 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 }
 
 // each reads users from their databases in parallel. If the partition of a user has moved, it
-// reads this user again. If it fails for some users, the error is a [*PartialFailure].
+// reads this user again, for up to moveWait. If reads fail, it returns the error of
+// [Cluster.unread].
 func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) error {
 	left := make([]int, len(userIDs))
 	for i := range left {
@@ -66,16 +68,16 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 	}
 }
 
-// readSome reads users from one database. places has the index of each of these users among all
-// users of the call.
+// readSome reads users from one database. places has the index of each of these users in the list
+// of all users of the call.
 type readSome func(ctx context.Context, s *Database, from *badges.Reader, users []string, places []int) error
 
-// eachOnce reads the users with the indexes in some. left has the indexes of users whose
-// partition has moved; read these users again.
+// eachOnce reads the users with the indexes in some. The result left has the indexes of the users
+// whose partition has moved: the caller must read them again.
 func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()
 	places := make([][]int, len(r.of))
-	lost := map[int]*failure{} // by database
+	lost := map[int]*failure{} // by the index of the database
 	for _, i := range some {
 		partition := st.layout.PartitionOf(userIDs[i])
 		owner := st.owner(partition)
@@ -113,11 +115,11 @@ func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, rea
 	return left, failed
 }
 
-// onShard reads the users with the given indexes from one database. It uses one query for all
-// users. If a partition of the database is locked, it uses one query for each partition instead.
-// It returns the failures.
+// onShard reads the users with the indexes in places from one database, and returns the failures.
+// It calls read once for all users. If reads of a partition seem to be blocked, or if this call
+// fails because of a lock, it calls read once for each partition instead.
 func (r *Reader) onShard(ctx context.Context, s *Database, userIDs []string, places []int, partitionOf func(string) int, read readSome) (failed []failure) {
-	by := map[int][]int{} // places by partition
+	by := map[int][]int{} // indexes of users by partition
 	for _, i := range places {
 		p := partitionOf(userIDs[i])
 		by[p] = append(by[p], i)

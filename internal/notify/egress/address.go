@@ -21,8 +21,9 @@ const (
 	loopback  = "this machine"
 )
 
-// never lists ranges that a client must never call. No receiver has an address in them. Some of
-// these addresses belong to the metadata services of clouds, which return credentials.
+// never lists ranges to which a client must never connect, even with Config.AllowPrivate. No
+// receiver of calls has an address in these ranges. Some of the addresses belong to the metadata
+// services of clouds, which return credentials.
 var never = slices.Concat(
 	blocks(metadata, "169.254.169.254/32", "169.254.170.0/24", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::254/128"),
 	blocks(linkLocal, "169.254.0.0/16", "fe80::/10"),
@@ -31,7 +32,8 @@ var never = slices.Concat(
 		"::/128", "64:ff9b:1::/48", "2001::/23", "2001:db8::/32", "3fff::/20"),
 )
 
-// inside lists ranges that can be reached only from inside an organisation or a machine.
+// inside lists ranges of private networks and of this machine. A client connects to them only
+// with Config.AllowPrivate.
 var inside = slices.Concat(
 	blocks(loopback, "127.0.0.0/8", "::1/128"),
 	blocks(private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"),
@@ -48,7 +50,7 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
 }
 
-// globalUnicast contains all public IPv6 hosts.
+// globalUnicast is the range of all public IPv6 hosts.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func blocks(what string, prefixes ...string) []block {
@@ -59,8 +61,8 @@ func blocks(what string, prefixes ...string) []block {
 	return all
 }
 
-// refusal returns "" if a client may connect to an address. Otherwise it returns the name of the
-// block that contains the address.
+// refusal returns "" if a client may connect to an address. Otherwise it returns a name for the
+// range of the address, such as "a private network".
 func refusal(addr netip.Addr, allowPrivate bool) string {
 	addr = addr.WithZone("").Unmap() // Prefix.Contains is false for an address with a zone
 	for _, b := range never {

@@ -1,8 +1,9 @@
-// Package egress calls URLs that users or operators have entered, such as webhooks and push
-// subscriptions. It prevents such calls from reaching the network in which badged runs.
+// Package egress provides HTTP clients for URLs that users or operators have entered, such as
+// webhooks and push subscriptions. The clients refuse addresses in the private network in which
+// badged runs.
 //
-// The package does not know what is sent. ADR 139 explains why it checks addresses at the time of
-// connecting.
+// The package does not know what is sent. ADR 139 explains why a client checks an address at the
+// time of connecting.
 package egress
 
 import (
@@ -30,13 +31,13 @@ type Config struct {
 	// Link-local addresses are always refused, since they include the metadata services of
 	// clouds.
 	AllowPrivate bool
-	// Timeout limits a whole call: from dialing to the last byte of the answer. Default 15s.
+	// Timeout limits a whole call, from dialing to the last byte of the answer. Default 15s.
 	Timeout time.Duration
 	// MaxRedirects is the maximum number of redirects that a call follows. The address of each
 	// redirect is checked too. Default 0: a call returns a redirect as its answer.
 	MaxRedirects int
-	// MaxBody is the maximum number of bytes of an answer that can be read. Reading further
-	// returns ErrTooLong. Default 64 KiB.
+	// MaxBody is the maximum number of bytes that can be read from the body of an answer. Reading
+	// a longer body fails with ErrTooLong. Default 64 KiB.
 	MaxBody int64
 	// MaxConnsPerHost limits the connections to one host, including idle ones. Default 64.
 	MaxConnsPerHost int
@@ -46,10 +47,10 @@ type Config struct {
 	Resolver *net.Resolver
 }
 
-// ErrTooLong is the error of reading more than Config.MaxBody bytes of an answer.
+// ErrTooLong means that the body of an answer has more than Config.MaxBody bytes.
 var ErrTooLong = errors.New("the answer is too long")
 
-// RefusedError means that a call was refused because of its address.
+// RefusedError means that the client has refused to connect to an address.
 type RefusedError struct {
 	Addr netip.Addr
 	// Why names the range of the address, such as "a private network".
@@ -67,9 +68,9 @@ const (
 	maxHeaderBytes   = 64 << 10
 )
 
-// NewClient returns a client that checks each address when it connects, after the name was
-// resolved. So it also checks the addresses of redirects. The client uses no proxy, since a proxy
-// would resolve names after the check.
+// NewClient returns a client that checks an IP address each time before it connects, after the
+// name was resolved. So it also checks the addresses of redirects. The client uses no proxy,
+// because a proxy would resolve the name itself, and its address would not be checked.
 func NewClient(cfg Config) *http.Client {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 15 * time.Second
@@ -112,8 +113,8 @@ func NewClient(cfg Config) *http.Client {
 	}
 }
 
-// checkAddress returns an error if a client must not connect to an address. The address has the
-// form ip:port.
+// checkAddress returns an error if a client must not connect to an address, which has the form
+// ip:port.
 func checkAddress(address string, allowPrivate bool) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -126,7 +127,7 @@ func checkAddress(address string, allowPrivate bool) error {
 }
 
 // CheckURL returns what is wrong with a URL, or "". It does not resolve the host: the client
-// checks the address when it connects.
+// checks the IP address when it connects.
 func CheckURL(raw string, allowPrivate bool) string {
 	u, err := url.Parse(raw)
 	switch {
@@ -152,7 +153,7 @@ func CheckURL(raw string, allowPrivate bool) string {
 	return checkHost(u.Hostname(), allowPrivate)
 }
 
-// checkHost returns what is wrong with a host, or "". It does not resolve names.
+// checkHost returns what is wrong with the host of a URL, or "". It does not resolve names.
 func checkHost(host string, allowPrivate bool) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		if why := refusal(addr, allowPrivate); why != "" {
@@ -177,8 +178,8 @@ func checkHost(host string, allowPrivate bool) string {
 	return ""
 }
 
-// isNumber reports whether a label is a number in a form that resolvers accept as part of an IPv4
-// address.
+// isNumber reports whether the last label of a host is a number, decimal or hexadecimal, which
+// resolvers accept as a part of an IPv4 address. label is in lower case.
 func isNumber(label string) bool {
 	digits, isHex := strings.CutPrefix(label, "0x")
 	if isHex {
@@ -187,7 +188,7 @@ func isNumber(label string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// bounded limits the number of bytes of an answer that can be read to max.
+// bounded is a transport that limits the bodies of answers to max bytes.
 type bounded struct {
 	next http.RoundTripper
 	max  int64
@@ -209,15 +210,15 @@ func (b *bounded) CloseIdleConnections() {
 	}
 }
 
-// boundedBody is a body of which at most left more bytes can be read.
+// boundedBody is a body that fails with ErrTooLong if more than left further bytes are read.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	// Read one byte more than the limit, to distinguish a body that is too long from a body that
-	// ends at the limit.
+	// Read one byte more than the limit: this distinguishes a body that is too long from a body
+	// that ends at the limit.
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
 	if int64(n) > b.left {
 		n, err = int(b.left), ErrTooLong

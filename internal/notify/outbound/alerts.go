@@ -12,8 +12,9 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// alertRow is the notification of a message for one user. In the posts of changes it is for all
-// members of a room except user, which is then the sender of the message.
+// alertRow is the notification of a message for one user. But in changes.posts, it is the
+// notification for all members of a room, and user is the sender of the message, who gets no
+// notification.
 type alertRow struct {
 	user     string
 	mentions bool
@@ -21,8 +22,8 @@ type alertRow struct {
 	data     *events.Data
 }
 
-// alertArgs returns rows as one array for each column. It adds the time of this process and the
-// maximum age of an alert, by which the statements skip old alerts.
+// alertArgs returns rows as arguments of a statement: one array for each column, the time of this
+// process, and the maximum age of an alert. The statements skip older alerts.
 func alertArgs(rows []alertRow) []any {
 	n := len(rows)
 	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -38,7 +39,8 @@ func alertArgs(rows []alertRow) []any {
 	return []any{users, conversations, seqs, mentions, titles, bodies, data, at, time.Now(), maxAlertAge}
 }
 
-// alerts stores notifications for the devices of their users, and makes these devices due.
+// alerts stores notifications for the devices of the users to which they belong, and makes these
+// devices due.
 func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -65,8 +67,9 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	return m.mark(ctx, new(int64), statements.Of(m.partition, "add alerts"), append([]any{m.partition}, alertArgs(rows)...)...)
 }
 
-// addAlerts adds the stored alerts to the devices in due. Alerts that are too old, or whose
-// messages do not count any more, are added to DevicePush.dropped instead of DevicePush.Alerts.
+// addAlerts adds to each device in due the alerts that are stored for it. An alert that is too
+// old, or whose message does not count as unread any more, is added to DevicePush.dropped, all
+// other alerts to DevicePush.Alerts.
 func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {
@@ -103,8 +106,8 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 	return nil
 }
 
-// addRetractions adds to the devices in due the alerts that must be retracted: the device shows
-// the alert, but its message was read or recalled meanwhile.
+// addRetractions adds to each device in due the alerts that the device must remove: the device
+// shows the alert, but the message was read or recalled since.
 func (n *Notifier) addRetractions(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {

@@ -18,35 +18,36 @@ import (
 type Call struct {
 	Partition              int
 	Webhook, Type, Subject string
-	// Changes is the number of changes in the queue row when NextCalls returned it.
+	// Changes is the number of changes in the row of the queue when NextCalls read it.
 	Changes  int64
 	Attempts int
-	// QueuedAt is the time of the oldest change of which the webhook was not notified. For a
-	// reminder it may be later: if the clocks of the process and of Postgres have differed, it is
-	// at least the time at which they agreed again, since earlier times may be wrong.
+	// QueuedAt is the time of the oldest change that was not sent to the webhook. For a reminder
+	// it may be later: times from a period in which the clocks of the process and of Postgres
+	// differed may be wrong, so it is at least the time at which the clocks agreed again.
 	QueuedAt time.Time
-	// Badge is the badge of the user if the subject is a user. It includes the change that made
-	// the call due.
+	// Badge is the current badge of the user if the subject is a user. It includes the change
+	// that made the call due.
 	Badge *pubsub.Badge
 	// Room is the state of the room, if the subject is a room.
 	Room *RoomState
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
-	// Told is the value of Tell at the last call about this reminder; nil if there was no call.
-	// The sender sets Same if Tell equals Told.
+	// Told is the value that Tell had at the last call about this reminder; nil if there was no
+	// call. The sender sets Same if Tell equals Told.
 	Told json.RawMessage
 	// Tell is the state of a reminder to store after the call. The sender sets it.
 	Tell json.RawMessage
 	Same bool
-	// subject is the subject of the log; nil if the call comes from a row of the queue.
+	// subject is set if the call comes from events of the log; it is nil if the call comes from a
+	// row of the queue.
 	subject *subject
 }
 
 // RoomState is the data that a webhook gets about a large room.
 type RoomState struct {
 	ConversationID, Category, Epoch string
-	// Changes is the version of the room in the partition. Members is the number of the room's
-	// members in the partition.
+	// Changes is the version of the room in the partition. Members is the number of members of
+	// the room in the partition.
 	Changes, LastSeq, Members int64
 }
 
@@ -66,10 +67,10 @@ type DeadLetter struct {
 func (c *Call) lane() lane { return lane{name: c.Webhook} }
 func (c *Call) row() row   { return row{c.Partition, c.Type, c.Subject} }
 
-// NextCalls returns up to limit subjects that are due for a webhook, from the webhook's queue and
-// from the log after its position. It blocks until a subject is due; its only error is the error
-// of ctx. It returns subjects even if the webhook is paused. Report each subject by one call of
-// CallTold, CallRetry or CallHold.
+// NextCalls returns up to limit subjects that are due for a webhook. They come from the webhook's
+// queue, and from events of the log after the webhook's position. NextCalls blocks until a
+// subject is due; its only error is the error of ctx. It returns subjects even if the webhook is
+// paused. For each subject, call CallTold, CallRetry or CallHold once.
 func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
 	l := lane{name: webhook}
 	limit = min(limit, badges.MaxBadges)
@@ -89,13 +90,13 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 	})
 }
 
-// repeats reports whether NextCalls may return the subject again before it was reported. A
-// repetition is harmless if each call sends the newest state and nothing is stored about the
-// subject.
+// repeats reports whether NextCalls may return the subject again before its result was reported.
+// This is harmless for subjects of the log about badges: each call sends the newest badge, and no
+// row is stored.
 func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
 
-// agreedAt returns when the clocks of the process and of Postgres agreed again after they had
-// differed by too much. It is zero if they never differed.
+// agreedAt returns the time at which the clocks of the process and of Postgres agreed again after
+// they had differed by too much. It is zero if they have never differed.
 func (n *Notifier) agreedAt() time.Time {
 	n.clocks.mu.Lock()
 	defer n.clocks.mu.Unlock()
@@ -108,8 +109,8 @@ func (n *Notifier) agreedAt() time.Time {
 	return n.clocks.agreedAt
 }
 
-// dueCalls returns the calls that are due for a webhook in a partition. It omits the rows in
-// taken, which senders have. more reports whether further calls may be due.
+// dueCalls returns up to limit calls that are due for a webhook in a partition. It omits the rows
+// in taken, which senders are processing. more is set if further calls may be due.
 func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit int) (due []Call, more bool, err error) {
 	now := time.Now()
 	if r.full || now.Sub(r.lookedAt) >= n.cfg.IdleInterval {
@@ -161,9 +162,10 @@ func (n *Notifier) queuedCalls(ctx context.Context, r *reader, taken []row, limi
 	})
 }
 
-// addStates adds to each call the state of its subject, such as the badge. The state includes the
-// change that made the call due. left are the calls to make now. It omits reminders of the log
-// while the clocks differ, and all calls after an error. Omitted calls remain due.
+// addStates adds to each call in due the current state of its subject, such as the badge. It
+// returns the calls to make now (left): while the clocks differ, these are all calls except
+// reminders of the log; after an error, there are none. The calls that are not returned remain
+// due.
 func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left []Call, err error) {
 	if len(due) == 0 {
 		return nil, nil
@@ -184,7 +186,8 @@ func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left [
 }
 
 // statesOf adds to each call the state of its subject. agree reports whether the clocks of the
-// process and of Postgres agree, which reminders need because they cannot be undone.
+// process and of Postgres agree: otherwise no reminder may be sent, since it could be too early
+// and cannot be undone.
 func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree bool, err error) {
 	agreedAt := n.agreedAt()
 	var users, unread, rooms []string
@@ -242,8 +245,8 @@ func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree b
 	return agree, nil
 }
 
-// unreadOf returns the stored states of reminders by user, and whether the clocks of the process
-// and of Postgres agree.
+// unreadOf returns the stored states of reminders by user. agree reports whether the clocks of
+// the process and of Postgres agree.
 func (n *Notifier) unreadOf(ctx context.Context, r *reader, users []string) (of map[string]json.RawMessage, agree bool, err error) {
 	agree = true
 	if len(users) == 0 {
@@ -303,8 +306,9 @@ func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (
 	return of, err
 }
 
-// storeCalls stores reports of one kind about calls. If a call comes from a row of the queue, it
-// updates or deletes the row. If a call comes from a subject of the log, it adds a row.
+// storeCalls stores reports of one kind about calls. If a call comes from a row of the queue,
+// storeCalls updates or deletes the row. If a call comes from a subject of the log, it adds a
+// row, unless the call was told and leaves no state of a reminder.
 func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	var queued, gone, kept, failed callRows
 	for i := range some {
@@ -323,7 +327,7 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	var batch pgx.Batch
 	if len(gone.types) > 0 {
 		batch.Queue(statements.Of(b.partition, "delete told calls"), name, gone.types, gone.subjects, gone.changes)
-		kept.join(&gone) // if the row was queued again meanwhile, it was not deleted: make it due
+		kept.join(&gone) // a row that was queued again since is not deleted: make it due
 	}
 	if len(kept.types) > 0 {
 		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.after)
@@ -356,7 +360,8 @@ func (r *callRows) add(one *report) {
 	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.after)
 }
 
-// join appends the rows of other. It fills only the columns of the statement "store told calls".
+// join appends the rows of other, but only the columns that the statement "store told calls"
+// uses.
 func (r *callRows) join(other *callRows) {
 	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)
 	r.changes, r.after = append(r.changes, other.changes...), append(r.after, other.after...)

@@ -17,10 +17,10 @@ import (
 // MaxDevices is the maximum number of devices of a user.
 const MaxDevices = 100
 
-// ErrTooManyDevices is returned if a user has MaxDevices already.
+// ErrTooManyDevices means that a user already has MaxDevices devices.
 var ErrTooManyDevices = fmt.Errorf("the user has %d devices already: delete those that are not in use", MaxDevices)
 
-// Registration is what an app registers for its device.
+// Registration has the data that an app registers for its device.
 type Registration struct {
 	UserID, DeviceID string
 	// App is the name of an entry in the configuration of pushes.
@@ -41,12 +41,12 @@ type Device struct {
 	// Generation is a new number for each registration.
 	Generation   int64
 	RegisteredAt time.Time
-	// Due is the time from which the device may need a push; nil if it needs no push.
+	// Due is the earliest time at which the device may need a push; nil if it needs no push.
 	Due *time.Time
 	// Told is the number in the last push. ToldVersion and ToldEpoch are the version and epoch of
-	// the badge in this push, and ToldAt is the time of the push. All are nil if the device got
-	// no push since it was registered. Told is also nil if the app was open since the push,
-	// because the app may have changed the number that the device shows.
+	// the badge in this push, and ToldAt is the time of the push. All four are nil if the device
+	// has got no push since it was registered. Told is also nil if the app was open after the
+	// push: the app may then have changed the number on the icon.
 	Told, ToldVersion *int64
 	ToldEpoch         *string
 	ToldAt            *time.Time
@@ -66,14 +66,16 @@ func (d *Device) targets() []any {
 	}
 }
 
-// PutDevice registers a device, or registers it again. Then the device is due, unless it was
-// registered with the same token and settings before. A token belongs to one device: PutDevice
-// deletes other devices with the token. It returns [ErrTooManyDevices], or eventlog.ErrRevoked if
-// the access token in ctx is revoked.
+// PutDevice registers a device, or registers it again, and makes it due. A repeated registration
+// with the same token and settings does not make the device due. A token belongs to one device:
+// PutDevice deletes other devices with the token. It fails with [ErrTooManyDevices], or with
+// eventlog.ErrRevoked if the access token in ctx was revoked. created is set if the device was
+// not registered before.
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
 	partition := t.layouts.Layout().PartitionOf(r.UserID)
 	var batch pgx.Batch
-	// Lock, so that registrations of one user, or of one device token, run one after the other.
+	// The first statement acquires locks, so that registrations of one user, or of one device
+	// token, run one after the other.
 	batch.Queue(statements.Get("serialize registrations"), r.UserID, r.Fingerprint)
 	batch.Queue(statements.Of(partition, "take the token from other devices"), r.Fingerprint, r.UserID, r.DeviceID, MaxDevices)
 	tooMany := false
@@ -94,7 +96,8 @@ func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, 
 	return created, nil
 }
 
-// write sends a batch as one transaction. It fails if the access token in ctx is revoked.
+// write sends a batch, which Postgres runs as one transaction. It fails if the access token in
+// ctx was revoked.
 func (t *Targets) write(ctx context.Context, batch *pgx.Batch) error {
 	if err := eventlog.QueueRights(ctx, batch); err != nil {
 		return err
@@ -147,9 +150,9 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 // DeviceName names a device of a user.
 type DeviceName struct{ UserID, DeviceID string }
 
-// HoldDevices prevents pushes to devices until a lease ends, because their apps are connected to
-// a gateway. by is the name of the gateway. A lease of 0 ends the leases of this gateway at once;
-// leases of other gateways continue. HoldDevices ignores devices that are not registered.
+// HoldDevices prevents pushes to devices whose apps are connected to a gateway, for the duration
+// lease. by is the name of the gateway. A lease of 0 ends the present leases of this gateway at
+// once; leases of other gateways continue. HoldDevices ignores devices that are not registered.
 func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {

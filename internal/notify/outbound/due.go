@@ -11,7 +11,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// DevicePush is a due device, with the number and the alerts to send to it.
+// DevicePush is a device that is due, with the number and the alerts to send to it.
 type DevicePush struct {
 	Partition        int
 	UserID, DeviceID string
@@ -21,25 +21,26 @@ type DevicePush struct {
 	Token            []byte
 	// Generation and Changes are the values in the device's row when NextDevices read it.
 	Generation, Changes int64
-	// DueAt is when the number changed or, after a failed push, the time of the next attempt.
+	// DueAt is the time at which the number changed or, after a failed push, the time of the next
+	// attempt.
 	DueAt, RegisteredAt time.Time
 	// Attempts is the number of pushes that failed since the last success.
 	Attempts int
-	// Badge includes the change that made the device due, and may be newer. Number is the number
-	// of Badge that the device shows.
+	// Badge is the current badge of the user; it includes the change that made the device due.
+	// Number is the number in Badge that the device must show: see [Number].
 	Badge  pubsub.Badge
 	Number int64
-	// Told is the number in the last push to the device. It is nil if the device may show another
-	// number.
+	// Told is the number in the last push to the device. It is nil if the device may have changed
+	// the number since.
 	Told *int64
-	// Alerts are notifications of messages that are unread and not muted: the oldest MaxAlerts,
-	// oldest first.
+	// Alerts are notifications of messages that are unread and not muted, oldest first. If there
+	// are more than MaxAlerts, it has the oldest MaxAlerts.
 	Alerts []Alert
-	// Retract are alerts that the device shows but whose messages were read or recalled since, at
-	// most MaxRetract.
+	// Retract names up to MaxRetract alerts that the device shows although their messages were
+	// read or recalled since.
 	Retract []AlertName
-	// dropped are alerts that are not sent: their messages are read or muted, or they are too
-	// old.
+	// dropped are alerts that will not be sent, because their messages were read or are muted, or
+	// because the alerts are too old.
 	dropped []Alert
 	// moreToRetract is set if there are more alerts to retract than Retract has.
 	moreToRetract bool
@@ -60,9 +61,9 @@ type AlertName struct {
 	Seq            int64
 }
 
-// MaxRetract is the maximum number of alerts that one push retracts: their names, of 128
-// characters each, must fit into the push. MaxShown is the number of a device's newest alerts
-// that can be retracted.
+// MaxRetract is the maximum number of alerts that one push retracts: the names of the alerts,
+// which may have 128 characters each, must fit into the push. MaxShown limits the alerts of a
+// device that can be retracted to the newest ones.
 const (
 	MaxRetract = 8
 	MaxShown   = 50
@@ -76,8 +77,8 @@ func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID}
 
 // NextDevices returns up to limit devices of an app and platform that are due and need a push:
 // the number to show differs from the number in the last push, or there are alerts to show or to
-// retract. It blocks until there is such a device; its only error is the error of ctx. Report
-// each device by one call of DeviceTold, DeviceRetry, DeviceHold or DeviceGone. Until then
+// retract. It blocks until there is such a device; its only error is the error of ctx. For each
+// device, call DeviceTold, DeviceRetry, DeviceHold or DeviceGone once. Before this call,
 // NextDevices does not return the device again.
 //
 // If the epoch of the badge differs from the epoch of the last push, the device gets its number
@@ -99,7 +100,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 			rows[i] = due[i].row()
 		}
 		n.lanes.take(l, partition, rows, len(due) == limit)
-		// A device that needs no push is not given to a sender: store at once that it is not due.
+		// Do not return devices that need no push: report at once that they are not due.
 		var same []report
 		differ := due[:0]
 		for i := range due {
@@ -114,7 +115,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 	})
 }
 
-// differs reports whether the device shows, or may show, another number than it should.
+// differs reports whether the device shows, or may show, another number than Number.
 func (p *DevicePush) differs() bool { return p.Told == nil || *p.Told != p.Number }
 
 // snapshot runs do in a read-only transaction with a single snapshot.
@@ -130,8 +131,8 @@ func columns(rows []row) (first, last []string) {
 	return first, last
 }
 
-// ownedSince returns when this process first read due devices of a partition that it owns, by the
-// clock of Postgres.
+// ownedSince returns the time on the clock of Postgres when this process first read due devices
+// of a partition that it owns. If this is the first read, it stores the time in lanes.since.
 func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (since time.Time, err error) {
 	if since = n.lanes.ownedSince(partition); !since.IsZero() {
 		return since, nil
@@ -144,8 +145,8 @@ func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (si
 }
 
 // dueDevices returns the due devices of a lane, each with the badge of its user. It omits the
-// devices in taken, which NextDevices has returned to a sender that has not reported them yet. tx
-// has one snapshot, so the badges fit the devices.
+// devices in taken, which senders are processing. All queries of tx see the same snapshot, so
+// each badge includes the change that made the device due.
 func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
 	since, err := n.ownedSince(ctx, tx, partition)
 	if err != nil {

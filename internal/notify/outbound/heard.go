@@ -11,17 +11,17 @@ type Batch struct {
 	Partition int
 	// From is the position before the batch, and To the position after it.
 	From, To events.Position
-	// Users and Rooms are the users and rooms that the batch changed. If a room changed, all its
-	// members count as changed.
+	// Users and Rooms are the users and rooms that the batch changed. A change of a room counts
+	// as a change of all its members.
 	Users, Rooms []string
 	// Notifying are the messages that have a notification.
 	Notifying []*events.Event
 }
 
-// Folded reports a batch that this process has folded, so that the notifier need not read its
-// events from the log. Do not change the batch after the call. Report the batches of a partition
-// in order. Folded does not block and is safe for concurrent use. It does nothing if the notifier
-// does not own the partition.
+// Folded is called by the projector of this process after it has folded a batch, so that the
+// notifier need not read the events of the batch from the log. Do not change the batch after the
+// call. Call Folded for the batches of a partition in their order. Folded does not block and is
+// safe for concurrent use. It does nothing if the notifier does not own the partition.
 func (n *Notifier) Folded(b Batch) {
 	n.heard[b.Partition].add(&b)
 	select {
@@ -30,8 +30,9 @@ func (n *Notifier) Folded(b Batch) {
 	}
 }
 
-// heard collects the reports of the projector of this process about one partition. The reports
-// may be incomplete: then the notifier reads the log from its position on.
+// heard collects the batches of one partition that the projector of this process has reported
+// with Folded. If the reports do not cover all events after the notifier's position, the notifier
+// reads the log instead.
 type heard struct {
 	mu sync.Mutex
 	// listening is set while a worker collects reports.
@@ -39,16 +40,15 @@ type heard struct {
 	said      said
 }
 
-// said has the users and rooms that the batches between from and to changed, and the messages of
-// these batches that have a notification.
+// said is the union of consecutive batches, from the position from to the position to. It has the
+// users and rooms that these batches changed, and the messages that have a notification.
 type said struct {
 	from, to     events.Position
 	users, rooms set
 	notifying    []*events.Event
 }
 
-// set is a set of texts. Unlike a list, it has a user only once, even if many batches change the
-// user.
+// set is a set of ids. It has the id of a user only once, even if many batches change the user.
 type set map[string]struct{}
 
 func (s *set) add(texts []string) {
@@ -60,10 +60,11 @@ func (s *set) add(texts []string) {
 	}
 }
 
-// maxSaid is the maximum number of users, rooms and messages that are collected for a partition.
+// maxSaid limits the sum of users, rooms and messages that are collected for a partition: above
+// it, add drops the earlier batches.
 const maxSaid = 50_000
 
-// listen sets whether a worker collects reports.
+// listen begins or ends the collection of reports; a worker calls it.
 func (h *heard) listen(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,8 +73,9 @@ func (h *heard) listen(on bool) {
 	}
 }
 
-// add adds a batch. It drops the earlier batches if they have too many entries, or if they do not
-// end where b begins, because another process has folded events between them.
+// add adds the batch b. It drops the earlier batches if they have more than maxSaid entries. It
+// also drops them if they do not end where b begins: then another process has folded the events
+// in between.
 func (h *heard) add(b *Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +101,9 @@ func (h *heard) take() said {
 	return s
 }
 
-// covers reports whether s has all changes from position to s.to, and the tables include them:
-// they are folded up to s.to. After a failover the tables may have lost reported batches.
+// covers reports whether s has all changes from position to s.to, and the tables include these
+// changes. folded is the position up to which the tables are folded. It can be before s.to after
+// a failover, when the tables may have lost reported batches.
 func (s *said) covers(position, folded events.Position) bool {
 	return !position.Before(s.from) && position.Before(s.to) && !folded.Before(s.to)
 }

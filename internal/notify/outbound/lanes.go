@@ -10,50 +10,53 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// lane is a queue from which senders read: the devices of one app and platform, or the subjects
-// of one webhook. Lanes are separate so that a slow lane does not delay the others.
+// lane identifies a queue from which senders read: the devices of one app and platform, or the
+// subjects of one webhook. Each app and webhook has its own queue, so that a slow one does not
+// delay the rest.
 type lane struct {
-	// name is the name of an app. If platform is empty, it is the name of a webhook.
+	// name is the name of an app, or if platform is empty, the name of a webhook.
 	name, platform string
 }
 
-// row identifies a row of a lane: first and last are the user and id of a device, or the type and
-// name of a subject.
+// row identifies an entry of a lane. For a device, first is the user and last the id of the
+// device. For a webhook, first is the type and last the name of a subject.
 type row struct {
 	partition   int
 	first, last string
 }
 
-// lanes record, for each lane, which partitions may have due rows and which rows senders have.
+// lanes records for each lane which partitions may have due rows, and which rows senders are
+// processing.
 type lanes struct {
 	mu    sync.Mutex
 	owned []int
-	// since has, for each owned partition, the time when this process first read due devices from
-	// it, by the clock of Postgres. If a device was due before, another process may have sent its
-	// push.
+	// since has, for each owned partition, the time on the clock of Postgres when this process
+	// first read due devices of the partition. If a device became due before this time, another
+	// process may already have sent its push.
 	since map[int]time.Time
 	all   map[lane]*laneState
 }
 
 type laneState struct {
-	// look has the partitions that may have due rows; senders must read them.
+	// look has the partitions that may have due rows: senders must read the rows of these
+	// partitions.
 	look map[int]struct{}
 	wake chan struct{}
-	// taken has the rows that were given to senders and that senders have not reported yet.
+	// taken has the rows that senders have got and not reported yet.
 	taken map[row]struct{}
 }
 
 func newLanes() lanes { return lanes{since: map[int]time.Time{}, all: map[lane]*laneState{}} }
 
-// ownedSince returns the value of since for a partition, or the zero time.
+// ownedSince returns the value of since for a partition, or the zero time if there is no value.
 func (ls *lanes) ownedSince(partition int) time.Time {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	return ls.since[partition]
 }
 
-// setOwnedSince sets the value of since for a partition. It does nothing if there is a value
-// already, or if this process does not own the partition any more.
+// setOwnedSince sets the value of since for a partition. It does nothing if since already has a
+// value, or if this process does not own the partition any more.
 func (ls *lanes) setOwnedSince(partition int, at time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -62,7 +65,8 @@ func (ls *lanes) setOwnedSince(partition int, at time.Time) {
 	}
 }
 
-// of returns the state of a lane. If the lane is new, its senders look at all owned partitions.
+// of returns the state of a lane. For a new lane it creates a state, with which the senders read
+// all owned partitions.
 func (ls *lanes) of(l lane) *laneState {
 	s, ok := ls.all[l]
 	if !ok {
@@ -102,7 +106,7 @@ func (ls *lanes) partitions() []int {
 	return ls.owned
 }
 
-// lookEverywhere makes the senders of all lanes look at all owned partitions.
+// lookEverywhere makes the senders of all lanes read the due rows of all owned partitions.
 func (ls *lanes) lookEverywhere() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -111,7 +115,7 @@ func (ls *lanes) lookEverywhere() {
 	}
 }
 
-// lookForCalls makes the senders of all webhooks look at a partition.
+// lookForCalls makes the senders of all webhooks read the due rows of a partition.
 func (ls *lanes) lookForCalls(partition int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -122,7 +126,7 @@ func (ls *lanes) lookForCalls(partition int) {
 	}
 }
 
-// look makes the senders of the given lanes look at a partition.
+// look makes the senders of the given lanes read the due rows of a partition.
 func (ls *lanes) look(partition int, touched map[lane]struct{}) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -134,8 +138,9 @@ func (ls *lanes) look(partition int, touched map[lane]struct{}) {
 	}
 }
 
-// next removes a partition from look and returns it, with the partition's rows that senders
-// already have. If look is empty, ok is false: wait for a value from wake and call next again.
+// next removes a partition from the look set of a lane and returns it. taken has the rows of this
+// partition that senders are already processing. If the set is empty, ok is false: wait for a
+// value from wake and call next again.
 func (ls *lanes) next(l lane) (partition int, taken []row, wake <-chan struct{}, ok bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -153,7 +158,8 @@ func (ls *lanes) next(l lane) (partition int, taken []row, wake <-chan struct{},
 	return partition, taken, s.wake, ok
 }
 
-// take records that senders have rows. more is set if the partition may have further due rows.
+// take records that senders have got rows. more is set if the partition may have further due
+// rows.
 func (ls *lanes) take(l lane, partition int, rows []row, more bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -166,8 +172,8 @@ func (ls *lanes) take(l lane, partition int, rows []row, more bool) {
 	}
 }
 
-// give records that senders have reported rows and the reports are stored. The rows may be due
-// again.
+// give records that senders have finished with rows and that their reports are stored. The rows
+// may be due again, so give makes senders read the partitions.
 func (ls *lanes) give(l lane, rows ...row) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -181,8 +187,8 @@ func (ls *lanes) give(l lane, rows ...row) {
 }
 
 // claim returns due rows of a lane. It calls take for one partition after the other until a call
-// returns rows. It waits while no partition may have due rows. Its only error is the error of
-// ctx.
+// returns rows; take reads the due rows of a partition, except the rows in taken. While no
+// partition may have due rows, claim waits. Its only error is the error of ctx.
 func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition int, taken []row) ([]T, error)) ([]T, error) {
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	for {
@@ -197,7 +203,7 @@ func claim[T any](ctx context.Context, n *Notifier, l lane, take func(partition 
 		}
 		rows, err := take(partition, taken)
 		switch {
-		case len(rows) > 0: // also if ctx is done: lanes already records them as given to the caller
+		case len(rows) > 0: // also if ctx is done: lanes.take has already recorded that the caller gets them
 			return rows, nil
 		case err != nil:
 			n.lanes.look(partition, map[lane]struct{}{l: {}})

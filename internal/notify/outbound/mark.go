@@ -14,19 +14,21 @@ import (
 	"github.com/badged/badged/internal/log/tombstones"
 )
 
-// changes are the users and rooms that events may have changed, and the events' notifications.
+// changes has the users and rooms that events may have changed, and the notifications of the
+// events.
 type changes struct {
-	// users are the users that events name. rooms are the rooms in which every member may have
-	// changed. Both are sorted and without repeats: all transactions lock rows in this order.
+	// users are the users that events name. rooms are the rooms in which the badge of every
+	// member may have changed. Both lists are sorted and without repeats, so that all
+	// transactions lock rows in the same order.
 	users, rooms []string
-	// alerts are notifications of messages for single users, and posts are notifications of
-	// messages for all members of rooms.
+	// alerts has the notifications for single users. posts has the notifications for all members
+	// of a room.
 	alerts []alertRow
 	posts  []alertRow
 }
 
-// gather returns the changes by events of a partition. It skips an event that cannot be decoded,
-// since such an event changes nothing.
+// gather returns the changes that events of a partition may have made. It skips an event that
+// cannot be decoded, since such an event changes nothing.
 func (w *worker) gather(records []events.Record) (c changes) {
 	for i := range records {
 		if records[i].Damage != nil {
@@ -58,9 +60,9 @@ func (w *worker) collect(s *said) changes {
 	return c
 }
 
-// notify adds the notification of a message to c, if the message has one. Users whose ids the
-// message contains are notified at once, and so are the mentioned members of a room. The other
-// members of the room are notified in a round through the members.
+// notify adds the notification of a message to c, if the message has a notification. Users that
+// the message names, including mentioned members of a room, are notified at once. The other
+// members of the room are notified by a round, which pages through the members.
 func (w *worker) notify(c *changes, e *events.Event) {
 	d := &e.Data
 	if !d.Notifies() {
@@ -89,9 +91,9 @@ func (n *Notifier) in(partition int, users []string) []string {
 	return all
 }
 
-// next returns the changes after the notifier's position. to is the position up to which the
-// changes are complete. next uses the projector's reports if they cover the position; otherwise
-// it reads a page of the log.
+// next returns the changes between the notifier's position and the position to. It uses the
+// reports of the projector if they cover the notifier's position; otherwise it reads a page of
+// the log.
 func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
 	if s.said.covers(s.position, s.folded.Position) {
 		return w.collect(&s.said), s.said.to, nil
@@ -108,8 +110,8 @@ func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to eve
 	return w.gather(records), to, nil
 }
 
-// mark makes the devices due that the next events concern, and moves the position past these
-// events.
+// mark makes the devices due whose users the next events may have changed, and moves the
+// notifier's position past these events.
 func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
@@ -137,13 +139,14 @@ func (w *worker) mark(ctx context.Context, s *partitionState) error {
 type marking struct {
 	*worker
 	tx pgx.Tx
-	// touched has the lanes of the devices that became due. marked is the number of the devices.
+	// touched has the lanes of the devices that became due. marked is the number of these
+	// devices.
 	touched map[lane]struct{}
 	marked  int64
 }
 
-// marking runs a transaction that makes devices due. After the commit, it makes the senders of
-// their lanes look at the partition.
+// marking runs do in a transaction that makes devices due. After the commit, it makes the senders
+// read the due devices of the partition.
 func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	m := marking{worker: w, touched: map[lane]struct{}{}}
 	if err := w.transaction(ctx, func(tx pgx.Tx) error {
@@ -165,8 +168,8 @@ func (m *marking) users(ctx context.Context, users []string) error {
 	return m.mark(ctx, &m.marked, statements.Of(m.partition, "mark devices"), users)
 }
 
-// mark runs a statement that makes devices due and returns their number by lane. It adds the
-// numbers to total.
+// mark runs a statement that makes devices due. The statement returns the number of these devices
+// for each lane; mark adds the numbers to total.
 func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
 	var l lane
 	var n int64

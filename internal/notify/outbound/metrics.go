@@ -58,8 +58,8 @@ func (m *Metrics) reported(kind reportKind, n int) {
 	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
 }
 
-// own sets the number of owned partitions, and removes the metrics of all partitions. measure
-// sets the metrics of owned partitions again.
+// own is called when the owned partitions change. It sets the metric of their number, and removes
+// the metrics of all partitions; measure then sets the metrics of owned partitions again.
 func (m *Metrics) own(owned []int) {
 	m.owned.Set(float64(len(owned)))
 	m.due.Reset()

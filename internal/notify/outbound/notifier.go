@@ -23,8 +23,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// First keys of the advisory locks on partitions (lockClass) and of the locks that count
-// sessions.
+// lockClass is the first key of the advisory locks on partitions. memberClass is the first key of
+// the locks by which notifiers count each other.
 const (
 	lockClass   = 0x6261646e // "badn"
 	memberClass = 0x6261646f // "bado"
@@ -39,8 +39,8 @@ type NotifierConfig struct {
 	// Held returns the partitions that this database holds. Set it if there are several
 	// databases. Default: all partitions of Layouts.
 	Held func() []int
-	// Clock returns the time of the database. Its Check fails while the clock of the process and
-	// the clock of the database differ. Default: the clock of the process.
+	// Clock returns the time of the database. Its method Check fails while the clocks of the
+	// process and the database differ by too much. Default: the clock of the process.
 	Clock interface {
 		Now() time.Time
 		Check() error
@@ -50,21 +50,22 @@ type NotifierConfig struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// LongestReminder is the longest delay of a reminder by a webhook, 0 if no webhook sends
-	// reminders.
+	// LongestReminder is the longest time that messages must be unread before a webhook gets a
+	// reminder. 0 means that there are no reminders.
 	LongestReminder time.Duration
 	// RoomInterval is the least time between the starts of two rounds through the members of a
-	// room, if the room has more than MaxPromptMembers members in a partition. Default 1m.
+	// room. It applies to rooms with more than MaxPromptMembers members in a partition. Default
+	// 1m.
 	RoomInterval time.Duration
-	// PollInterval is how often the notifier checks for events that other processes have folded,
-	// while there are targets. It is also the longest pause after the notifier has caught up with
-	// the projector. Default 100ms.
+	// PollInterval is how often the notifier checks a partition with devices for events that
+	// other processes have folded. It is also the longest pause after the notifier has caught up
+	// with the projector. Default 100ms.
 	PollInterval time.Duration
-	// CallInterval is the least time between two checks of a partition for webhooks. The changes
-	// within this time are read and sent together. Default 500ms.
+	// CallInterval is the least time between two reads of a partition's log for webhooks. The
+	// changes within this time are read and sent together. Default 500ms.
 	CallInterval time.Duration
 	// IdleInterval is how often the notifier checks a partition without targets, and how often
-	// senders look for rows that have become due by time. Default 1s.
+	// senders look for rows whose due time has come. Default 1s.
 	IdleInterval time.Duration
 	// OwnershipInterval is how often the notifier counts the other notifiers, and acquires or
 	// releases partitions. Default 1s.
@@ -72,12 +73,12 @@ type NotifierConfig struct {
 	// PageEvents is the maximum number of events in one read of the log. Default 1,000.
 	PageEvents int
 
-	// silence is how long an owner may not respond before another process replaces it. Default
-	// three times OwnershipInterval.
+	// silence is how long an owner may fail to respond before another process takes over its
+	// partitions. Default three times OwnershipInterval.
 	silence time.Duration
 }
 
-// Notifier owns partitions, makes their devices due, reads the log for webhooks, and gives the
+// Notifier owns partitions. It makes their devices due, reads the log for webhooks, and gives the
 // due targets to the senders in the same process. Any number of notifiers may run on one
 // database. Each partition has one owner at a time, since two owners would notify targets twice.
 type Notifier struct {
@@ -138,12 +139,13 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	return n, nil
 }
 
-// Run works until ctx is done. Then it stores the last reports and returns nil. Stop the senders
-// before, so that their reports are stored.
+// Run runs until ctx is done. Then it stores the last reports and returns nil. Stop the senders
+// before you cancel ctx, so that Run stores their last reports.
 func (n *Notifier) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { _ = wait.Every(ctx, measureInterval, n.measure) })
-	// Rows also become due by time, or because of other processes.
+	// Rows also become due because their due time comes, or because other processes make them
+	// due.
 	g.Go(func() { _ = wait.Every(ctx, n.cfg.IdleInterval, func(context.Context) { n.lanes.lookEverywhere() }) })
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
@@ -161,14 +163,15 @@ func (n *Notifier) Run(ctx context.Context) error {
 	return nil
 }
 
-// Pauses between attempts while the database does not respond.
+// These are the shortest and the longest pause between attempts while the database does not
+// respond.
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 2 * time.Second
 )
 
-// work makes the devices of a partition due until ctx is done. ctx is canceled once this process
-// no longer owns the partition.
+// work makes the devices of a partition due until ctx is done. ctx is canceled when this process
+// stops owning the partition.
 func (n *Notifier) work(ctx context.Context, partition int) {
 	w := n.worker(partition)
 	defer w.heard.listen(false)
@@ -205,26 +208,27 @@ func (n *Notifier) work(ctx context.Context, partition int) {
 // pageBytes is the maximum size of the events in one read of the log, in bytes.
 const pageBytes = 4 << 20
 
-// worker makes the devices of one partition due. It also notifies the readers of webhooks when
+// worker makes the devices of one partition due. It also wakes the readers of webhooks after
 // events were folded.
 type worker struct {
 	*Notifier
 	partition int
 	heard     *heard
 	size      logread.Size
-	// devices is set if there were devices when the partition state was last read, badges if
-	// there were webhooks that want badges. Both may be stale, but a target that is added later
-	// is due when it is added.
+	// devices is set if there were devices when the partition state was last read. badges is set
+	// if there were webhooks that want badges. The values may be stale; this does no harm,
+	// because a target is due when it is added.
 	devices, badges bool
-	// awaited is when the worker began to wait for the projector to report folded events. It is
+	// awaited is the time at which the worker began to wait for a report of the projector. It is
 	// zero if the worker does not wait.
 	awaited time.Time
-	// settled is when old alerts were last deleted. settledWebhooks is when the positions of
-	// webhooks were last checked. followed is when the position was last moved while there were
-	// no devices.
+	// These are the times of the last work that is done at intervals: settled of the deletion of
+	// old alerts, settledWebhooks of the check of webhooks' positions, and followed of the last
+	// move of the position while there were no devices.
 	settled, settledWebhooks, followed time.Time
-	// calledAt is when the readers of webhooks were last notified. shown is the position up to
-	// which the projector had folded then, and revision the partition's revision then.
+	// calledAt is the time at which the readers of webhooks were last woken. shown is the
+	// position up to which the projector had folded at this time, and revision was the
+	// partition's revision.
 	shown    events.Position
 	revision int64
 	calledAt time.Time
@@ -239,15 +243,15 @@ type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
 	// revision is the revision of the partition, which grows when badges change without events.
-	// marked is the last revision for which all devices were made due. If after is not nil, this
-	// is not complete: it was done only for the users up to after.
+	// marked is the last revision for which devices were made due: all devices if after is nil,
+	// else only the devices of the users up to after.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
 	rounds           bool // whether a round through the members of a room is due
-	// said has what the projector of this process has reported since the last call of heard.take.
+	// said has the reports of the projector of this process since the last call of heard.take.
 	said said
-	// caughtUp is set when the devices of all folded events are due.
+	// caughtUp is set when the devices for all folded events were made due.
 	caughtUp bool
 }
 
@@ -255,7 +259,8 @@ func (s *partitionState) targets() []any {
 	return append(s.folded.Targets(), &s.position.TransactionID, &s.position.Offset, &s.revision, &s.marked, &s.after, &s.devices, &s.badges, &s.rounds)
 }
 
-// drain makes all devices due that can be made due now. It returns the time until the next drain.
+// drain makes all devices of the partition due that folded events have changed. It returns the
+// time until the next call of drain.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	pause, err = w.drainHeld(ctx)
 	if err != nil && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
@@ -264,11 +269,11 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	return pause, err
 }
 
-// drainHeld drains a partition that this database holds.
+// drainHeld does the work of drain for a partition that this database holds.
 func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		s := partitionState{said: w.heard.take()} // before the tables are read, so that the tables include the reports
+		s := partitionState{said: w.heard.take()} // take the reports before reading the tables, so that the tables include them
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.cfg.RoomInterval, w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
@@ -295,8 +300,8 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 	return w.cfg.PollInterval, w.deleteSettled(ctx)
 }
 
-// showFolded makes the readers of webhooks continue if events were folded or the revision has
-// changed, at most once in each CallInterval.
+// showFolded wakes the readers of webhooks if events were folded or the revision has changed
+// since the last wake-up. It does this at most once in each CallInterval.
 func (w *worker) showFolded(s *partitionState) {
 	if !w.badges || w.shown == s.folded.Position && w.revision == s.revision || time.Since(w.calledAt) < w.cfg.CallInterval {
 		return
@@ -306,8 +311,8 @@ func (w *worker) showFolded(s *partitionState) {
 	w.lanes.lookForCalls(w.partition)
 }
 
-// withoutDevices does the work while there are no devices: at intervals, it moves the notifier's
-// position to the projector's position without reading the log.
+// withoutDevices is called instead of step while there are no devices. At intervals, it moves the
+// notifier's position to the projector's position without reading the log.
 func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause time.Duration, err error) {
 	if w.idle() || time.Since(w.followed) >= w.cfg.IdleInterval {
 		w.followed = time.Now()
@@ -319,16 +324,16 @@ func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause t
 	return w.cfg.CallInterval, nil
 }
 
-// rest pauses ten times as long as the last step took, but at most PollInterval. So following the
-// projector uses a limited part of a processor.
+// rest pauses for ten times the duration of the last step, but at most for PollInterval. This
+// limits the CPU time that the notifier uses to follow the projector.
 func (w *worker) rest(ctx context.Context, took time.Duration) {
 	_ = wait.For(ctx, min(10*took, w.cfg.PollInterval))
 }
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes devices due for one of these reasons: new events, a new revision, or a round through
-// the members of a room. It reports whether there is more to do.
+// step makes a page of devices due, for one of these reasons: new events, a new revision, or a
+// round through the members of a room. more reports whether to call step again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -345,9 +350,9 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 }
 
 // awaits reports whether to wait for a report of the projector in this process instead of reading
-// the log. It waits if this projector has reported everything up to the notifier's position,
-// since then it is probably about to report the next events too. If no report comes within
-// PollInterval, another process has folded the events, and the log must be read.
+// the log. If the last report ends at the notifier's position, this projector will probably
+// report the next events soon, so awaits returns true. If no report comes within PollInterval,
+// another process has folded the events, and the log must be read.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
 	case s.said.to != s.position || s.said.to == (events.Position{}): // a position may be zero, too
@@ -364,7 +369,7 @@ func (w *worker) awaits(s *partitionState) bool {
 var errFenced = errors.New("another notifier has moved the position")
 
 // move moves the position of the notifier, in the transaction that makes targets due. It fences a
-// second notifier: it fails with errFenced if the stored position is not from.
+// second notifier: it fails with errFenced unless the stored position equals `from`.
 func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) error {
 	tag, err := tx.Exec(ctx, statements.Of(w.partition, "move"), events.NotifierGroup, from.TransactionID, from.Offset, to.TransactionID, to.Offset)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -373,8 +378,9 @@ func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) 
 	return err
 }
 
-// follow moves the notifier's position to the projector's position without reading the log. No
-// target misses a change, since every target that is added later is due at once.
+// follow moves the notifier's position to the projector's position without reading the log. It is
+// called while there are no devices. No device misses a change, since a device is due when it is
+// added.
 func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	if s.position == s.folded.Position && s.revision == s.marked && s.after == nil {
 		return nil
@@ -391,7 +397,7 @@ func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// transaction runs a transaction without waiting for its commit to be durable. If Postgres loses
+// transaction runs do in a transaction whose commit does not wait for the disk. If Postgres loses
 // the commit in a crash, the work is done again.
 func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, n.cfg.Pool, func(tx pgx.Tx) error {
@@ -405,8 +411,8 @@ func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) er
 // usersPage is the maximum number of users that one query returns when it pages through users.
 const usersPage = 1000
 
-// markAll makes the devices of the next usersPage users due. It is called after badges have
-// changed without events, until the devices of all users are due.
+// markAll makes the devices of the next usersPage users due. After badges have changed without
+// events, it is called until the devices of all users are due.
 func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	after := ""
 	if s.revision == s.marked {
@@ -450,9 +456,10 @@ func (w *worker) deleteSettled(ctx context.Context) error {
 }
 
 const (
-	// maxAlertAge is the age from which an alert is not pushed any more and is deleted.
+	// maxAlertAge is the age at which an alert that was not pushed is dropped and deleted.
 	maxAlertAge = 24 * time.Hour
-	// maxShownAge is how long an alert can be retracted after it was queued. Then it is deleted.
+	// maxShownAge is how long a pushed alert can be retracted, counted from the time it was
+	// queued. Then it is deleted.
 	maxShownAge = 7 * 24 * time.Hour
 	// alertsInterval is how often old alerts are deleted.
 	alertsInterval = time.Minute

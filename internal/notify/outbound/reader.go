@@ -8,84 +8,89 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// reader reads a partition of the log for a webhook, page by page, from the stored position on.
-// The position moves past a page only after all subjects of the page are sent or queued; a
-// subject whose call failed remains in its page. Pages are only in memory: after a restart the
-// next reader begins at the stored position.
+// reader reads a partition of the log for a webhook. It begins at the stored position and reads
+// page by page. The stored position moves past a page only after all subjects of the page were
+// sent or added to the webhook's queue; if a call fails, its subjects remain in the page. Pages
+// are only in memory: after a restart, a new reader begins at the stored position.
 type reader struct {
 	webhook   string
 	partition int
 
-	// db serializes moves of the position with reads of the position and the log.
+	// db is held while the position is moved, and while the position and the log are read.
 	db sync.Mutex
 	// stored is the position in the database, as last read.
 	stored events.Position
-	// lookedAt is when the queue was last read. full is set if the queue may have more due rows.
+	// lookedAt is the time at which the queue was last read. full is set if the queue may have
+	// more due rows.
 	lookedAt time.Time
 	full     bool
 
 	mu    sync.Mutex
 	pages []*page
-	// behind is set if there may be more to read in the log.
+	// behind is set if the log may have events that the reader has not read.
 	behind bool
-	// refused is set if pages may have subjects that the endpoint refused.
+	// refused is set if pages may contain subjects that the endpoint refused.
 	refused bool
-	// held has rows of the queue, each with the time before which the row must not be returned.
+	// held has rows of the queue. The value is the time before which the row must not be given to
+	// a sender.
 	held map[row]time.Time
-	// roundAt has the time, for each large room, when a call about the room is allowed again.
+	// roundAt has, for each large room, the earliest time of the next call about the room.
 	roundAt map[string]time.Time
 }
 
-// page has the subjects of one read for a webhook: subjects that some events have changed, or a
-// page of users when all users are read because badges have changed without events.
+// page has the subjects of one read for a webhook. Most pages have the subjects that a page of
+// events has changed. After badges have changed without events, all users are read, and a page
+// has the next users.
 type page struct {
 	reader *reader
-	// to is the position after the events of the page. told is the number of events up to this
-	// position. revision is the partition's revision for which all users were last read, and
-	// after is the last user of that read so far; after is nil if the read is complete.
+	// to is the position after the events of the page. told is the number of events before this
+	// position. revision is the partition's revision for which all users were last read. after is
+	// the last user that was read for this revision; it is nil if all users were read.
 	to       events.Position
 	told     int64
 	revision int64
 	after    *string
-	// due are the subjects that no sender has. open is the number of subjects that are neither
-	// sent nor queued yet.
+	// due are the subjects that no sender is processing. open is the number of subjects that were
+	// neither sent nor added to the queue yet.
 	due  []*subject
 	open int
-	// rooms are the rooms whose members were not yet added to the subjects. users are the users
-	// whose subjects were added.
+	// rooms are the rooms whose members were not added as subjects yet. users are the users whose
+	// subjects were added.
 	rooms []change
 	users set
 }
 
-// change is a user or a room that an event changes, and when the event was appended.
+// change is a user or a room that an event has changed, with the time at which the event was
+// appended.
 type change struct {
 	name string
 	at   time.Time
 }
 
-// subject is one event to send to the webhook. kind is its type, and name its user or room.
+// subject is a user or room about which an event must be sent to the webhook. kind is the type of
+// the event, and name the id of the user or room.
 type subject struct {
 	*page
 	kind, name string
 	at         time.Time
-	// attempts is the number of failed calls. again is when the next call may be made. refused is
-	// set if the last call may have failed because of this subject alone.
+	// attempts is the number of failed calls. again is the earliest time of the next call.
+	// refused is set if the last call may have failed because of this subject alone.
 	attempts int
 	again    time.Time
 	refused  bool
 }
 
 const (
-	// maxPages and maxOpen limit the pages and the open subjects of a reader. At either limit, it
-	// reads no further page.
+	// maxPages and maxOpen limit the pages of a reader and their open subjects. At either limit,
+	// the reader reads no further page.
 	maxPages = 8
 	maxOpen  = 20_000
 )
 
 func (s *subject) row(partition int) row { return row{partition, s.kind, s.name} }
 
-// take removes up to limit subjects from the pages and returns them. It skips subjects whose
-// retry is not due, and subjects in taken, which senders have.
+// take removes up to limit subjects from the due lists of the pages and returns them. It skips
+// subjects whose retry is not due, and subjects in taken, which senders are processing.
 func (r *reader) take(limit int, taken map[row]struct{}, now time.Time) (all []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,7 +139,7 @@ func (r *reader) setBehind(behind bool) {
 	r.behind = behind
 }
 
-// add adds subjects to a page. If the page is new, it appends the page to the pages.
+// add adds subjects to a page. If the page is new, add appends it to the pages of the reader.
 func (r *reader) add(p *page, some []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,8 +149,8 @@ func (r *reader) add(p *page, some []*subject) {
 	}
 }
 
-// giveBack makes a subject due again after a sender could not send it. The next call about the
-// subject is made at the time again, or later.
+// giveBack makes a subject due again after a sender could not send it. again is the earliest time
+// of the next call about the subject.
 func (r *reader) giveBack(s *subject, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +159,8 @@ func (r *reader) giveBack(s *subject, again time.Time) {
 	r.refused = r.refused || s.refused
 }
 
-// done records that a subject was sent or queued. It reports whether the first page is complete,
-// so that the position can move.
+// done records that a subject was sent or added to the queue. It reports whether the first page
+// is complete, so that the position can move past this page.
 func (r *reader) done(s *subject) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +171,7 @@ func (r *reader) done(s *subject) bool {
 func (p *page) isTold() bool { return p.open == 0 && len(p.rooms) == 0 }
 
 // toldPages returns the number of complete pages before the first incomplete page. last is the
-// last of these complete pages, nil if there is none.
+// last of these complete pages, nil if n is 0.
 func (r *reader) toldPages() (n int, last *page) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +182,7 @@ func (r *reader) toldPages() (n int, last *page) {
 	return n, last
 }
 
-// drop removes the first n pages and returns the position after the pages.
+// drop removes the first n pages and returns the position after these pages.
 func (r *reader) drop(n int) events.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +217,7 @@ func (r *reader) takeRefused() (all []*subject) {
 	return all
 }
 
-// renew makes all subjects and rows due now that wait for a retry.
+// renew makes all subjects and rows due now that are waiting for a retry.
 func (r *reader) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,14 +230,14 @@ func (r *reader) renew() {
 	}
 }
 
-// hold prevents a row of the queue from being returned before a time.
+// hold prevents a row of the queue from being given to a sender before a time.
 func (r *reader) hold(what row, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held[what] = until
 }
 
-// heldRows returns the rows of the queue that must not be returned now.
+// heldRows returns the rows of the queue that must not be given to a sender now.
 func (r *reader) heldRows(now time.Time) (all []row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,9 +251,9 @@ func (r *reader) heldRows(now time.Time) (all []row) {
 	return all
 }
 
-// round begins a round of calls about a large room and returns 0. If the last round began less
-// than interval ago, no round begins: wait is the time until the next round, and queued reports
-// whether the room is already queued for this next round.
+// round is called before a call about a large room, to limit such calls to one in each interval.
+// If the call may be made now, wait is 0. Otherwise wait is the time until the next call, and
+// queued reports whether the room is already queued for this call.
 func (r *reader) round(room string, interval time.Duration, now time.Time) (wait time.Duration, queued bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,13 +268,13 @@ func (r *reader) round(room string, interval time.Duration, now time.Time) (wait
 		return 0, false
 	}
 	if wait = at.Sub(now); wait <= interval {
-		r.roundAt[room] = at.Add(interval) // the round after the queued one
+		r.roundAt[room] = at.Add(interval) // the time after the queued call
 		return wait, false
 	}
 	return wait, true
 }
 
-// readers are the readers of all webhooks in the partitions that this process owns.
+// readers has the readers of all webhooks in the partitions that this process owns.
 type readers struct {
 	mu  sync.Mutex
 	all map[string]map[int]*reader // by webhook and partition

@@ -18,13 +18,14 @@ import (
 // webhookGroup returns the consumer group in which the positions of a webhook are stored.
 func webhookGroup(name string) string { return "badged webhook " + name }
 
-// readerState is the state of a partition and of a webhook's position before a read.
+// readerState is the state of a partition, and of a webhook's position in it, before a read of
+// the log.
 type readerState struct {
 	folded       logread.Cursor
 	foldedEvents int64
 	// revision is the revision of the partition. stored is the webhook's position in the
-	// database, with the number of events before the position and the revision for which all
-	// users were read.
+	// database: told is the number of events before the position. For stored.revision and
+	// stored.after, see page.
 	revision int64
 	stored   struct {
 		position       events.Position
@@ -39,20 +40,20 @@ func (s *readerState) targets() []any {
 		&s.stored.position.TransactionID, &s.stored.position.Offset, &s.stored.told, &s.stored.revision, &s.stored.after, &s.wants)
 }
 
-// isLast reports whether there is nothing more to read after page p.
+// isLast reports whether nothing is left to read after page p.
 func (s *readerState) isLast(p *page) bool {
 	return p != nil && len(p.rooms) == 0 && !p.to.Before(s.folded.Position) && p.revision == s.revision && p.after == nil
 }
 
-// readOn reads the next page for a webhook. It reports whether it has read one.
+// readOn reads the next page for a webhook. It reports whether it has read a page.
 func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error) {
 	if !r.mayRead() {
 		return false, nil
 	}
 	r.db.Lock()
 	defer r.db.Unlock()
-	// Set behind to false before the query, which includes the events that were folded until then.
-	// Later events set behind again.
+	// Set behind to false before the query: if events are folded after the query, showFolded sets
+	// behind again.
 	r.setBehind(false)
 	var s readerState
 	defer func() {
@@ -70,7 +71,7 @@ func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error)
 		return false, fmt.Errorf("read the position: %w", err)
 	}
 	last := r.last()
-	if r.stored != s.stored.position { // the first read, or another notifier has moved the position
+	if r.stored != s.stored.position { // this is the first read, or another notifier has moved the position
 		r.forget()
 		r.stored, last = s.stored.position, nil
 	}
@@ -158,8 +159,9 @@ func (n *Notifier) changedBy(partition int, records []events.Record) (users, roo
 	return users, rooms
 }
 
-// smallRooms adds the small rooms among rooms to a page, so that the webhook gets an event for
-// each member. It returns the large rooms, about which the webhook gets one event each.
+// smallRooms adds the small rooms in rooms to page p, so that the webhook gets an event for each
+// of their members. It returns the large rooms: the webhook gets only one event about each of
+// these. MaxToldMembers is the limit.
 func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []change) (large []change, err error) {
 	if len(rooms) == 0 {
 		return nil, nil
@@ -189,10 +191,11 @@ func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []c
 	return large, nil
 }
 
-// roomsPage is the number of rooms whose members one query reads.
+// roomsPage is the maximum number of rooms whose members one query reads.
 const roomsPage = 8
 
-// readMembers adds the members of the page's next rooms to the subjects of the page.
+// readMembers adds the members of the next rooms in p.rooms to the subjects of the page, and
+// removes these rooms from p.rooms.
 func (n *Notifier) readMembers(ctx context.Context, r *reader, p *page, wants []string) error {
 	some := p.rooms[:min(roomsPage, len(p.rooms))]
 	names := make([]string, len(some))
@@ -216,8 +219,8 @@ func (n *Notifier) readMembers(ctx context.Context, r *reader, p *page, wants []
 	return nil
 }
 
-// readUsers adds a page with the next usersPage of all users. It is used after badges have
-// changed without events.
+// readUsers adds a page with the next users of the partition, up to usersPage. It is called after
+// badges have changed without events, until all users were read.
 func (n *Notifier) readUsers(ctx context.Context, r *reader, last *page, s *readerState) error {
 	after := ""
 	if last.revision == s.revision {
@@ -241,8 +244,8 @@ func (n *Notifier) readUsers(ctx context.Context, r *reader, last *page, s *read
 	return nil
 }
 
-// about returns the subjects for users, one for each type that the webhook wants. It skips users
-// whose subjects are in the page already.
+// about returns the subjects for users: for each user, one subject for each type of event that
+// the webhook wants. It skips users whose subjects are in the page already.
 func (p *page) about(users []change, wants []string) (all []*subject) {
 	for _, u := range users {
 		if _, known := p.users[u.name]; known {
@@ -261,22 +264,23 @@ func (p *page) about(users []change, wants []string) (all []*subject) {
 // aboutUsers are the types of events that webhooks may get when a user has changed.
 var aboutUsers = []string{BadgeChanged, UnreadReminder}
 
-// subjectDone records that a subject was sent or queued.
+// subjectDone records that a subject was sent or added to the queue.
 func (n *Notifier) subjectDone(s *subject) {
 	if s.reader.done(s) {
 		n.reports.move(s.reader)
 	}
 }
 
-// moveWhenTold schedules a move of the reader's position if the reader's first page is complete.
+// moveWhenTold schedules a move of the reader's position if the first page is complete.
 func (n *Notifier) moveWhenTold(r *reader) {
 	if pages, _ := r.toldPages(); pages > 0 {
 		n.reports.move(r)
 	}
 }
 
-// settleWebhooks adds the missing positions of new webhooks and deletes the positions of deleted
-// webhooks. This is needed if another database held the partition when the webhooks changed.
+// settleWebhooks adds missing positions of new webhooks, and deletes the positions of deleted
+// webhooks. Positions can be missing or obsolete if another database held the partition when the
+// webhooks changed.
 func (w *worker) settleWebhooks(ctx context.Context) error {
 	if time.Since(w.settledWebhooks) < w.cfg.IdleInterval {
 		return nil
@@ -293,9 +297,10 @@ func (w *worker) settleWebhooks(ctx context.Context) error {
 	return nil
 }
 
-// movePositions moves the positions of readers past their complete pages. If another notifier has
-// moved the stored position of a reader, this reader begins again at the stored position.
-// movePositions locks the readers in the order of partition and webhook.
+// movePositions moves the stored positions of readers past their complete pages. If another
+// notifier has moved the stored position of a reader, this reader drops its pages and begins
+// again at the stored position. movePositions locks the readers in the order of partition and
+// webhook.
 func (n *Notifier) movePositions(ctx context.Context, some []*reader) error {
 	slices.SortFunc(some, func(a, b *reader) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.webhook, b.webhook))

@@ -51,11 +51,12 @@ func (r *report) lane() lane {
 	return r.device.lane()
 }
 
-// reports collects reports, so that one transaction stores many.
+// reports collects reports, so that one transaction stores many reports.
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told are the readers whose first page is complete: their positions must be moved.
+	// told has the readers whose first page is complete: the positions of these readers must be
+	// moved.
 	told map[*reader]struct{}
 	wake chan struct{}
 }
@@ -104,30 +105,30 @@ func (r *reports) takeTold() []*reader {
 }
 
 // DeviceTold reports that a device got its number, the alerts p.Alerts and the retractions
-// p.Retract. For the duration quiet, only alerts are pushed to the device. Like all methods that
-// report, DeviceTold does not block.
+// p.Retract. For the duration quiet, only alerts are pushed to the device. DeviceTold does not
+// block; nor do the other methods that report results.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, after: quiet})
 }
 
-// KeepRetract returns p without Retract. Use it to report a push that retracted no alerts: the
-// alerts to retract stay due.
+// KeepRetract returns a copy of p with an empty Retract. Pass it to DeviceTold after a push that
+// retracted no alerts: the device remains due, so that a later push retracts them.
 func (p DevicePush) KeepRetract() DevicePush {
 	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
 	p.Retract = nil
 	return p
 }
 
-// DeviceRetry reports that a push failed. told is the number of alerts that were sent before the
-// failure, oldest first; each of their pushes also had the number of the badge. The device is due
-// again after the given time, or when it is registered with another token.
+// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
+// sent before the failure; each push of an alert also had the number of the badge. The device is
+// due again after the duration after, or earlier if it is registered with another token.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
 }
 
-// DeviceHold reports that no push was tried, which is not a failure. The device is due again
-// after the given time.
+// DeviceHold reports that no push was tried, which does not count as a failure. The device is due
+// again after the duration after.
 func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 	n.reports.add(report{kind: reportHold, device: p, after: after})
 }
@@ -137,7 +138,7 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
 // CallTold reports that a webhook got an event or does not need it. A reminder is due again after
-// the given time; 0 means at the next change of the user.
+// the duration again; 0 means that it is due at the next change of the user.
 func (n *Notifier) CallTold(c Call, again time.Duration) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
 		n.reports.add(report{kind: callTold, call: c, after: again})
@@ -147,7 +148,7 @@ func (n *Notifier) CallTold(c Call, again time.Duration) {
 	n.settle(&c)
 }
 
-// settle completes a call about a subject of the log, if nothing is stored about the subject.
+// settle completes a call about a subject of the log for which no row is stored.
 func (n *Notifier) settle(c *Call) {
 	if !c.repeats() {
 		n.lanes.give(c.lane(), c.row())
@@ -155,9 +156,10 @@ func (n *Notifier) settle(c *Call) {
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after the given time. If the
-// subject comes from the log, the position of the webhook cannot move past it until a call
-// succeeds. If refused is set, CallsAccepted may move the subject to the queue before that.
+// CallRetry reports that a call failed. Its subject is due again after the duration after. If the
+// subject comes from the log, the position of the webhook cannot move past it until a call about
+// the subject succeeds. With refused set, the position can move earlier: when the webhook accepts
+// another call, CallsAccepted moves the subject to the queue.
 func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
 	s := c.subject
 	if s == nil {
@@ -169,7 +171,7 @@ func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
 	n.giveBack(&c, after)
 }
 
-// CallHold reports that a call was not tried. Its subject is due again after the given time.
+// CallHold reports that a call was not made. Its subject is due again after the duration after.
 func (n *Notifier) CallHold(c Call, after time.Duration) {
 	if c.subject != nil {
 		n.giveBack(&c, after)
@@ -179,7 +181,8 @@ func (n *Notifier) CallHold(c Call, after time.Duration) {
 	n.lanes.give(c.lane(), c.row())
 }
 
-// giveBack returns a subject to its page. The subject is due again after the given time.
+// giveBack returns the subject of a call to its page. The subject is due again after the duration
+// after.
 func (n *Notifier) giveBack(c *Call, after time.Duration) {
 	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
 	if !c.repeats() {
@@ -189,8 +192,9 @@ func (n *Notifier) giveBack(c *Call, after time.Duration) {
 	}
 }
 
-// CallsAccepted reports that a webhook accepts calls. Subjects of the log that the webhook has
-// refused move to the queue, so that the position can move past them.
+// CallsAccepted reports that the endpoint of a webhook accepts calls. If it has refused subjects
+// of the log, CallsAccepted moves these subjects to the queue, so that the webhook's position can
+// move past them.
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		for _, s := range r.takeRefused() {
@@ -201,8 +205,8 @@ func (n *Notifier) CallsAccepted(webhook string) {
 	}
 }
 
-// CallsRenewed reports that a webhook has new settings. All subjects and rows that wait for a
-// retry are due now, and their failed attempts do not count any more.
+// CallsRenewed reports that a webhook has new settings. All subjects and rows that are waiting
+// for a retry become due, and the failed calls about subjects of the log do not count any more.
 func (n *Notifier) CallsRenewed(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		r.renew()
@@ -210,10 +214,10 @@ func (n *Notifier) CallsRenewed(webhook string) {
 	}
 }
 
-// storeTimeout limits how long storing the last reports may take when the notifier stops.
+// storeTimeout limits the time for storing the last reports when the notifier stops.
 const storeTimeout = 2 * time.Second
 
-// store stores reports until ctx is done, and then the reports that remain.
+// store stores reports until ctx is done. Then it stores the remaining reports and returns.
 func (n *Notifier) store(ctx context.Context) {
 	var left []report
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
@@ -244,7 +248,7 @@ func (n *Notifier) store(ctx context.Context) {
 	}
 }
 
-// storeNext stores the reports in left and all new ones, and then moves the positions of
+// storeNext stores the reports in left and all new reports. Then it moves the positions of
 // webhooks. It returns the reports that it could not store.
 func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, error) {
 	come := n.reports.takeAll()
@@ -252,7 +256,7 @@ func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, erro
 	if err != nil {
 		return left, err
 	}
-	told := n.reports.takeTold() // includes readers of the reports just stored
+	told := n.reports.takeTold() // includes the readers of the reports that were just stored
 	if len(told) == 0 {
 		return nil, nil
 	}
@@ -324,7 +328,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
-			changes[i]-- // the numbers of changes then differ, so the device is due again
+			changes[i]-- // the number then differs from the number in the row, so the device remains due
 		}
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {
@@ -373,16 +377,16 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	return err
 }
 
-// settled has alerts that were sent or will never be sent. sent says which of them were sent.
+// settled has alerts that were sent, and alerts that will never be sent. sent distinguishes them.
 type settled struct {
 	users, devices, conversations []string
 	seqs                          []int64
 	sent                          []bool
-	// retracted are alerts that a push told devices to remove.
+	// retracted has the alerts that a push has retracted.
 	retracted *settled
 }
 
-// retract adds the alerts of d.Retract, which a push told the device to remove.
+// retract adds the alerts of d.Retract to s.retracted, after a push has retracted them.
 func (s *settled) retract(d *DevicePush) {
 	if len(d.Retract) == 0 {
 		return

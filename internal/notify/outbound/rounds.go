@@ -9,17 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers is the largest number of a room's members in one partition with which the
-// rounds through the members follow each other without a pause.
+// MaxPromptMembers limits the rooms whose rounds need no pause: if a room has more members in a
+// partition, the rounds through these members begin at least RoomInterval apart.
 const MaxPromptMembers = 1000
 
-// MaxToldMembers is the largest number of a room's members in one partition with which webhooks
-// get an event for each member. For a larger room, webhooks get one event with the room's name,
-// since notifying a webhook about forty members costs as much as publishing the message.
+// MaxToldMembers limits the rooms about whose members webhooks get single events: if a room has
+// more members in a partition, webhooks get one event about the room instead. Events for forty
+// members cost as much as publishing the message.
 const MaxToldMembers = 50
 
-// rooms schedules a round through the members of each room in rooms. It stores the notifications
-// in posts, which the rounds deliver to the devices.
+// rooms schedules a round for each room in rooms: the round makes the devices of the members due,
+// page by page. rooms also stores the notifications in posts, which the rounds copy to the
+// devices.
 func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) error {
 	if len(rooms) == 0 {
 		return nil
@@ -35,8 +36,9 @@ func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) e
 }
 
 // room is a round through the members of a room. changed is set if the room has changed since the
-// round began. began is when the round began; nil if it is scheduled. after is the last member
-// that was handled. members is the number of members in the partition.
+// last round began. began is the time at which the round began; it is nil if the round has not
+// begun. after is the last member whose devices were made due. members is the number of members
+// in the partition.
 type room struct {
 	id      string
 	changed bool
@@ -45,12 +47,13 @@ type room struct {
 	members int64
 }
 
-// round does one step of the round that is due first: it begins the round, handles a page of
-// members, ends the round, or deletes it if the room has not changed since the last round.
+// round does one step of the round that is due first: it makes the devices of a page of members
+// due. The first step also begins the round, and the last step ends it. If the room has not
+// changed since the last round, round deletes the round.
 func (w *worker) round(ctx context.Context) error {
 	err := w.marking(ctx, func(m *marking) error {
 		var r room
-		// If no row is found, another notifier has locked it and does the step.
+		// If no row is found, another notifier has locked the row and does the step.
 		err := m.tx.QueryRow(ctx, statements.Of(m.partition, "take a round"), m.cfg.RoomInterval).Scan(&r.id, &r.changed, &r.began, &r.after, &r.members)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
@@ -70,7 +73,8 @@ func (w *worker) round(ctx context.Context) error {
 	return nil
 }
 
-// page makes the devices of the next members due, and stores the last member that it has handled.
+// page makes the devices of the next page of members due, and stores the last member of the page.
+// After the last page, it ends the round.
 func (m *marking) page(ctx context.Context, r *room) error {
 	after := ""
 	if r.began == nil {

@@ -24,8 +24,9 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. Changes that happen while a webhook is paused are sent once the webhook is active
-// again. Changes that happen while it is disabled are never sent.
+// The states of webhooks. If a subject changes while a webhook is paused, the change is sent when
+// the webhook is active again. If a subject changes while a webhook is disabled, the change is
+// never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -37,8 +38,8 @@ type WebhookSettings struct {
 	Name, URL string
 	// Secrets are the keys for signatures. They may be sealed (encrypted).
 	Secrets [][]byte
-	// Events are the types of events that the webhook wants. RoomChanged is never listed: a
-	// webhook that wants BadgeChanged gets it too.
+	// Events are the types of events that the webhook wants. It never contains RoomChanged: a
+	// webhook that wants BadgeChanged also gets the events of the type RoomChanged.
 	Events []string
 	// Categories are the categories about which the webhook gets events; nil means all.
 	Categories []string
@@ -60,11 +61,13 @@ type Webhook struct {
 	Ladder
 }
 
-// Ladder is the state of a webhook's calls, and of the waits between retries.
+// Ladder has the results of a webhook's last calls, and the time of the next retry. A failed call
+// is repeated after a wait, and the waits grow; the list of these waits is called the ladder.
 type Ladder struct {
-	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
+	// Step is the number of the current wait in the list of waits, which begins with 1. It is 0
+	// while calls succeed.
 	Step int
-	// Due is when the next call may be made; nil means now.
+	// Due is the earliest time of the next call; nil means now.
 	Due *time.Time
 	// FailingSince is the time of the first failed call since the last success.
 	FailingSince                 *time.Time
@@ -82,9 +85,10 @@ func (w *Webhook) targets() []any {
 	}
 }
 
-// PutWebhook replaces the webhook that has this generation, or adds a webhook if generation is 0.
-// If the webhook is active, all rows in its queue that wait for a retry are due now. PutWebhook
-// returns [ErrChanged] if the stored webhook has another generation.
+// PutWebhook replaces the settings of a webhook, or adds a webhook if generation is 0. generation
+// is the Generation that the caller has read: if the stored webhook has another generation,
+// PutWebhook fails with [ErrChanged]. If the new state is active, all rows in the webhook's queue
+// that are waiting for a retry become due.
 func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		sql, arguments := statements.Get("add a webhook"), []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
@@ -134,7 +138,7 @@ func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 const MaxDue = 10_000
 
 // DueEvents returns the number of due events by webhook. It counts the folded events after the
-// webhook's position in the log, and the due rows of the webhook's queue, at most [MaxDue] rows.
+// webhook's position in the log, and up to [MaxDue] due rows of the webhook's queue.
 func (t *Targets) DueEvents(ctx context.Context, names ...string) (map[string]int64, error) {
 	all := make(map[string]int64, len(names))
 	var name string
@@ -181,9 +185,10 @@ func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 	return nil
 }
 
-// RecordCall stores the result of a call: the ladder l of the webhook, and its state, unless the
-// webhook is paused or disabled already. If the settings have changed since generation, it stores
-// only a success, and only if the URL is the same.
+// RecordCall stores the result of a call: the Ladder l of the webhook, and its state unless the
+// stored state is paused or disabled. generation is the Generation of the settings with which the
+// call was made: if the stored webhook has another generation, RecordCall stores only a success,
+// and only if the URL is the same.
 func (t *Targets) RecordCall(ctx context.Context, name, url string, generation int64, state State, l Ladder) error {
 	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
 		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
@@ -196,8 +201,8 @@ func (t *Targets) RecordCall(ctx context.Context, name, url string, generation i
 	return nil
 }
 
-// Enqueue makes subjects of a type due for the webhooks that want this type. All subjects must
-// belong to the given partition, which is the partition of the user or of the dead letter.
+// Enqueue adds subjects to the queues of all webhooks that want the type of event. All subjects
+// must belong to the given partition, which is the partition of the user or of the dead letter.
 func (t *Targets) Enqueue(ctx context.Context, partition int, eventType string, subjects ...string) error {
 	_, err := t.pool.Exec(ctx, statements.Of(partition, "enqueue subjects"), partition, eventType, subjects)
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	apnsSandbox    = "https://api.sandbox.push.apple.com"
 )
 
-// APNs refuses provider tokens that are older than an hour. It accepts only one new token in 20
-// minutes, from all processes with the same key together.
+// APNs refuses provider tokens that are older than an hour. It accepts at most one new token in
+// 20 minutes for each key, even if several processes use the key.
 const (
 	providerTokenPeriod   = 30 * time.Minute
 	providerTokenInterval = 20 * time.Minute
@@ -41,17 +41,17 @@ type apns struct {
 	servers map[string]string
 	topic   string
 	now     func() time.Time
-	// token is nil if the sender authenticates with a certificate.
+	// token is the provider token; nil if the sender authenticates with a certificate.
 	token *providerToken
-	// background replaces silent pushes that set the icon by silent pushes that wake the app.
-	// zeroInBackground does this only for the number 0.
+	// With background set, silent pushes do not set the number on the icon, but wake the app,
+	// which can set it. zeroInBackground does this only for the number 0.
 	background, zeroInBackground bool
 }
 
-// newAPNsTransport returns a transport with one connection to each server, as Apple asks. Apple
-// permits one HTTP/2 stream at first and later a thousand; while all streams are in use, pushes
-// wait. The transport opens a new connection after GOAWAY, and detects a dead connection by
-// pings.
+// newAPNsTransport returns a transport with one connection to each server, as Apple's
+// documentation requires. At first, Apple permits one HTTP/2 stream on the connection, and later
+// a thousand; while all permitted streams are in use, pushes wait. The transport opens a new
+// connection after GOAWAY, and detects a dead connection by pings.
 func newAPNsTransport(config *tls.Config) http.RoundTripper {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -86,8 +86,8 @@ type apsAlert struct {
 	Body  string `json:"body,omitempty"`
 }
 
-// send sends a push. If the provider token has expired, send renews the token and tries once
-// more.
+// send sends a push. If APNs refuses the provider token as expired, send renews the token and
+// sends the push once more.
 func (a *apns) send(ctx context.Context, p *Push) Outcome {
 	outcome, expired := a.try(ctx, p)
 	if expired {
@@ -112,7 +112,7 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 		kind = "background" // for this kind Apple allows no other key in aps
 		payload.APS = aps{ContentAvailable: 1}
 	case len(p.Retract) > 0:
-		payload.APS.ContentAvailable = 1 // sets the icon, and wakes the app if iOS permits
+		payload.APS.ContentAvailable = 1 // the push sets the icon, and wakes the app if iOS permits this
 	}
 	body, err := encode(payload)
 	if err != nil {
@@ -151,12 +151,14 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 	return a.failure(res, signed)
 }
 
-// failure returns the outcome of a push that APNs did not accept, from its answer.
+// failure returns the outcome of a push that APNs did not accept. signed is the provider token of
+// the push. expired is set if the token had expired and was renewed, so that the push can be sent
+// again.
 func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bool) {
 	var answer struct {
 		Reason string `json:"reason"`
-		// Timestamp is when APNs found that the device token is not valid any more, in
-		// milliseconds since 1970.
+		// Timestamp is the time at which APNs found that the device token is not valid any more,
+		// in milliseconds since 1970.
 		Timestamp int64 `json:"timestamp"`
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxPayload))
@@ -191,9 +193,10 @@ func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bo
 	return Outcome{Verdict: Rejected, Reason: reason}, false
 }
 
-// providerToken is the token that authenticates the sender to APNs. All processes with the same
-// key must have the same token, even after a restart, since APNs refuses many new tokens. So a
-// token is issued at the full and the half hour, and its signature is deterministic.
+// providerToken is the token that authenticates the sender to APNs. APNs refuses senders that use
+// many new tokens, so all processes with the same key must compute the same token, even after a
+// restart. Therefore the time of issue is the last full or half hour, and the signature is
+// deterministic.
 type providerToken struct {
 	key           *ecdsa.PrivateKey
 	keyID, teamID string
@@ -208,7 +211,8 @@ type providerToken struct {
 func (t *providerToken) get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A token that has replaced an expired token stays in use for a part of the next half hour.
+	// A token that renew has signed was issued within a half hour. It stays in use for at least
+	// providerTokenInterval, so also for a part of the next half hour.
 	if period := t.now().Add(-signedEarly).Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
 		return t.sign(period)
 	}
@@ -239,8 +243,8 @@ func (t *providerToken) sign(issued time.Time) (string, error) {
 	return t.signed, nil
 }
 
-// renew replaces a token that APNs has refused as expired. If APNs would refuse a new token yet,
-// renew returns how long to wait instead.
+// renew replaces the token signed, which APNs has refused as expired. If it is too early for a
+// new token, renew returns how long to wait instead.
 func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

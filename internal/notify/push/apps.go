@@ -29,8 +29,8 @@ import (
 type vendor interface {
 	// send sends a push and waits for the answer.
 	send(ctx context.Context, p *Push) Outcome
-	// route names the vendor's server for a push. Pushes with the same route pause together and
-	// share limits.
+	// route returns a name for the vendor's server to which a push is sent. All pushes with the
+	// same route share limits, and pause together when the server fails.
 	route(p *Push) string
 }
 
@@ -38,10 +38,10 @@ type vendor interface {
 type App struct {
 	Name     string
 	Platform Platform
-	// AllowPrivate permits subscriptions with an endpoint in a private network.
+	// AllowPrivate permits subscriptions whose endpoint is in a private network.
 	AllowPrivate bool
-	// silent permits pushes without a notification. interval is the least time between two silent
-	// pushes to a device.
+	// silent permits silent pushes, which have no notification. interval is the least time
+	// between two silent pushes to a device.
 	silent   bool
 	interval time.Duration
 	vendor   vendor
@@ -62,10 +62,10 @@ type Apps map[string]*App
 var appName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
 // LoadApps reads the configuration of apps from a JSON file: an object with an entry for each
-// app. Relative paths in it start at the folder of the file. LoadApps connects to no vendor. dial
-// returns the client for calls to endpoints that devices register. now returns the time at which
-// tokens for vendors are signed. The error joins all mistakes in the file, each with its app and
-// field.
+// app. Relative paths in the file are relative to the folder of the file. LoadApps connects to no
+// vendor. dial returns the HTTP client for endpoints that devices register. now returns the
+// present time, for signing tokens for vendors. The error joins all mistakes in the file, each
+// with its app and field.
 func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func() time.Time) (Apps, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // G304: the operator names it
 	if err != nil {
@@ -95,7 +95,7 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func()
 	return apps, errors.Join(errs...)
 }
 
-// mistakesIn returns the errors that err joins, or err alone.
+// mistakesIn returns the errors that err joins. If err joins no errors, it returns only err.
 func mistakesIn(err error) []error {
 	switch all := err.(type) { //nolint:errorlint // what errors.Join returned
 	case nil:
@@ -106,7 +106,8 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// at adds the number of the line to an error of decoding. It rewrites errors that name Go types.
+// at adds the number of the line in text to an error of encoding/json. It replaces errors that
+// name Go types.
 func at(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
@@ -121,13 +122,13 @@ func at(text []byte, err error) error {
 	return err
 }
 
-// lineOf returns the number of the line that contains a byte. The first line is 1.
+// lineOf returns the number of the line that contains the byte at offset. The first line is 1.
 func lineOf(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(int(offset), len(text))], []byte("\n"))
 }
 
-// checkNames returns an error if an app, or a field of an app, occurs twice. encoding/json would
-// use the last occurrence without an error.
+// checkNames returns an error if an app, or a field of an app, occurs twice: encoding/json would
+// silently use the last occurrence.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	repeated, ok := errors.AsType[*jsontext.SyntacticError](err)
@@ -181,8 +182,8 @@ type webPushSettings struct {
 	AllowPrivate bool   `json:"allow_private"`
 }
 
-// backgroundInterval is the default least time between background pushes to a device: Apple
-// delivers only two or three per hour.
+// backgroundInterval is the default of App.interval for background pushes: Apple delivers only
+// two or three background pushes per hour to a device.
 const backgroundInterval = 20 * time.Minute
 
 func parseApp(name string, text []byte, dir string, dial func(bool) *http.Client, now func() time.Time) (*App, error) {
@@ -242,13 +243,14 @@ var (
 	bundleID = regexp.MustCompile(`^[A-Za-z0-9.-]+$`)
 	hostName = regexp.MustCompile(`^([\p{L}\p{N}]([\p{L}\p{N}-]*[\p{L}\p{N}])?\.)+[\p{L}\p{N}-]+$`)
 	appleID  = regexp.MustCompile(`^[A-Za-z0-9]{10}$`)
-	// projectID is the pattern of Google's project ids. Some ids begin with a domain.
+	// projectID is the pattern of Google's project ids. Some of these ids begin with a domain
+	// name.
 	projectID = regexp.MustCompile(`^[a-z0-9.:-]+$`)
 )
 
-// followNone makes a client return redirects as answers. Vendors do not redirect: a redirect comes
-// from a system in between, and following it would send tokens to an address that this system
-// chooses.
+// followNone is the CheckRedirect of clients that do not follow redirects. Vendors do not
+// redirect. So a redirect comes from another system between this server and the vendor, and
+// following it would send tokens to an address that this system chooses.
 func followNone(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
@@ -300,8 +302,8 @@ func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	return a, errors.Join(errs...)
 }
 
-// reach returns the TLS settings for connections to the vendor. If the settings have a URL, reach
-// calls use with it.
+// reach returns the TLS settings for connections to the vendor. If s.URL is set, reach calls use
+// with the URL, without a final slash.
 func (s *server) reach(use func(base string), dir string) (*tls.Config, error) {
 	var errs []error
 	if s.URL != "" {
@@ -357,8 +359,8 @@ func newWebPush(s webPushSettings, dir string, client *http.Client, now func() t
 	return &webPush{client: &turns, vapid: signer}, errors.Join(errs...)
 }
 
-// checkContact returns an error unless a push service could use the contact. The contact is the
-// mailto: or https: address that VAPID sends.
+// checkContact returns an error if push services cannot use an address. subject is the mailto: or
+// https: address that VAPID sends, so that push services can contact the operator.
 func checkContact(subject string) error {
 	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {
@@ -381,11 +383,12 @@ func checkContact(subject string) error {
 	return nil
 }
 
-// localNames are top-level domains without public hosts: "internal" by a decision of ICANN, the
-// others by RFC 6761 and RFC 6762 or by convention.
+// localNames are top-level domains without public hosts. ICANN has reserved "internal"; RFC 6761,
+// RFC 6762 or convention reserve the rest.
 var localNames = []string{"internal", "invalid", "lan", "local", "localdomain", "localhost", "test"}
 
-// path returns the path of a file that the configuration names, relative to dir.
+// path returns the path of a file that the configuration names. A relative file is relative to
+// dir.
 func path(dir, file string) string {
 	if file == "" || filepath.IsAbs(file) {
 		return file
@@ -393,7 +396,7 @@ func path(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
-// baseURL checks the address of a vendor, and returns it without a final slash.
+// baseURL checks the URL of a vendor's server, and returns the URL without a final slash.
 func baseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// signedEarly is how far before the present time tokens for vendors are dated. A vendor whose
-// clock is behind would refuse a token that is dated in its future.
+// signedEarly is the age of tokens for vendors when they are issued: their time of issue is this
+// long before the present time. A vendor whose clock is slow would refuse a token with a time of
+// issue in the future.
 const signedEarly = 10 * time.Second
 
 // tls returns the TLS settings for connections to the vendor's server.
@@ -39,8 +40,8 @@ func (s *server) tls(dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// loadKey returns the first private key in the text of a PEM file. Its errors continue a sentence
-// that begins with the name of the file.
+// loadKey returns the first private key in the text of a PEM file. Callers put the name of the
+// file before the text of its errors.
 func loadKey(text []byte) (any, error) {
 	for {
 		var block *pem.Block
@@ -115,11 +116,12 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 	return account, private, nil
 }
 
-// userID is the attribute of a certificate's subject in which Apple stores the app's bundle id.
+// userID is the object identifier of the attribute in which Apple stores the app's bundle id, in
+// the subject of a certificate.
 var userID = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}
 
 // loadCertificate reads the certificate that authenticates the sender to APNs. It fails if the
-// certificate is not valid now, or is for another app than topic.
+// certificate is not valid now, or if topic does not belong to the app of the certificate.
 func loadCertificate(file, keyFile, topic string) (tls.Certificate, error) {
 	if keyFile == "" {
 		keyFile = file // one file may contain the certificate and the key

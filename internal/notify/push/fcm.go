@@ -21,7 +21,7 @@ import (
 const (
 	fcmServer = "https://fcm.googleapis.com"
 	fcmScope  = "https://www.googleapis.com/auth/firebase.messaging"
-	// quotaPause is the least wait that Google requires after QUOTA_EXCEEDED.
+	// quotaPause is the least wait that Google requires after the error QUOTA_EXCEEDED.
 	quotaPause = time.Minute
 )
 
@@ -60,8 +60,8 @@ type fcmNotification struct {
 // fcmCollapse is the collapse key of silent pushes. FCM stores at most four keys per device.
 const fcmCollapse = "badged"
 
-// send sends a push. If FCM refuses the access token, send fetches a new token and tries once
-// more.
+// send sends a push. If FCM refuses the access token, send fetches a new token and sends the push
+// once more.
 func (f *fcm) send(ctx context.Context, p *Push) Outcome {
 	body, err := fcmBody(p)
 	if err != nil {
@@ -130,7 +130,8 @@ func (f *fcm) try(ctx context.Context, body []byte) (_ Outcome, expired bool) {
 	return f.failure(res, token)
 }
 
-// failure returns the outcome of a message that FCM did not accept, from its answer.
+// failure returns the outcome of a message that FCM did not accept. token is the access token of
+// the request. expired is set if FCM refused this token; failure then removes it from the cache.
 func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool) {
 	var answer struct {
 		Error struct {
@@ -170,7 +171,7 @@ func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool
 	return Outcome{Verdict: Rejected, Reason: reason}, false
 }
 
-// serviceAccount is the part of Google's key file that is needed to send.
+// serviceAccount has the fields of Google's key file that are needed to send messages.
 type serviceAccount struct {
 	Type         string `json:"type"`
 	ProjectID    string `json:"project_id"`
@@ -187,8 +188,8 @@ type accessToken struct {
 	key     *rsa.PrivateKey
 	now     func() time.Time
 
-	// fetching contains a value while a goroutine fetches a token. The other goroutines wait, so
-	// that one request serves all of them.
+	// fetching contains a value while a goroutine fetches a token. Other goroutines that need a
+	// token wait, so that one request serves all of them.
 	fetching chan struct{}
 	mu       sync.Mutex
 	token    string
@@ -200,7 +201,8 @@ type tokenError struct{ outcome Outcome }
 
 func (e *tokenError) Error() string { return e.outcome.Reason }
 
-// renewEarly is how long before its expiry a token is renewed, if its lifetime permits that.
+// renewEarly is how long before its expiry a token is renewed, unless the lifetime of the token
+// is too short for this.
 const renewEarly = 5 * time.Minute
 
 func (t *accessToken) cached() string {
@@ -221,7 +223,8 @@ func (t *accessToken) drop(token string) {
 	}
 }
 
-// get returns the cached token. If there is none, or if it expires soon, get fetches a new one.
+// get returns the cached token. If no token is cached, or if the cached token expires soon, get
+// fetches a new token.
 func (t *accessToken) get(ctx context.Context) (string, error) {
 	if token := t.cached(); token != "" {
 		return token, nil
@@ -241,7 +244,8 @@ func (t *accessToken) get(ctx context.Context) (string, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// If the lifetime of a token is about renewEarly or less, use the token for a fifth of it.
+	// If a fifth of the lifetime is longer than the lifetime minus renewEarly, use the token for
+	// a fifth of its lifetime.
 	t.token, t.renew = token, t.now().Add(max(lasts-renewEarly, lasts/5))
 	return token, nil
 }

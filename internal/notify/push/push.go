@@ -1,5 +1,6 @@
 // Package push sends the numbers of badges, and notifications, to devices whose apps are closed.
-// It reads due devices from its queue and sends through APNs, FCM, Web Push and UnifiedPush.
+// It reads the devices that are due from a queue, and sends pushes through APNs, FCM, Web Push
+// and UnifiedPush.
 //
 // The package does not know the log or tables: it declares the interface of its queue. ADR 66
 // has the reasons.
@@ -43,16 +44,16 @@ type Push struct {
 	Environment string
 	// Token is the device token of APNs or FCM, or a subscription as JSON. It is a secret.
 	Token []byte
-	// Epoch and Version are the epoch and version of the badge: see pubsub.Badge. By them an app
-	// ignores older numbers.
+	// Epoch and Version are the epoch and version of the badge: see pubsub.Badge. With them an
+	// app recognizes and ignores older numbers.
 	Epoch   string
 	Version int64
-	// Number is the number on the icon.
+	// Number is the number to show on the icon.
 	Number int64
 	// Alert is the notification. It is nil for a silent push.
 	Alert *Alert
-	// Retract are alerts that the device must remove because their messages were read or
-	// recalled. Only silent pushes have them.
+	// Retract names the alerts that the device must remove because their messages were read or
+	// recalled. It is only sent with silent pushes.
 	Retract []AlertName
 }
 
@@ -85,8 +86,8 @@ const (
 	// Rejected: the vendor refuses pushes to this device, until the device is registered again
 	// or the configuration changes.
 	Rejected Verdict = "rejected"
-	// TooLarge: the push is too large to send because of its notification. A push of the number
-	// alone is small enough.
+	// TooLarge: the push is too large because of its notification. A push with only the number is
+	// small enough.
 	TooLarge Verdict = "too_large"
 )
 
@@ -95,28 +96,29 @@ type Outcome struct {
 	Verdict Verdict
 	// Reason is the vendor's code for a failure. It contains no secrets.
 	Reason string
-	// After is the wait before the next push, 0 if the vendor requires none.
+	// After is the wait that the vendor requires before the next push, 0 if it requires none.
 	After time.Duration
-	// Pause is set if After applies to all pushes of the route.
+	// Pause is set if After applies to all pushes of the route, and not only to this device.
 	Pause bool
 	// Unreachable is set if the vendor did not answer.
 	Unreachable bool
 	// Err is the reason why there was no answer. Show it only to operators: users choose the
-	// endpoints of subscriptions, and could use its text to explore the server's network.
+	// endpoints of subscriptions, so they could use the text of Err to explore the server's
+	// network.
 	Err error
-	// Since is when the vendor found that the device was gone. It is zero if the vendor does not
-	// say when.
+	// Since is the time at which the vendor found that the device was gone. It is zero if the
+	// vendor does not return this time.
 	Since time.Time
 }
 
-// lifetime is how long vendors store a push for a device that is off. It is the longest time
-// that all vendors accept. If a device is off for longer, it shows an old number afterwards.
+// lifetime is how long vendors store a push for a device that is off. It is the longest time that
+// all vendors accept. If a device is off for longer, it shows an old number when it is on again.
 const lifetime = 28 * 24 * time.Hour
 
 // maxPayload is the maximum size of a payload that APNs and FCM accept, in bytes.
 const maxPayload = 4096
 
-// content is the part of a push that is for the app. Its key in the payload is "badged".
+// content is the part of a push that the app reads. Its key in the payload is "badged".
 type content struct {
 	Epoch          string            `json:"epoch"`
 	Version        int64             `json:"version"`
@@ -148,11 +150,11 @@ func (p *Push) content() content {
 	return c
 }
 
-// collapse returns the key by which a push replaces a stored push with the same key at the
-// vendor. Silent pushes of a user share one key, since only the newest number matters. Each alert
-// has its own key, so that a repeated push does not show twice. A push that retracts alerts has
-// its own key too, since a newer number must not replace it. Keys have 32 characters, the maximum
-// that all vendors accept.
+// collapse returns the collapse key of a push: the vendor replaces a stored push by a new push
+// with the same key. Silent pushes of a user share one key, since only the newest number matters.
+// Each alert has its own key, so that a repeated push is not shown twice. A push that retracts
+// alerts also has its own key, since a push with a newer number must not replace it. Keys have 32
+// characters, the maximum that all vendors accept.
 func (p *Push) collapse() string {
 	name := p.UserID
 	if p.Alert != nil {
@@ -165,7 +167,8 @@ func (p *Push) collapse() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// encode returns v as JSON. It does not escape characters for HTML: an escape takes six bytes.
+// encode returns v as JSON. It does not escape characters such as "<" for HTML, because each
+// escape takes six bytes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -186,7 +189,7 @@ func failed(err error) Outcome {
 	return Outcome{Verdict: Failed, Reason: "Unreachable", Unreachable: true, Err: err}
 }
 
-// faultPause is how long an app's pushes pause after the vendor has refused the app's
+// faultPause is how long a route pauses after the vendor has refused a push because of the app's
 // settings.
 const faultPause = 5 * time.Minute
 
@@ -195,12 +198,12 @@ func fault(reason string) Outcome {
 	return Outcome{Verdict: Failed, Reason: reason, After: faultPause, Pause: true}
 }
 
-// isRedirect reports whether a status is a redirect. Vendors do not redirect: the answer comes
-// from a system between this server and the vendor.
+// isRedirect reports whether a status is a redirect. Vendors do not redirect, so such an answer
+// comes from another system between this server and the vendor.
 func isRedirect(status int) bool { return status >= 300 && status < 400 }
 
-// busy returns the outcome of a push that the vendor may accept later. If the vendor says when,
-// all pushes of the route pause until then.
+// busy returns the outcome of a push that the vendor may accept later. If the answer has a
+// Retry-After header, all pushes of the route pause for this time.
 func busy(res *http.Response, reason string) Outcome {
 	after := retryAfter(res)
 	return Outcome{Verdict: Failed, Reason: reason, After: after, Pause: after > 0}
@@ -223,8 +226,8 @@ func retryAfter(res *http.Response) time.Duration {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
-// reasonOf returns a vendor's code for a failure. If word does not have the form of a code, it
-// returns the status instead, since other text may repeat a token.
+// reasonOf returns word, the vendor's code for a failure. If word does not have the form of a
+// code, reasonOf returns the HTTP status instead, since any other text may contain a token.
 func reasonOf(status int, word string) string {
 	if reasonPattern.MatchString(word) {
 		return word
@@ -259,8 +262,8 @@ func (p Platform) CheckToken(token []byte) string {
 	return ""
 }
 
-// AddressOf returns the address of the device that a token contains. The address is the same for
-// all spellings of the token. Call it only with tokens that CheckToken accepts.
+// AddressOf returns a normalized form of a token: it is the same for all spellings of the token.
+// For a subscription it is the endpoint. Call AddressOf only with tokens that CheckToken accepts.
 func (p Platform) AddressOf(token []byte) string {
 	switch p {
 	case APNs:
@@ -281,12 +284,13 @@ var (
 )
 
 // strict decodes a JSON object. It rejects unknown and repeated fields. Names of fields are
-// case-sensitive. Its errors use the names in the object.
+// case-sensitive. Its errors name the fields of the object.
 func strict(text []byte, v any) error {
 	return decode(text, v, jsonv2.RejectUnknownMembers(true))
 }
 
-// decode decodes JSON with options. Its errors are written for operators and the authors of apps.
+// decode decodes JSON with options. It rewrites errors of encoding so that operators and authors
+// of apps understand them.
 func decode(text []byte, v any, options ...jsonv2.Options) error {
 	err := jsonv2.Unmarshal(text, v, options...)
 	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)

@@ -10,29 +10,31 @@ import (
 )
 
 const (
-	// slowInFlight is the maximum number of pushes in flight for all slow routes of an app
-	// together. A limit per route would not suffice, since users choose the hosts of endpoints.
+	// slowInFlight is the maximum total number of slow pushes in flight of an app of Web Push or
+	// UnifiedPush. A limit for each route would not suffice, since users choose the hosts of
+	// endpoints.
 	slowInFlight = inFlight / 2
-	// slowAnswer is the longest time in which a route answers that counts as fast.
+	// slowAnswer is the duration above which a push counts as slow.
 	slowAnswer = time.Second
-	// userInFlight is the maximum number of pushes in flight of one user, who may have
-	// outbound.MaxDevices devices on different routes.
+	// userInFlight is the maximum number of pushes in flight of one user. A user may have up to
+	// outbound.MaxDevices devices, on different routes.
 	userInFlight = 16
-	// busyHold is how long a push is delayed if too many other pushes are in flight.
+	// busyHold is the delay of a push if too many other pushes are in flight.
 	busyHold = time.Second
 	// unreachable is the number of consecutive pushes without an answer after which a route
-	// pauses. The first pause is unreachableRest. Pauses grow with further failures, up to
+	// pauses. The first pause takes unreachableRest. With further failures the pauses grow, up to
 	// unreachableLast.
 	unreachable     = 10
 	unreachableRest = 5 * time.Second
 	unreachableLast = 5 * time.Minute
-	// idleRoutes is the number of routes from which idle routes are removed from memory. Users
-	// choose the hosts of endpoints, so the number of routes has no other limit.
+	// idleRoutes limits the number of routes in memory: at this number, get deletes the routes
+	// without pushes in flight and without a pause. Users choose the hosts of endpoints, so they
+	// could otherwise create routes without limit.
 	idleRoutes = 10_000
 )
 
-// routes counts the pushes in flight of an app by route and user, and has the state of each
-// route. A route is a vendor's server. It is safe for concurrent use.
+// routes limits the pushes in flight of an app by route and by user, and has the state of each
+// route. A route is a vendor's server. routes is safe for concurrent use.
 type routes struct {
 	// slowLimit is the maximum number of slow pushes in flight.
 	slowLimit int
@@ -41,11 +43,11 @@ type routes struct {
 	byName map[string]*route
 	// users has the number of pushes in flight of each user.
 	users map[string]int
-	// young are the pushes in flight that are not slow, oldest first.
+	// young has the pushes in flight that are not slow, oldest first.
 	young *list.List
 	// slow is the number of slow pushes in flight.
 	slow int
-	// all is the time until which all routes pause.
+	// all is the end of the pause of all routes.
 	all time.Time
 }
 
@@ -55,12 +57,12 @@ type route struct {
 	// slow is the number of slow pushes among inFlight.
 	slow     int
 	failures int
-	// fast is set if the last answer was fast. It is false before the first answer.
+	// fast is set if the last answer came within slowAnswer. It is false before the first answer.
 	fast bool
 }
 
-// flight is a push in flight. A push is slow if its route was slow when the push began, or once
-// the push has taken longer than slowAnswer. All other pushes in flight are in routes.young.
+// flight is a push in flight. A push is slow if its route was slow when the push began, or if the
+// push has taken longer than slowAnswer. Pushes that are not slow are in routes.young.
 type flight struct {
 	route *route
 	name  string
@@ -69,8 +71,8 @@ type flight struct {
 	young *list.Element // nil if the push is slow
 }
 
-// newRoutes returns the routes of an app. An app of APNs or FCM has a single vendor, so its slow
-// pushes may use all of inFlight.
+// newRoutes returns the routes of an app. If the app has a single vendor (APNs or FCM), all of
+// its inFlight pushes may be slow.
 func newRoutes(p Platform) *routes {
 	rs := &routes{slowLimit: inFlight, byName: map[string]*route{}, users: map[string]int{}, young: list.New()}
 	if p == WebPush || p == UnifiedPush {
@@ -79,9 +81,9 @@ func newRoutes(p Platform) *routes {
 	return rs
 }
 
-// enter counts a push of a user as in flight. If the route pauses, or if too many slow pushes or
-// pushes of the user are in flight, enter does not count the push: it returns nil and how long to
-// delay the push.
+// enter counts a push of a user as in flight. But if the route pauses, or if too many slow pushes
+// or too many pushes of the user are in flight, enter does not count the push: it returns nil and
+// how long to delay the push.
 func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -109,7 +111,7 @@ func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	return f, 0
 }
 
-// age marks pushes in flight as slow once they have taken longer than slowAnswer.
+// age marks the pushes in flight as slow that have taken longer than slowAnswer.
 func (rs *routes) age(now time.Time) {
 	for e := rs.young.Front(); e != nil; e = rs.young.Front() {
 		f, _ := e.Value.(*flight)
@@ -122,13 +124,14 @@ func (rs *routes) age(now time.Time) {
 	}
 }
 
-// markSlow adds n to the numbers of slow pushes of the app and of the push's route.
+// markSlow adds n to two counts of slow pushes in flight: the count of the app, and the count of
+// the push's route.
 func (rs *routes) markSlow(f *flight, n int) {
 	rs.slow += n
 	f.route.slow += n
 }
 
-// leave records that a push has ended, and its outcome for its route.
+// leave records that a push has ended, and updates the state of its route by the outcome.
 func (rs *routes) leave(f *flight, outcome Outcome) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -155,12 +158,12 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 		}
 	}
 	if r.inFlight == 0 && r.failures == 0 && !r.fast && now.After(r.until) {
-		delete(rs.byName, f.name) // an unknown route has the same state
+		delete(rs.byName, f.name) // without an entry, the route has the same state
 	}
 }
 
-// pause makes a route pause for d. If all is set, all routes of the app pause. It reports whether
-// the route did not pause before.
+// pause makes a route pause for d. If all is set, all routes of the app pause. The result is true
+// if this begins a pause, and false if the route was pausing already.
 func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -15,46 +15,48 @@ import (
 
 // Due is a device that must get a push.
 type Due struct {
-	// Push is the push with the number, without an alert.
+	// Push is the push with the number to show. It has no alert.
 	Push
 	// Alerts are the notifications to send, oldest first.
 	Alerts []Alert
-	// DueAt is when the number changed or, after a failed push, the time of the next attempt.
+	// DueAt is the time at which the number changed or, after a failed push, the time of the next
+	// attempt.
 	DueAt, RegisteredAt time.Time
 	// Attempts is the number of pushes that failed since the last success.
 	Attempts int
-	// Row is data of the queue. The sender does not use it.
+	// Row is data that the queue attaches to the device. The sender does not use it.
 	Row any
 }
 
 // Queue returns due devices and receives reports about them. It is safe for concurrent use.
 type Queue interface {
 	// Next returns up to limit devices of an app that are due. It blocks until a device is due;
-	// its only error is the error of ctx. The sender reports each device by one call of another
-	// method, which does not block. Until then Next does not return the device again.
+	// its only error is the error of ctx. For each device, the sender calls one of the other
+	// methods once; these methods do not block. Before this call, Next does not return the device
+	// again.
 	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
-	// Told reports that a device got its number, d.Alerts and d.Retract. Before the call, the
-	// sender removes from both lists the alerts that are still due. For the duration quiet, the
-	// device is due only if it has alerts.
+	// Told reports that a device got its number, and the alerts in d.Alerts and d.Retract. The
+	// lists have only alerts that were sent or retracted; alerts that the sender has removed from
+	// them remain due. For the duration quiet, the device is due only if it has alerts.
 	Told(d Due, quiet time.Duration)
-	// Retry reports that a push failed. sent is the number of alerts that were sent before the
-	// failure, oldest first; their pushes also had the number. The device is due again after the
-	// given time.
+	// Retry reports that a push failed. sent is the number of alerts, oldest first, that were
+	// sent before the failure; their pushes also had the number. The device is due again after
+	// the duration after.
 	Retry(d Due, sent int, after time.Duration, reason string)
-	// Hold reports that no push was tried. The device is due again after the given time.
+	// Hold reports that no push was tried. The device is due again after the duration after.
 	Hold(d Due, after time.Duration)
-	// Gone deletes a device that the vendor does not know any more, unless it was registered
-	// again meanwhile.
+	// Gone reports that the vendor does not know a device any more. The queue must delete the
+	// device, unless it was registered again since.
 	Gone(d Due, reason string)
 }
 
 const (
-	// inFlight is the maximum number of pushes of an app that wait for an answer. With a vendor
-	// that answers in 100 ms, this permits about 5,000 pushes per second.
+	// inFlight is the maximum number of pushes of an app that have not been answered yet. If a
+	// vendor answers in 100 ms, this permits about 5,000 pushes per second.
 	inFlight = 512
 	// batch is the maximum number of devices that one call of Next returns.
 	batch = 128
-	// pushTimeout limits one push.
+	// pushTimeout limits the duration of one push.
 	pushTimeout = 15 * time.Second
 	// grace is how long pushes in flight may continue when the sender stops.
 	grace = 3 * time.Second
@@ -80,7 +82,8 @@ type Sender struct {
 	routes map[string]*routes // by app
 }
 
-// NewSender returns a Sender, which does nothing until Run. It fails if cfg has no Queue.
+// NewSender returns a Sender. The Sender does nothing until Run is called. NewSender fails if cfg
+// has no Queue.
 func NewSender(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil {
 		return nil, errors.New("push: Queue is required")
@@ -98,8 +101,8 @@ func NewSender(cfg Config) (*Sender, error) {
 	return s, nil
 }
 
-// Run sends until ctx is done. Then it waits for the pushes in flight, at most for grace, and
-// returns nil.
+// Run sends pushes until ctx is done. Then it waits for the pushes in flight, at most for grace,
+// and returns nil.
 func (s *Sender) Run(ctx context.Context) error {
 	if len(s.cfg.Apps) == 0 {
 		<-ctx.Done()
@@ -113,7 +116,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// deliver sends pushes to the devices of an app that are due, until ctx is done.
+// deliver sends pushes to the due devices of an app until ctx is done.
 func (s *Sender) deliver(ctx context.Context, app *App) {
 	// Pushes in flight may continue for grace after ctx is done.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -123,8 +126,8 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 	defer inProgress.Wait()
 	slots := make(chan struct{}, inFlight)
 	for {
-		// Acquire slots for a whole batch. With one call of Next for each slot, reading the queue
-		// would cost too much.
+		// Acquire the slots of a whole batch before reading the queue: calling Next for each free
+		// slot would cost too much.
 		for range batch {
 			select {
 			case slots <- struct{}{}:
@@ -155,8 +158,8 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 	}
 }
 
-// held is the verdict of a push that was not tried because its route pauses or too many other
-// pushes are in flight.
+// held is the verdict of a push that was not tried because its route pauses, or because too many
+// other pushes are in flight.
 const held Verdict = "held"
 
 // handle sends the due pushes to one device, and reports the result.
@@ -171,9 +174,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due Due) {
 	s.report(ctx, app, due, sent, outcome)
 }
 
-// tell sends the alerts of a device or, if it has none, the number alone. It stops at the first
-// failure and returns the outcome. sent is the number of alerts up to and including the last
-// alert that was sent.
+// tell sends the alerts of a device. If no alert was sent, it sends a silent push with the
+// number. It stops at the first failure and returns its outcome. sent is the number of alerts up
+// to and including the last alert that was sent; it includes earlier alerts that were too large.
 func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outcome) {
 	route := app.vendor.route(&due.Push)
 	for i := range due.Alerts {
@@ -182,7 +185,7 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 		switch outcome := s.send(ctx, app, route, &p, due.DueAt); outcome.Verdict {
 		case Sent:
 			sent = i + 1
-		case TooLarge: // if no alert is sent, the number is sent alone
+		case TooLarge: // if no alert can be sent, only the number is sent
 		default:
 			return sent, outcome
 		}
@@ -190,7 +193,7 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 	switch {
 	case !app.silent: // without silent pushes, no push can retract alerts
 		return sent, Outcome{Verdict: Sent}
-	case sent > 0: // the retractions remain due: a silent push follows after app.interval
+	case sent > 0: // the retractions remain due: a silent push sends them after app.interval
 		due.Retract = nil
 		return sent, Outcome{Verdict: Sent}
 	}
@@ -250,7 +253,7 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 			return
 		}
 		due.Retract = nil
-		due.Alerts = due.Alerts[:sent] // the other alerts are still due; the next attempt holds the device
+		due.Alerts = due.Alerts[:sent] // the remaining alerts are still due; the next attempt calls Hold
 		queue.Told(due, app.interval)
 	case Gone:
 		queue.Gone(due, outcome.Reason)
@@ -261,8 +264,8 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 	}
 }
 
-// pause makes a route pause. An app of FCM has only one route, so pause makes all routes of the
-// app pause; then no devices are read from the queue until the pause has ended.
+// pause makes a route pause. An app of FCM has only one route, so pause makes the whole app
+// pause: no devices are read from its queue until the pause has ended.
 func (s *Sender) pause(ctx context.Context, app *App, route string, outcome Outcome) {
 	if !s.routes[app.Name].pause(route, outcome.After, app.Platform == FCM) {
 		return
@@ -277,7 +280,8 @@ func backoff(failures int, first, last time.Duration) time.Duration {
 	return spread(min(first<<min(failures, 20), last))
 }
 
-// spread adds up to a fifth to d, so that pushes that failed together are not retried together.
+// spread adds a random time, up to a fifth of d, to d, so that pushes that failed together are
+// not retried together.
 func spread(d time.Duration) time.Duration {
 	return d + rand.N(d/5+1) //nolint:gosec // G404: spreads load, guards nothing
 }

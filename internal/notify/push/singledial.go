@@ -7,22 +7,24 @@ import (
 	"sync"
 )
 
-// singleDialTransport serializes how the requests to a server get their connection. If a
-// connection exists, requests share it without a delay. If none exists, the first request dials
-// and the other requests wait for the new connection. Without singleDialTransport, net/http would
-// dial for each request, and again for each request that it repeats after a GOAWAY.
+// singleDialTransport prevents concurrent requests to a server from opening a connection each.
+// The requests get their connection one after the other: if a connection exists, they share it
+// without a delay; if none exists, the first request dials, and the other requests wait for the
+// new connection. Without singleDialTransport, net/http would dial for each request, and again
+// for each request that it repeats after a GOAWAY.
 type singleDialTransport struct {
 	next http.RoundTripper
 
 	mu sync.Mutex
-	// turns has the lock of each server to which requests are getting connections.
+	// turns has a lock for each server to which requests are getting connections.
 	turns map[string]*turn
 }
 
-// turn is the lock of a server. taken contains a value while a request holds the lock.
+// turn is the lock of a server. The channel taken contains a value while a request holds the
+// lock.
 type turn struct {
 	taken chan struct{}
-	// waiting is the number of requests that hold the lock or wait for it.
+	// waiting is the number of requests that hold the lock or are waiting for it.
 	waiting int
 }
 
@@ -30,7 +32,8 @@ func newInTurn(next http.RoundTripper) *singleDialTransport {
 	return &singleDialTransport{next: next, turns: map[string]*turn{}}
 }
 
-// maxTries is the maximum number of tries of a request that servers do not process.
+// maxTries is the maximum number of times that a request is sent if the server does not process
+// it.
 const maxTries = 5
 
 // RoundTrip implements http.RoundTripper.
@@ -49,12 +52,13 @@ func (t *singleDialTransport) RoundTrip(req *http.Request) (*http.Response, erro
 	}
 }
 
-// isUnprocessed reports whether the server has not processed a request, so that the request can
-// be repeated safely. net/http has no error type for this case. roundTrip clears req.GetBody,
-// since net/http would otherwise repeat the request itself, without acquiring the lock.
+// isUnprocessed reports whether err means that the server has not processed a request, so that
+// repeating the request is safe. net/http has no error type for this case; it returns such an
+// error only because roundTrip clears req.GetBody. Otherwise net/http would repeat the request
+// itself, without acquiring the lock.
 func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "cannot retry err [") }
 
-// roundTrip tries a request once. It holds the lock of the server until the request has a
+// roundTrip sends a request once. It holds the lock of the server until the request has a
 // connection.
 func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, error) {
 	host := req.URL.Host
@@ -71,14 +75,15 @@ func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, erro
 		t.leave(host, turn)
 	})
 	defer end() // releases the lock if the request got no connection
-	// Hold the lock until the headers are written. Until then, the connection may turn out to be
-	// closing, and net/http then chooses another connection.
+	// Hold the lock until the headers are written. Before that, net/http may find that the
+	// connection is closing, and choose another connection.
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: end}))
 	req.GetBody = nil
 	return t.next.RoundTrip(req)
 }
 
-// wait returns the lock of a server and counts the caller. Call leave once for each call of wait.
+// wait returns the lock of a server, and counts the caller in waiting. Call leave once for each
+// call of wait.
 func (t *singleDialTransport) wait(server string) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +96,8 @@ func (t *singleDialTransport) wait(server string) *turn {
 	return of
 }
 
-// leave deletes the lock of a server once no request uses it. Otherwise memory would grow without
-// limit, since users choose the servers.
+// leave ends the use of a lock, and deletes the lock if no other request uses it. If locks were
+// not deleted, memory would grow without limit, since users choose the servers.
 func (t *singleDialTransport) leave(server string, of *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 const (
 	// vapidLifetime is how long a token is valid. RFC 8292 allows at most 24 hours.
 	vapidLifetime = 12 * time.Hour
-	// vapidReuse is how long a token is reused. Signing a new token costs as much as encrypting a
-	// push.
+	// vapidReuse is how long a token is reused for further requests. Signing a new token costs as
+	// much as encrypting a push.
 	vapidReuse = time.Hour
 	// vapidOrigins is the maximum number of origins whose tokens are cached. The cache needs a
 	// limit because users choose the origins.
@@ -49,7 +49,7 @@ func newVAPID(key *ecdsa.PrivateKey, subject string, now func() time.Time) (*vap
 }
 
 // header returns the Authorization header for requests to a push service. origin is the origin of
-// the service's URL.
+// the service's URL, such as "https://push.example". The header is cached for vapidReuse.
 func (v *vapid) header(origin string) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/badged/badged/internal/notify/push/webpush"
 )
 
-// webPush sends pushes to browsers and to the distributors of UnifiedPush. Both use the same
-// protocol: RFC 8030, RFC 8291 and RFC 8292.
+// webPush sends pushes to browsers (Web Push) and to distributors of UnifiedPush. Web Push and
+// UnifiedPush use the same protocol: RFC 8030, RFC 8291 and RFC 8292.
 type webPush struct {
 	client *http.Client
 	vapid  *vapid
@@ -27,8 +27,8 @@ type webPush struct {
 // subscription is a PushSubscription as a browser's toJSON returns it.
 type subscription struct {
 	Endpoint string `json:"endpoint"`
-	// ExpirationTime is ignored: it is null in all browsers, and push services report an expired
-	// subscription.
+	// ExpirationTime is ignored: all browsers set it to null, and the answer of a push service
+	// shows if a subscription has expired.
 	ExpirationTime json.RawMessage  `json:"expirationTime,omitempty"`
 	Keys           subscriptionKeys `json:"keys"`
 }
@@ -40,7 +40,8 @@ type subscriptionKeys struct {
 
 const (
 	maxEndpoint = 2048
-	// maxSubscription includes room for the keys and for JSON escapes in the endpoint.
+	// maxSubscription is the maximum length of a subscription as JSON. It leaves room for the
+	// keys, and for JSON escapes in the endpoint.
 	maxSubscription = 2 * maxEndpoint
 )
 
@@ -63,8 +64,8 @@ func (s *subscription) check() string {
 	return ""
 }
 
-// address returns the endpoint in a form that is the same for all spellings of the endpoint's
-// host.
+// address returns the endpoint with a normalized origin, so that the result is the same for all
+// spellings of the host.
 func (s *subscription) address() string {
 	u, err := url.Parse(s.Endpoint)
 	if err != nil || u.Host == "" {
@@ -77,8 +78,8 @@ func (s *subscription) address() string {
 	return originOf(u)
 }
 
-// originOf returns the origin of a URL by RFC 6454, as VAPID requires: the host is in lower case,
-// and the default port of the scheme is omitted.
+// originOf returns the origin of a URL in the form of RFC 6454, which VAPID requires: the host is
+// in lower case, and the default port of the scheme is omitted.
 func originOf(u *url.URL) string { return u.Scheme + "://" + hostOf(u) }
 
 // hostOf returns the host and port of a URL in the form of originOf.
@@ -99,7 +100,7 @@ func decodeKey(text string) ([]byte, error) {
 	return base64.RawURLEncoding.DecodeString(text)
 }
 
-// route returns the host of the push service, since each service has its own limits.
+// route returns the host and port of the push service, since each service has its own limits.
 func (w *webPush) route(p *Push) string {
 	var s subscription
 	if json.Unmarshal(p.Token, &s) != nil {
@@ -112,9 +113,9 @@ func (w *webPush) route(p *Push) string {
 	return hostOf(u)
 }
 
-// recordSizes are the possible lengths of encrypted pushes. Padding to one of them hides the
-// length of the text. All services accept 4096 bytes; the smaller lengths save traffic for silent
-// pushes.
+// recordSizes are the possible lengths of encrypted pushes. A push is padded to the next of these
+// lengths, which hides the length of the text. All services accept 4096 bytes; the smaller
+// lengths save traffic for silent pushes.
 var recordSizes = []int{512, 1024, 2048, 3072, 4096}
 
 func (w *webPush) send(ctx context.Context, p *Push) Outcome {
@@ -165,7 +166,7 @@ func (w *webPush) send(ctx context.Context, p *Push) Outcome {
 	return Outcome{Verdict: Rejected, Reason: reason}
 }
 
-// request returns a request that sends a text, encrypted, to a subscription.
+// request encrypts a text for a subscription, and returns the request that sends it.
 func (w *webPush) request(ctx context.Context, to *subscription, text []byte) (*http.Request, error) {
 	point, err := decodeKey(to.Keys.P256DH)
 	if err != nil {

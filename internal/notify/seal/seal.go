@@ -1,7 +1,7 @@
 // Package seal encrypts secrets that are stored in tables: device tokens and the secrets of
 // webhooks.
 //
-// The package does not know what the secrets are for.
+// The package does not know for what purpose the secrets are used.
 package seal
 
 import (
@@ -18,8 +18,9 @@ import (
 // keyBytes is the length of an AES-256 key.
 const keyBytes = 32
 
-// Formats of a stored secret. The first byte is the format. In an encrypted secret, the length of
-// the key's id, the id, the nonce and the ciphertext follow.
+// These are the formats of a stored secret; the first byte is the format. In a plain secret, the
+// secret follows. In an encrypted secret, the length of the key's id, the id, the nonce and the
+// ciphertext follow.
 const (
 	plain     = 0
 	encrypted = 1
@@ -27,16 +28,16 @@ const (
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,32}$`)
 
-// Box encrypts secrets with its first key, and decrypts secrets that were encrypted with any of
-// its keys. The zero value has no key and does not encrypt: it stores secrets in plain. A Box is
-// safe for concurrent use.
+// Box encrypts secrets with its first key. It decrypts secrets that were encrypted with any of
+// its keys. The zero value has no key: it does not encrypt secrets and stores them as they are. A
+// Box is safe for concurrent use.
 type Box struct {
 	first string
 	keys  map[string]cipher.AEAD
 }
 
-// ParseKeys returns a Box for keys of the form ID=BASE64, each of 32 bytes. The first key
-// encrypts. The text of its errors contains no key.
+// ParseKeys returns a Box with keys. Each key has 32 bytes and is given as ID=BASE64. The Box
+// encrypts with the first key. The error contains no key.
 func ParseKeys(specs []string) (*Box, error) {
 	b := &Box{keys: map[string]cipher.AEAD{}}
 	for i, spec := range specs {
@@ -65,9 +66,9 @@ func ParseKeys(specs []string) (*Box, error) {
 	return b, nil
 }
 
-// Seal returns the stored form of a secret. context names the row in which the secret is stored,
-// for example the user and the device. Open fails if an encrypted secret was moved to another
-// row.
+// Seal returns the form in which a secret is stored. context names the row in which it is stored,
+// for example the user and the device. If an encrypted secret is copied to another row, Open
+// fails, because its context differs.
 func (b *Box) Seal(secret []byte, context string) []byte {
 	if b.first == "" {
 		return append([]byte{plain}, secret...)

@@ -19,13 +19,13 @@ import (
 
 // Caller calls endpoints. It is safe for concurrent use.
 type Caller struct {
-	// Client makes the calls. It must follow no redirects, have a timeout, and refuse
-	// addresses of private networks.
+	// Client makes the HTTP requests. It must not follow redirects, must have a timeout, and must
+	// refuse addresses of private networks.
 	Client *http.Client
-	// Origin is the DNS name of this installation. It is the source of events and the origin in
-	// handshakes.
+	// Origin is the DNS name of this installation. It is sent as the source of events, and as the
+	// origin in handshakes.
 	Origin string
-	// Now returns the time that is signed with each call. Default time.Now.
+	// Now returns the time that is sent and signed with each call. Default time.Now.
 	Now func() time.Time
 }
 
@@ -86,8 +86,8 @@ func (c *Caller) introduce(h http.Header) {
 	h.Set("WebHook-Request-Origin", c.Origin)
 }
 
-// discard reads the rest of an answer, so that the connection can be reused. The client limits
-// the length of answers.
+// discard reads and closes the body of an answer, so that the connection can be reused. The
+// client limits the length of answers.
 func discard(res *http.Response) {
 	_, _ = io.Copy(io.Discard, res.Body)
 	_ = res.Body.Close()
@@ -105,7 +105,7 @@ func statusError(status int) error {
 }
 
 // withoutURL removes the URL from the error of a call, since the query of the URL may contain a
-// token. The error may quote the endpoint's answer: withoutURL also truncates the text, and
+// token. The error may also quote the endpoint's answer. So withoutURL truncates the text, and
 // replaces characters that cannot be stored or displayed.
 func withoutURL(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
@@ -130,7 +130,8 @@ func withoutURL(err error) error {
 	return errors.New(text)
 }
 
-// Test sends an event of the type webhook.test to an endpoint directly, without the queue.
+// Test calls the endpoint of w at once with an event of the type webhook.test. It does not use
+// the queue.
 func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
 	id, err := uuid.NewV7()
 	if err != nil {

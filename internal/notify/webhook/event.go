@@ -35,8 +35,8 @@ func eventOf(origin, webhook string, c Change, data json.RawMessage) event {
 	}
 }
 
-// digest returns an id that is a hash of parts. The id has no dots, as Standard Webhooks
-// requires.
+// digest returns an id for an event or a call: a hash of parts. The id has no dots, as Standard
+// Webhooks requires.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
@@ -46,7 +46,7 @@ func digest(parts ...string) string {
 }
 
 // encode returns the body of a call, its content type and its id. If the call has a single event,
-// the id is the id of this event.
+// its id is the id of this event. batch is set if the webhook gets JSON arrays.
 func encode(events []event, batch bool) (body []byte, contentType, id string, err error) {
 	id = events[0].ID
 	if len(events) > 1 {

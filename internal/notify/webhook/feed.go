@@ -17,34 +17,36 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// After tripAfter consecutive failed calls, no event of the webhook is sent until a wait of the
-// ladder is over. After fewer failures only the failed events wait, so that an event which the
-// endpoint cannot accept does not delay other events.
+// tripAfter is the number of consecutive failed calls after which all events of the webhook are
+// delayed by the waits of the ladder. After fewer failures only the failed events are delayed:
+// the endpoint may be unable to accept these events and accept all others.
 const tripAfter = 5
 
-// recovery is how long the circuit breaker stays open. It is shorter than the first wait of the
-// ladder, so that the ladder decides when the endpoint is tried again.
+// recovery is how long the circuit breaker refuses all calls after it has opened. It is shorter
+// than the first wait of the ladder, so that the ladder determines the time of the next call.
 const recovery = time.Second
 
-// ahead limits how many changes are read from the queue before they can be sent: ahead times
-// Config.Calls. Reading one change at a time, when a call ends, would cost more than the calls.
+// ahead determines how many changes are read from the queue in advance: ahead times Config.Calls.
+// Reading a single change whenever a call ends would cost more than the calls.
 const ahead = 2
 
 // probes is the number of changes that are read from the queue while an endpoint fails. One of
-// these changes is sent to try the endpoint, preferably one without failed calls.
+// them is sent to test the endpoint, preferably a change without failed calls.
 const probes = 16
 
-// recordInterval is how often successes are stored while the webhook is on step 0.
+// recordInterval is the least time between two writes of a webhook's state, except urgent writes:
+// see record.
 const recordInterval = 5 * time.Second
 
-// recordTimeout is much longer than Store.Record takes in a healthy database.
+// recordTimeout limits a call of Store.Record. In a healthy database, Record takes much less
+// time.
 const recordTimeout = 5 * time.Second
 
 // feed makes the calls of one webhook.
 type feed struct {
 	*Sender
-	// breaker refuses calls after tripAfter consecutive failures. After recovery it permits one
-	// call at a time, until a call succeeds.
+	// breaker is a circuit breaker. After tripAfter consecutive failures it opens and refuses
+	// calls. After the time recovery it permits one call at a time; a success closes it.
 	breaker *gobreaker.CircuitBreaker
 	limit   *rate.Limiter
 	// slots limits the calls in progress.
@@ -55,28 +57,28 @@ type feed struct {
 
 	mu      sync.Mutex
 	webhook Webhook
-	// calling is the number of calls that have begun and were not reported yet.
+	// calling is the number of calls in progress, including calls that wait for a slot.
 	calling int
-	// rounds is the step of the ladder at which the webhook starts when the breaker opens. Each
-	// failure increments it, except failures of calls that began before roundEnds, which is the
-	// end of the wait of the step rounds.
+	// rounds is the step that the webhook gets when the breaker opens. A failure increments
+	// rounds, unless the call began before roundEnds: so concurrent failures count once.
+	// roundEnds is the end of the wait that belongs to the step rounds.
 	rounds    int
 	roundEnds time.Time
-	// recordedAt is when the webhook was last stored. recordings is the number of calls of record
+	// recordedAt is the time of the last write to the store. recordings is the number of writes
 	// in progress.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is set while the last failure, or the first success after a failure, is not
-	// stored yet.
+	// unrecorded is set while the store lacks the last failure, or the first success after a
+	// failure.
 	unrecorded bool
-	// recording serializes the writes to the store, so that the newest state is stored last.
+	// recording serializes the writes to the store, so that the last write has the newest state.
 	recording sync.Mutex
 }
 
 // call is one call of a webhook, about one or more changes.
 type call struct {
 	*feed
-	// webhook has the settings by which the body was made, and the ladder at the start of the
+	// webhook has the settings with which the body was made, and the Ladder at the start of the
 	// call.
 	webhook Webhook
 	began   time.Time
@@ -85,7 +87,8 @@ type call struct {
 	kind    string // Content-Type
 	body    []byte
 	answer  Answer
-	// err is the reason why the call failed. If the call panicked, answer has only this error.
+	// err is the reason why the call failed or was refused by the breaker. If the call panicked,
+	// answer has only this error.
 	err error
 }
 
@@ -102,12 +105,12 @@ func newFeed(s *Sender, w Webhook) *feed {
 	return f
 }
 
-// update sets the webhook that was read from the store; the read began at readAt. It reports
-// whether the webhook must be recorded.
+// update gives the feed the webhook w that was read from the store; the read began at readAt.
+// unrecorded reports whether the caller must call record.
 func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
-	// If this process has recorded a state since readAt, or has one to record, the state in
-	// memory is newer than w.
+	// If this process has stored a state since readAt, or still has to store a state, the Ladder
+	// and the State in memory are newer than the ones in w.
 	switch {
 	case w.Generation != f.webhook.Generation:
 		f.told.forget()
@@ -136,8 +139,8 @@ func (f *feed) signal() {
 	}
 }
 
-// run makes calls until ctx is done. Then it waits for the calls in progress. These calls use the
-// context calling, which ends later than ctx.
+// run makes calls until ctx is done. Then it waits for the calls in progress, whose context,
+// calling, ends later than ctx.
 func (f *feed) run(ctx, calling context.Context) {
 	var running sync.WaitGroup
 	defer func() {
@@ -163,10 +166,11 @@ func (f *feed) run(ctx, calling context.Context) {
 		if err != nil {
 			return // ctx is done
 		}
-		// First try changes without failures: if the endpoint cannot accept an event, a call with
-		// this event does not show whether the endpoint works again.
+		// Send changes without failed calls first: a change that has failed may be one that the
+		// endpoint cannot accept, and then its call does not show whether the endpoint works
+		// again.
 		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Attempts, b.Attempts) })
-		// A call may have failed while Next was blocked, so get the limit again.
+		// A call may have failed while Next was blocked, so compute the limit again.
 		if w, limit, pause = f.turn(); pause > 0 {
 			limit = 0
 		}
@@ -192,15 +196,15 @@ func (f *feed) began(n int) {
 	}
 }
 
-// turn returns the webhook, the maximum number of changes to read from the queue now, and how
-// long to wait before reading.
+// turn returns the webhook, the maximum number of changes to read from the queue now (limit), and
+// how long to wait before reading them.
 func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.webhook.State != Active: // the next refresh stops this feed
 	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
-		limit = max(1-f.calling, 0) // one call is enough to show whether the endpoint works again
+		limit = max(1-f.calling, 0) // one call at a time suffices to test whether the endpoint works again
 	default:
 		waiting := ahead * f.cfg.Calls / f.webhook.Batch
 		if free := f.cfg.Calls + waiting - f.calling; free > waiting/2 {
@@ -210,9 +214,9 @@ func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 	return f.webhook, limit, f.webhook.wait(f.cfg.Now())
 }
 
-// calls groups changes into calls. If the endpoint already knows the numbers of a change, calls
-// reports the change as told instead. A change whose call has failed before gets a separate call,
-// since the endpoint may be unable to accept it.
+// calls groups changes into calls. If a change need not be sent, such as a badge whose numbers
+// the endpoint has already received, calls only reports it as told. A change whose call has
+// failed before gets a separate call, since the endpoint may be unable to accept this change.
 func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	var all []*call
 	var together []Change
@@ -248,7 +252,7 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 	return all
 }
 
-// cannotTell schedules a retry of changes whose event could not be made.
+// cannotTell logs an error and schedules a retry for changes whose event could not be made.
 func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
 	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
 	f.notTold(changes)
@@ -258,7 +262,8 @@ func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...
 	}
 }
 
-// perform waits for a free slot and the rate limit, makes a call, and reports its result.
+// perform waits for a free slot and for the rate limit, makes a call, and reports the result to
+// the queue.
 func (f *feed) perform(ctx, calling context.Context, c *call) {
 	select {
 	case f.slots <- struct{}{}:
@@ -291,7 +296,8 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 	}
 }
 
-// isRefused reports whether the circuit breaker, and not the endpoint, has refused a call.
+// isRefused reports whether the circuit breaker has refused a call, so that the endpoint was not
+// called.
 func isRefused(err error) bool {
 	return errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests)
 }
@@ -323,7 +329,8 @@ func (f *feed) notTold(changes []Change) {
 	}
 }
 
-// hold returns the changes of a call that was not made to the queue.
+// hold reports to the queue that a call was not made: the changes of the call are due again after
+// the duration after.
 func (f *feed) hold(c *call, after time.Duration) {
 	f.notTold(c.changes)
 	for _, change := range c.changes {
@@ -331,7 +338,8 @@ func (f *feed) hold(c *call, after time.Duration) {
 	}
 }
 
-// succeeded reports and records that the endpoint has accepted a call.
+// succeeded reports to the queue, and records in the store, that the endpoint has accepted a
+// call.
 func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.cfg.Queue.Accepted(c.webhook.Name)
 	for _, change := range c.changes {
@@ -361,8 +369,9 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
 }
 
-// failed reports and records that a call failed. It increments the step of the webhook if the
-// endpoint seems to fail for all events.
+// failed reports to the queue, and records in the store, that a call failed. It increments the
+// step of the webhook if the breaker is open, which means that the endpoint seems to fail for all
+// events.
 func (f *feed) failed(ctx context.Context, c *call) {
 	attempts := 1
 	for _, change := range c.changes {
@@ -386,7 +395,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 			f.roundEnds = time.Now().Add(shortestWait(f.rounds))
 		}
 		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
-		// If several calls in progress fail, only the first failure increments the step.
+		// If several concurrent calls fail, only the first failure increments the step.
 		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
 		switch {
 		case c.answer.Status == http.StatusGone:
@@ -430,9 +439,9 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	f.record(ctx, moved)
 }
 
-// record stores the state of the webhook if urgent is set, or if recordInterval has passed since
-// the last write. This limits the number of writes; a failure that is skipped here is stored at
-// the next refresh.
+// record stores the state of the webhook. Unless urgent is set, it does so only if recordInterval
+// has passed since the last write, which limits the number of writes. A failure that is not
+// stored because of this is stored at the next refresh.
 func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()
 	if !urgent && time.Since(f.recordedAt) < recordInterval {

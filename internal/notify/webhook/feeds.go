@@ -8,14 +8,14 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// runningFeed is a feed that runs, with the function that stops it.
+// runningFeed is a running feed with the function that stops it.
 type runningFeed struct {
 	*feed
 	stop context.CancelFunc
 }
 
-// feedAll runs a feed for each active webhook, so that a slow endpoint delays only its own calls.
-// It returns once ctx is done and all calls in progress have ended.
+// feedAll runs a separate feed for each active webhook, so that a slow endpoint delays only its
+// own calls. When ctx is done, feedAll waits until all calls in progress have ended, and returns.
 func (s *Sender) feedAll(ctx context.Context) {
 	// Calls in progress may continue for StopTimeout after ctx is done.
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))

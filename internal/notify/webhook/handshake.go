@@ -8,15 +8,16 @@ import (
 	"strconv"
 )
 
-// RefusedError means that the endpoint has answered that it does not want to be called.
+// RefusedError means that the endpoint has answered the handshake with a refusal.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return "the endpoint refuses webhooks: " + e.Reason }
 
 // Handshake asks an endpoint for permission to call it, as the CloudEvents specification of
 // webhooks describes. It returns the number of calls per minute that the endpoint permits; 0
-// means no limit. Handshake fails if the endpoint refuses or does not answer. An endpoint that
-// does not support the handshake is accepted, since only operators register webhooks.
+// means no limit. It fails with a [*RefusedError] if the endpoint refuses, and with another error
+// if the endpoint does not answer. Handshake succeeds if the endpoint does not support
+// handshakes, since only operators register webhooks.
 func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodOptions, endpoint, nil)
 	if err != nil {
@@ -48,8 +49,9 @@ func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err 
 	}
 }
 
-// saysNo reports whether the status of an answer without the handshake's headers is a refusal.
-// Other statuses, such as 404 or 405, mean only that the endpoint does not support OPTIONS.
+// saysNo reports whether a status is a refusal if the answer does not have the headers of a
+// handshake. Other statuses, such as 404 or 405, mean only that the endpoint does not support
+// OPTIONS.
 func saysNo(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusGone
 }

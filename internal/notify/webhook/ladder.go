@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// ladder has the wait after each consecutive failure.
+// ladder has the wait after the first, second, … consecutive failure.
 var ladder = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// longestWait is longer than every wait: a wait differs from its value in ladder by up to a
-// tenth.
+// longestWait is longer than every wait that waitAfter returns: such a wait differs from its
+// value in ladder by up to a tenth.
 const longestWait = 27 * time.Hour
 
 // maxRetryAfter limits the wait that an endpoint can ask for.
 const maxRetryAfter = 24 * time.Hour
 
-// waitAfter returns the wait after a number of consecutive failures, at least 1. more is false
-// once there are more failures than waits; the last wait then repeats. The wait varies randomly
-// by a tenth, so that webhooks that failed together are not retried together.
+// waitAfter returns the wait after a number of consecutive failures, which is at least 1. If
+// there are more failures than waits in ladder, the wait is the last one and more is false. The
+// wait varies randomly by a tenth, so that webhooks that failed together are not retried
+// together.
 func waitAfter(failures int) (wait time.Duration, more bool) {
 	more = failures <= len(ladder)
 	wait = ladder[min(failures, len(ladder))-1]
@@ -48,8 +49,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(d, 0), maxRetryAfter)
 }
 
-// wait returns how long the webhook must not be called. It ignores a Due that is more than
-// longestWait ahead: such a Due was stored while a clock was wrong.
+// wait returns the time until the webhook may be called. If Due is more than longestWait ahead,
+// it was stored while a clock was wrong; wait then returns 0.
 func (l *Ladder) wait(now time.Time) time.Duration {
 	if wait := l.Due.Sub(now); wait <= longestWait {
 		return max(wait, 0)
@@ -57,9 +58,10 @@ func (l *Ladder) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// succeededBefore records the success of a call that was made with earlier settings. It reports
-// whether the state of the webhook has changed. It ignores the call if the earlier settings had
-// another URL, or if a later call was recorded or has failed.
+// succeededBefore records the success of a call that was made with earlier settings of the
+// webhook. url, at and status are the URL, the time and the HTTP status of this call. It reports
+// whether it has changed the Ladder. It ignores the call if the URL has changed, or if a later
+// call has succeeded or failed.
 func (w *Webhook) succeededBefore(url string, at time.Time, status int) bool {
 	if w.URL != url || w.Step > 0 || !at.After(w.LastSuccessAt) || !at.After(w.LastFailureAt) {
 		return false

@@ -12,12 +12,12 @@ import (
 )
 
 // OtherCategories is a key of Config.RemindAfter. Its value applies to every top-level category
-// that is not a key itself.
+// that has no value of its own.
 const OtherCategories = "*"
 
-// remindAfter returns how long a category may have unread messages before a reminder. This is the
-// value of the category. A top-level category without a value has the value of OtherCategories.
-// ok is false if the category gets no reminders.
+// remindAfter returns how long a category may have unread messages before a reminder is sent.
+// This is the value of the category in Config.RemindAfter, or for a top-level category without a
+// value, the value of OtherCategories. ok is false if the category gets no reminders.
 func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 	if after, ok = s.cfg.RemindAfter[name]; ok {
 		return after, true
@@ -32,13 +32,13 @@ func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 // start.
 type stretch struct {
 	Since time.Time `json:"since"`
-	// Told is set once a reminder was sent. The next reminder is sent only after all messages
-	// were read and new messages are unread.
+	// Told is set when a reminder about the period was sent. A period gets one reminder; the next
+	// period begins when new messages are unread after all messages were read.
 	Told bool `json:"told,omitempty"`
 }
 
-// reminder is the data of an event unread.reminder: the badge, and for each category that is due
-// the time since which it has had unread messages.
+// reminder is the data of an event unread.reminder: the badge, and for each category that is due,
+// the time at which its unread period began.
 type reminder struct {
 	pubsub.Badge
 	UnreadSince map[string]time.Time `json:"unread_since"`
@@ -51,9 +51,10 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// remind reports in tell whether a webhook gets a reminder of a user's unread messages. It sets
-// c.Tell to the stretches of the user's categories. It sets c.Same if the stretches have not
-// changed since the last call, and c.Again to the time until the next category is due.
+// remind returns the data of a reminder about a user's unread messages. tell is set if the
+// reminder must be sent now. remind sets c.Tell to the unread periods of the user's categories,
+// and c.Again to the time until the next category is due. It sets c.Same if the periods are the
+// same as in c.Told.
 func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
 	if c.Told != nil {
@@ -71,11 +72,11 @@ func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessa
 		}
 		u, ok := known[name]
 		switch {
-		case ok && u.Since.After(now): // stored while a clock was wrong
+		case ok && u.Since.After(now): // it was stored while a clock was wrong
 			u.Since = now
 		case !ok:
-			// For the first call, QueuedAt is when the messages became unread. Later changes are
-			// handled at once, so now is close to their time.
+			// If nothing is stored yet, the messages became unread at QueuedAt. Later changes are
+			// handled soon after they happen, so now is close to the time of the change.
 			u.Since = now
 			if c.Told == nil {
 				u.Since = earlier(c.QueuedAt, now)

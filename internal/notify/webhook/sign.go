@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// signatures returns the value of the header webhook-signature: one signature for each secret.
+// signatures returns the value of the header webhook-signature, which has one signature for each
+// secret. at is the time of the header webhook-timestamp.
 func signatures(secrets [][]byte, id string, at time.Time, body []byte) string {
 	all := make([]string, len(secrets))
 	for i, secret := range secrets {

@@ -10,19 +10,21 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// memory stores, for the users who changed most recently, a digest of the numbers in the last
-// event that was sent to an endpoint. It is safe for concurrent use.
+// memory is a cache of the numbers that one endpoint has received. For each user whose badge was
+// sent recently, it stores a hash of the numbers in the last event. It is safe for concurrent
+// use.
 type memory struct {
 	mu            sync.Mutex
 	recent, older map[string][sha256.Size]byte
 }
 
-// maxRemembered is the maximum size of each of the two maps of memory. When recent is full, it
-// becomes older, and the former older is dropped.
+// maxRemembered is the maximum size of recent and of older. When recent is full, it replaces
+// older.
 const maxRemembered = 20_000
 
-// tell stores the numbers that an event sends about a user. It reports whether they differ from
-// the numbers in the last event about the user. If the call with the event fails, call forget.
+// tell stores the numbers of a user that an event will send. It reports whether these numbers
+// differ from the numbers in the last event about the user. If the call with the event fails,
+// call forget.
 func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -58,18 +60,18 @@ func (m *memory) forget(users ...string) {
 	}
 }
 
-// knowledge has the numbers of a user that an endpoint knows from the last event. A change is
-// sent only if these numbers change.
+// knowledge has the numbers of a user that an event sends to an endpoint. The next event about
+// the user is sent only if these numbers have changed.
 type knowledge struct {
-	// Epoch is the epoch of the numbers. If the epoch changes, the numbers are sent again, since
+	// Epoch is the epoch of the badge. If it changes, the numbers are sent again: it changes when
 	// Postgres may have lost the state that earlier calls sent.
 	Epoch      string                    `json:"epoch,omitempty"`
 	Badge      *pubsub.Numbers           `json:"badge,omitempty"`
 	Categories map[string]pubsub.Numbers `json:"categories"`
 }
 
-// knowledgeOf returns what an endpoint knows after an event with a badge. If there is a filter,
-// the endpoint gets only the numbers of the categories that the filter covers.
+// knowledgeOf returns the numbers of a badge that an endpoint gets. filter has the categories of
+// the webhook: only numbers of categories that it covers are sent. A nil filter covers all.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
 		return knowledge{b.Epoch, &b.Numbers, b.Categories}
@@ -83,8 +85,8 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	return k
 }
 
-// news reports in tell whether a change must be sent to a webhook, and returns the data of the
-// event. For a reminder it also sets c.Tell, c.Same and c.Again.
+// news returns the data of the event for a change. tell is set if the event must be sent to the
+// webhook. For a reminder, news also sets c.Tell, c.Same and c.Again.
 func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == BadgeChanged && c.Badge != nil:
@@ -103,7 +105,7 @@ func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err 
 		return data, true, err
 	case c.Type == DeadletterBuried:
 		data, err = json.Marshal(c.Letter)
-		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter meanwhile
+		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter since
 	}
 	return nil, false, fmt.Errorf("%s of %q has no data to send", c.Type, c.Subject)
 }

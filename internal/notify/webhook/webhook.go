@@ -1,8 +1,10 @@
-// Package webhook calls endpoints of other backends when badges, rooms or other subjects have
-// changed. It follows the Standard Webhooks specification, with CloudEvents as bodies.
+// Package webhook sends HTTP requests to endpoints of other backends when badges, rooms or other
+// subjects have changed. It follows the Standard Webhooks specification, with CloudEvents as
+// bodies.
 //
-// A failed call is repeated after growing waits, the ladder. After about two days of failures the
-// webhook is paused. Each call sends the newest state of its subjects.
+// A failed call is repeated after a wait. The waits grow from 5 s to a day; this list of waits is
+// called the ladder. After about two days of failures the webhook is paused. Each call sends the
+// newest state of its subjects.
 //
 // The package does not know the log or tables: it declares the interface of its queue. ADR 139
 // has the reasons.
@@ -35,8 +37,9 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states. Changes that happen while a webhook is paused are sent once the webhook is active
-// again. Changes that happen while it is disabled are never sent.
+// The states of webhooks. If a subject changes while a webhook is paused, the change is sent when
+// the webhook is active again. If a subject changes while a webhook is disabled, the change is
+// never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -49,8 +52,8 @@ type Webhook struct {
 	// Generation changes with each change of the settings.
 	Generation int64
 	URL        string
-	// Secrets are the keys of signatures. Each call has a signature for each secret, so a
-	// receiver can verify with any of them.
+	// Secrets are the keys of signatures. Each call has one signature for each secret, so a
+	// receiver can verify the call with any of the secrets.
 	Secrets [][]byte
 	// Categories are the categories whose numbers are sent; nil means all.
 	Categories []string
@@ -62,11 +65,12 @@ type Webhook struct {
 	Ladder
 }
 
-// Ladder is the state of the calls and retries of a webhook.
+// Ladder has the results of the last calls of a webhook, and the time of the next retry.
 type Ladder struct {
-	// Step is the number of the present wait on the ladder. It is 0 while calls succeed.
+	// Step is the number of the current wait in the list of waits, which begins with 1. It is 0
+	// while calls succeed.
 	Step int
-	// Due is when the next call may be made; zero means now.
+	// Due is the earliest time of the next call; zero means now.
 	Due time.Time
 	// FailingSince is the time of the first failed call since the last success.
 	FailingSince                 time.Time
@@ -84,7 +88,7 @@ type Change struct {
 	Type string
 	// Subject is the id of the user, room or dead letter that has changed.
 	Subject string
-	// QueuedAt is when the subject changed.
+	// QueuedAt is the time at which the subject changed.
 	QueuedAt time.Time
 	// Attempts is the number of calls about the change that failed.
 	Attempts int
@@ -94,16 +98,17 @@ type Change struct {
 	Room *Room
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
-	// Told is the value of Tell at the last call about this reminder; nil if there was no call.
+	// Told is the value that Tell had at the last call about this reminder; nil if there was no
+	// call.
 	Told json.RawMessage
-	// Tell is the state of a reminder to store after the call. Same is set if Tell equals Told.
-	// The sender sets both.
+	// Tell is the state of a reminder that the queue stores after the call. Same is set if Tell
+	// equals Told. The sender sets Tell and Same.
 	Tell json.RawMessage
 	Same bool
-	// Again is the time after which the change is due again, even if the subject does not change;
-	// 0 means never. The sender sets it.
+	// Again is the duration after which the change is due again, even if the subject does not
+	// change; 0 means never. The sender sets it.
 	Again time.Duration
-	// Ref is data of the queue. The sender does not use it.
+	// Ref is data that the queue attaches to the change. The sender does not use it.
 	Ref any
 }
 
@@ -121,8 +126,8 @@ type Room struct {
 // DeadLetter is an event that could not be folded, or a message of a broker that is not an event.
 type DeadLetter struct {
 	ID int64 `json:"id"`
-	// Partition and Position are the event's place in the log, Origin the message's place in the
-	// broker.
+	// Partition and Position are the place of an event in the log. Origin is the place of a
+	// message in the broker.
 	Partition *int      `json:"partition,omitempty"`
 	Position  string    `json:"position,omitempty"`
 	Origin    string    `json:"origin,omitempty"`
@@ -133,21 +138,25 @@ type DeadLetter struct {
 // Queue returns due changes and receives reports about them. It is safe for concurrent use.
 type Queue interface {
 	// Next returns up to limit changes that are due for a webhook. It blocks until a change is
-	// due; its only error is the error of ctx. The sender reports each change by one call of
-	// Told, Retry or Hold, which do not block. Until then Next does not return the change again.
+	// due; its only error is the error of ctx. For each change, the sender calls Told, Retry or
+	// Hold once; these methods do not block. Before this call, Next does not return the change
+	// again.
 	Next(ctx context.Context, webhook string, limit int) ([]Change, error)
 	// Told reports that a change was sent, or need not be sent. The change is due again when the
-	// subject changes and, unless again is 0, after that time.
+	// subject changes. Unless again is 0, the change is also due after the duration again.
 	Told(c Change, again time.Duration)
-	// Retry reports that a call about a change failed. The change is due again after the given
-	// time. refused is set if the call may have failed because of this change alone.
+	// Retry reports that a call about a change failed. The change is due again after the duration
+	// after. refused is set if the failure may be due to this change alone: the endpoint may be
+	// unable to accept it.
 	Retry(c Change, after time.Duration, refused bool)
-	// Accepted reports that a webhook has accepted a call. Changes that the webhook has refused
-	// must then no longer delay other changes.
+	// Accepted reports that an endpoint has accepted a call, so it works. The queue must then
+	// stop delaying other changes because of changes that the endpoint has refused.
 	Accepted(webhook string)
-	// Renewed reports that a webhook has new settings: changes that wait for a retry are due now.
+	// Renewed reports that a webhook has new settings. The queue must then make all changes due
+	// that wait for a retry.
 	Renewed(webhook string)
-	// Hold reports that no call was tried. The change is due again after the given time.
+	// Hold reports that no call was made about a change. The change is due again after the
+	// duration after.
 	Hold(c Change, after time.Duration)
 }
 
@@ -155,9 +164,9 @@ type Queue interface {
 type Store interface {
 	// Webhooks returns all webhooks.
 	Webhooks(ctx context.Context) ([]Webhook, error)
-	// Record stores the ladder of a webhook. It also stores the webhook's state, unless the
-	// stored state is paused or disabled. If the stored webhook has another generation, Record
-	// stores only a success, and only if the URL is the same.
+	// Record stores the Ladder of a webhook. It also stores the State of the webhook, unless the
+	// stored state is paused or disabled. If the stored webhook has another generation, its
+	// settings have changed: Record then stores only a success, and only if the URL is the same.
 	Record(ctx context.Context, w Webhook) error
 }
 
@@ -166,7 +175,7 @@ type Config struct {
 	Queue  Queue
 	Store  Store
 	Caller *Caller
-	// Now returns the time by the clock of the store, by which waits are computed. Default
+	// Now returns the time on the clock of the store; waits are computed with this time. Default
 	// time.Now.
 	Now func() time.Time
 	// Logger defaults to a logger that discards everything.
@@ -174,14 +183,15 @@ type Config struct {
 	// Metrics defaults to metrics that are not registered.
 	Metrics *Metrics
 
-	// RemindAfter is how long messages of a category must be unread before an unread.reminder, by
-	// category. See [OtherCategories]. A category without a value gets no reminders.
+	// RemindAfter maps categories to the time that messages must be unread before an
+	// unread.reminder is sent. See [OtherCategories]. A category without a value gets no
+	// reminders.
 	RemindAfter map[string]time.Duration
 	// Calls is the maximum number of concurrent calls to a webhook. Default 32.
 	Calls int
-	// RefreshInterval is how often webhooks are read. Default 1s.
+	// RefreshInterval is how often the webhooks are read from Store. Default 1s.
 	RefreshInterval time.Duration
-	// StopTimeout is how long a stopping sender waits for calls in progress. Default 5s.
+	// StopTimeout limits how long Run waits for calls in progress after ctx is done. Default 5s.
 	StopTimeout time.Duration
 }
 
@@ -191,7 +201,8 @@ type Sender struct {
 	log *slog.Logger
 }
 
-// New returns a sender, which does nothing until Run. It fails if a required field is missing.
+// New returns a sender. The sender does nothing until Run is called. New fails if a required
+// field is missing.
 func New(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil || cfg.Store == nil || cfg.Caller == nil {
 		return nil, errors.New("webhook: Queue, Store and Caller are required")
@@ -215,7 +226,8 @@ func New(cfg Config) (*Sender, error) {
 	return &Sender{cfg: cfg, log: cfg.Logger}, nil
 }
 
-// Run sends until ctx is done. Then it waits for the calls in progress and returns nil.
+// Run sends events until ctx is done. Then it waits for the calls in progress, at most for
+// StopTimeout, and returns nil.
 func (s *Sender) Run(ctx context.Context) error {
 	s.feedAll(ctx)
 	return nil

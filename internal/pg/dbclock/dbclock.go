@@ -1,5 +1,6 @@
-// Package dbclock estimates the time of a database without a query each time. Times in the tables
-// come from the clock of the database, since the clocks of machines differ and may be set.
+// Package dbclock estimates the time of a database from occasional readings of its clock. Times
+// in the tables come from the clock of the database, since the clocks of machines differ, and
+// since an operator may set them.
 //
 // The package does not know tables. ADR 136 has the reasons.
 package dbclock
@@ -16,11 +17,11 @@ import (
 const (
 	// Interval is how often a process compares its clock with the clock of a database.
 	Interval = 5 * time.Second
-	// MaxDifference is how far the clocks of a process and of a database may differ. If they
-	// differ more, one clock is wrong and badged cannot know which, so it does nothing
-	// irreversible.
+	// MaxDifference is the largest permitted difference between the clocks of a process and of a
+	// database. If the clocks differ more, one of them is wrong, and badged cannot know which; so
+	// badged does nothing irreversible.
 	MaxDifference = time.Minute
-	// maxRoundTrip is the longest round trip with which a reading replaces an earlier reading.
+	// maxRoundTrip is the longest round trip of a reading that may replace an earlier reading.
 	// The error of a reading is at most half of its round trip.
 	maxRoundTrip = 250 * time.Millisecond
 )
@@ -28,7 +29,7 @@ const (
 // DifferError means that the clocks of this process and of a database differ by more than
 // MaxDifference.
 type DifferError struct {
-	// Ahead is how far the database is ahead of the process.
+	// Ahead is the time of the database minus the time of the process.
 	Ahead time.Duration
 }
 
@@ -42,13 +43,13 @@ func (e *DifferError) Error() string {
 }
 
 // reading is one reading of the database's clock. there is the time of the database. at is the
-// time of this process at the same moment, with its monotonic clock.
+// time of this process at the same moment; it includes the monotonic time.
 type reading struct{ there, at time.Time }
 
-// Clock computes the time of a database as the last reading plus the monotonic time since the
-// reading, so setting the clock of this machine does not change it. Before the first reading it
-// returns the time of this machine. The zero value is ready to use. It is safe for concurrent
-// use.
+// Clock computes the time of a database: the last reading, plus the monotonic time that has
+// passed since. So the result does not change when the clock of this machine is set. Before the
+// first reading, Clock returns the time of this machine. The zero value is ready to use. It is
+// safe for concurrent use.
 type Clock struct{ last atomic.Pointer[reading] }
 
 // Set stores a reading: now is the time that the database has just returned.
@@ -64,8 +65,8 @@ func (c *Clock) Now() time.Time {
 }
 
 // Middle returns the median of the times of databases, so that one wrong clock among three has no
-// effect. Middle ignores clocks that were never read. If the number of the other clocks is even,
-// also 0, it adds the clock of this machine.
+// effect. Middle ignores clocks that were never read. If an even number of clocks is left, or
+// none, Middle adds the clock of this machine.
 func Middle(clocks iter.Seq[*Clock]) time.Time {
 	var told []time.Time
 	for c := range clocks {
@@ -80,10 +81,11 @@ func Middle(clocks iter.Seq[*Clock]) time.Time {
 	return told[len(told)/2]
 }
 
-// Ahead returns how far the clock of the database is ahead of the present clock of this machine.
+// Ahead returns the time of the database minus the time on the clock of this machine.
 func (c *Clock) Ahead() time.Duration { return time.Until(c.Now()) }
 
-// Check returns a [*DifferError] if the clocks differ by more than MaxDifference.
+// Check returns a [*DifferError] if the clocks of the database and of this machine differ by more
+// than MaxDifference.
 func (c *Clock) Check() error {
 	if ahead := c.Ahead(); ahead.Abs() > MaxDifference {
 		return &DifferError{ahead}
@@ -91,9 +93,10 @@ func (c *Clock) Check() error {
 	return nil
 }
 
-// Measure reads the clock of the database with ask and stores the reading. It ignores an answer
-// that took longer than maxRoundTrip, except the first answer and an answer which shows that the
-// clock of the database was set.
+// Measure calls ask, which returns the time of the database, and stores the reading. If ask took
+// longer than maxRoundTrip, Measure discards the reading, with two exceptions: it is the first
+// reading, or it differs from the expected time by more than the round trip, so that one of the
+// clocks was set.
 func (c *Clock) Measure(ctx context.Context, ask func(context.Context) (time.Time, error)) error {
 	asked := time.Now()
 	there, err := ask(ctx)

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// account is the system user that the server and its tools run as. nil means the user of this
+// account is the system user that runs the server and its tools. nil means the user of this
 // process. Only root can run a program as another user.
 type account struct {
-	name string // or the user's number
+	name string // the name of the user, or its number
 	*syscall.Credential
 }
 
-// accountFor selects the user to run the server as. If this process does not run as root, it
-// selects the user of this process, otherwise the owner of the cluster in pgdata. If there is no
-// cluster yet, or if root owns it (as after restoring a backup), it selects the user postgres or
-// nobody. pgdata may be empty or missing.
+// accountFor selects the user that runs the server. If this process does not run as root, this is
+// the user of this process. If it runs as root, this is the owner of the cluster in pgdata. If
+// there is no cluster yet, or if root owns it (as after restoring a backup), accountFor selects
+// the user postgres or nobody. pgdata may be "" or may not exist.
 func accountFor(pgdata string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -46,26 +46,27 @@ func accountFor(pgdata string) (*account, error) {
 	return nil, errors.New("PostgreSQL refuses to run as root, and this system has no user postgres or nobody: run as another user")
 }
 
-// command prepares a program to run as the account, in the directory dir. The account must have
-// access to dir, because it may have none to the working directory of this process.
+// command returns a command that runs a program as the account, in the directory dir. Pass a
+// directory to which the account has access: it may have no access to the working directory of
+// this process.
 func (a *account) command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a program of the server
 	cmd.Dir = dir
-	// Remove the variables that change how PostgreSQL's programs work. Set TZ: without a named
-	// time zone, initdb would search for the time zone of the machine.
+	// Remove the environment variables that configure PostgreSQL's programs. Set TZ: otherwise
+	// initdb would search for the time zone of the machine.
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PG") }), "LC_ALL=C", "TZ=UTC")
 	if a != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.Credential}
 	}
-	// Wait at most this long after the program has ended, since its child processes may outlive
-	// it and keep its output open.
+	// Child processes may outlive the program and hold its output open: limit how long Wait waits
+	// for the end of the output after the program has ended.
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 
-// own makes the account the owner of path and of everything below. If the account already owns
-// path, own does nothing: the account may have created symbolic links below path, which this
-// process must not follow as root.
+// own makes the account the owner of path and of all files below path. If the account already
+// owns path, own changes nothing: the account may have created symbolic links below path, and
+// this process must not follow them as root.
 func (a *account) own(path string) error {
 	if a == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// role is initdb's superuser.
+// role is the superuser that initdb creates.
 const role = "badged"
 
 // clusterMajor returns the major version of the server that created the cluster in pgdata,
@@ -54,13 +54,13 @@ func (s *Server) initCluster(ctx context.Context) (err error) {
 		"--pgdata", fresh,
 		"--username", role,
 		"--encoding", "UTF8",
-		// Sorting by bytes is fastest. It does not depend on the system's collations, whose
-		// upgrades can corrupt indexes.
+		// Sorting by bytes is fastest. It does not depend on the collations of the operating
+		// system: an upgrade of these can corrupt indexes.
 		"--locale", "C",
-		// Only the server's user and root can enter the directory of the socket. Both can read
-		// and change the data files anyway, so authentication would protect nothing. Peer
-		// authentication would also refuse root, and this process runs as root whenever the
-		// server runs as another user.
+		// Only root and the user that runs the server have access to the directory of the socket.
+		// Both users can also read and change the data files, so authentication would protect
+		// nothing. Peer authentication would refuse root, but this process runs as root whenever
+		// the server runs as another user.
 		"--auth-local", "trust",
 		"--auth-host", "reject",
 		"--no-instructions",
@@ -94,14 +94,15 @@ func (s *Server) copySeed() error {
 	return nil
 }
 
-// defaults returns settings that suit short transactions and a server that shares a developer's
-// machine. The operating system allocates the memory only as the server uses it.
+// defaults returns settings for short transactions, and for a server on a developer's machine. A
+// large shared_buffers does no harm there: the operating system allocates memory only when the
+// server uses it.
 func defaults() map[string]string {
 	return map[string]string{
 		// The default of 128MB halves the rate of folding.
 		"shared_buffers": "512MB",
-		// Each checkpoint causes full-page writes. Fewer checkpoints cost disk space and a longer
-		// recovery; this size limits both.
+		// Each checkpoint causes full-page writes. With fewer checkpoints, the WAL needs more
+		// disk space and recovery takes longer; max_wal_size limits both.
 		"max_wal_size":       "2GB",
 		"checkpoint_timeout": "15min",
 		// On solid state drives random reads cost about as much as sequential reads.
@@ -111,9 +112,9 @@ func defaults() map[string]string {
 	}
 }
 
-// fixed returns the settings that keep the server private and that make it write its log to this
-// process, in a format that this package can parse. Some distributions enable logging_collector,
-// which would write the log to files instead.
+// fixed returns the settings that users cannot override. With them, the server listens only on
+// its private socket, and writes its log to this process in a format that this package can parse.
+// logging_collector would write the log to files; some distributions enable it.
 func fixed(socketDir string) map[string]string {
 	return map[string]string{
 		"listen_addresses":        "",
@@ -126,12 +127,12 @@ func fixed(socketDir string) map[string]string {
 	}
 }
 
-// arguments turns all settings into arguments of postgres, in a stable order.
+// arguments returns all settings as arguments of the program postgres, in a stable order.
 func (s *Server) arguments() []string {
 	all := defaults()
 	if s.cfg.DataDir == "" {
-		// Store shared memory in files of the data directory, so that it is removed together with
-		// the data after a crash.
+		// Use files in the data directory for dynamic shared memory, so that these files are
+		// removed together with the data after a crash.
 		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	maps.Copy(all, s.cfg.Settings)

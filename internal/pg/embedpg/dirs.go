@@ -12,17 +12,20 @@ import (
 )
 
 // A directory of a server is locked by flock on an open file that the server inherits. So the
-// directory stays locked as long as this process or a process of the server lives. A data
-// directory has a second lock, which only this process holds: if only the second lock is free,
-// the server's parent was killed and the server is stopping. These locks cannot be stale. The
-// process id in postmaster.pid can be stale: after a crash another process may have the same id.
+// directory stays locked until this process and all processes of the server have ended. A data
+// directory has a second lock, which only this process holds. If the first lock is held and the
+// second lock is free, then the process that started the server was killed, and the server is
+// stopping. The operating system releases these locks when processes end, so the locks are never
+// stale. The process id in postmaster.pid can be stale: after a crash another process may have
+// the same id.
 
 // errLocked means that another process holds the lock.
 var errLocked = errors.New("locked")
 
-// lock locks an open file or directory without waiting, or fails with errLocked. Closing the file
-// releases the lock unless a child process has inherited the file. Some network file systems do
-// not support locks; there only postmaster.pid prevents two servers on the same data.
+// lock locks an open file or directory. It does not wait: if another process holds the lock, it
+// fails with errLocked. Closing the file releases the lock unless a child process has inherited
+// the file. lock ignores other errors, since some network file systems do not support locks; on
+// such file systems only postmaster.pid prevents two servers on the same data.
 func lock(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
@@ -33,8 +36,8 @@ func lock(f *os.File, err error) (*os.File, error) {
 	return f, nil
 }
 
-// openDataDir locks the data directory. It returns the major version of the cluster in the
-// directory, or 0 if there is no cluster yet.
+// openDataDir creates and locks the data directory. It returns the major version of the cluster
+// in the directory, or 0 if there is no cluster yet.
 func (s *Server) openDataDir(ctx context.Context) (major int, err error) {
 	dir, err := filepath.Abs(s.cfg.DataDir)
 	if err != nil {
@@ -50,14 +53,16 @@ func (s *Server) openDataDir(ctx context.Context) (major int, err error) {
 	return major, err
 }
 
-// lockInterval is how often claim tries to lock a directory whose server is stopping.
+// lockInterval is the pause before claim tries again to lock a directory whose server is
+// stopping.
 const lockInterval = 10 * time.Millisecond
 
-// claim creates dir if it is missing, and locks it. If another server still uses dir because its
-// parent was killed, claim waits until this server has stopped.
+// claim creates dir if it is missing, and locks it. If the process that used dir before was
+// killed, its server may still be stopping: claim waits until it has stopped. If the process
+// still runs, claim fails.
 func (s *Server) claim(ctx context.Context, dir string) (err error) {
-	// Let other users enter the directory, whatever the umask is: if this process runs as root,
-	// the server's user must enter it. The contents have stricter permissions.
+	// Give all users access to the directory, independently of the umask: if this process runs as
+	// root, another user runs the server. The contents have stricter permissions.
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Chmod(dir, 0o755)); err != nil { //nolint:gosec // as above
 			return fmt.Errorf("make data directory: %w", err)
@@ -87,8 +92,8 @@ func (s *Server) claim(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// socketPathLimit is the longest path of a Unix socket that every system supports. socketName is
-// PostgreSQL's name for its socket.
+// socketPathLimit is the maximum length of the path of a Unix socket that all systems support.
+// socketName is the file name that PostgreSQL gives its socket.
 const (
 	socketPathLimit = 103
 	port            = "5432"
@@ -96,18 +101,18 @@ const (
 	tempDirPrefix   = "badged-pg-"
 )
 
-// makeTempDir creates a directory for the socket which only the account and root can enter. If
-// data is set, the directory also stores data until Stop. The returned file locks the directory.
-// makeTempDir also removes the directories of killed processes.
+// makeTempDir creates a directory for the socket, to which only the account and root have access.
+// If data is set, the directory will also contain the data until Stop. The returned file holds
+// the lock on the directory. makeTempDir also removes the directories of killed processes.
 func makeTempDir(as *account, data bool) (*os.File, error) {
 	var bases []string
 	if dir := memoryDir(); data && dir != "" {
-		// Temporary data need not be written to a disk. In memory, creating and dropping a
-		// database of a few hundred files is ten times faster.
+		// Temporary data need not survive a crash, so prefer memory: there, creating and dropping
+		// a database of a few hundred files is ten times faster than on a disk.
 		bases = append(bases, dir)
 	}
 	if dir := os.TempDir(); as == nil && len(filepath.Join(dir, tempDirPrefix+"4294967295", socketName)) <= socketPathLimit {
-		bases = append(bases, dir) // only if as is nil: another account may have no access to it
+		bases = append(bases, dir) // another account might have no access to this directory
 	}
 	var errs []error
 	for _, base := range append(bases, "/tmp") {
@@ -137,16 +142,16 @@ func makeTempDirIn(base string, as *account) (*os.File, error) {
 			}
 			err = errors.Join(err, locked.Close())
 		}
-		// Another process that runs sweepTempDirs may remove the directory before it is locked
-		// here.
+		// In another process, sweepTempDirs may lock or remove the directory before this process
+		// locks it. Then try again.
 		if !errors.Is(err, errLocked) && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 }
 
-// sweepTempDirs removes temporary directories whose servers have ended and which belong to the
-// account. It ignores errors, since the next call tries again.
+// sweepTempDirs removes the temporary directories of the account whose servers have ended. It
+// ignores errors, since the next call tries again.
 func sweepTempDirs(base string, as *account) {
 	uid := os.Geteuid()
 	if as != nil {

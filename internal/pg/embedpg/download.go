@@ -14,8 +14,8 @@ import (
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
 )
 
-// fetch returns the directory in the user's cache that has the programs of a major version; 0
-// means the newest version. fetch downloads the programs if they are missing.
+// fetch returns the directory of a server's programs in the user's cache, and downloads the
+// programs if they are missing. major is the major version; 0 means the newest version.
 func fetch(ctx context.Context, major int) (string, error) {
 	if os.Geteuid() == 0 {
 		return "", errors.New("nothing is downloaded as root")
@@ -27,9 +27,9 @@ func fetch(ctx context.Context, major int) (string, error) {
 	return download(ctx, filepath.Join(cache, "badged"), "https://repo1.maven.org/maven2", major)
 }
 
-// download fetches a server from a Maven repository into dir, unless dir already has it. It
-// returns the directory of the server's programs. When ctx is done, download returns at once, but
-// the transfer continues, since it cannot be canceled.
+// download fetches a server from a Maven repository into dir, unless dir already has this
+// version. It returns the directory of the server's programs. When ctx is done, download returns
+// at once, but the transfer continues in the background, since the library cannot cancel it.
 func download(ctx context.Context, dir, repository string, major int) (string, error) {
 	version, err := versionToFetch(major)
 	if err != nil {
@@ -54,9 +54,9 @@ func download(ctx context.Context, dir, repository string, major int) (string, e
 }
 
 // fetchInto uses the library embedded-postgres to select a build for this machine, fetch it,
-// check its checksum and unpack it. The library does this only as part of starting a server, but
-// its server would outlive this process if this process is killed. So fetchInto sets an encoding
-// that does not exist: then initdb, the step after unpacking, fails.
+// check its checksum and unpack it. The library does this only when it starts a server. But the
+// library's server would continue to run if this process is killed. So fetchInto sets an encoding
+// that does not exist: after unpacking, the library runs initdb, which fails with this encoding.
 func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVersion) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -72,7 +72,7 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	startErr := embeddedpostgres.NewDatabase(embeddedpostgres.DefaultConfig().
 		BinaryRepositoryURL(repository).
 		Version(version).
-		Port(0). // the library fails if the port is in use; port 0 never is
+		Port(0). // the library fails if the port is in use; port 0 is never in use
 		CachePath(filepath.Join(work, "archive")).
 		RuntimePath(filepath.Join(work, "run")).
 		BinariesPath(unpacked).
@@ -88,8 +88,8 @@ func fetchInto(dir, home, repository string, version embeddedpostgres.PostgresVe
 	return nil
 }
 
-// versionToFetch returns the release that the library offers of a major version; 0 means the
-// newest release.
+// versionToFetch returns the release of a major version that the library can download; major 0
+// means the newest release.
 func versionToFetch(major int) (embeddedpostgres.PostgresVersion, error) {
 	for _, version := range []embeddedpostgres.PostgresVersion{
 		embeddedpostgres.V18, embeddedpostgres.V17, embeddedpostgres.V16, embeddedpostgres.V15, embeddedpostgres.V14,

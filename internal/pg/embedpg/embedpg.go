@@ -2,10 +2,10 @@
 // demo` and `badged dev`, which must work without set-up, and for tests, which must use a real
 // server.
 //
-// The server listens only on a Unix socket in a private directory, stores its data in its own
-// directory, and never outlives this process, even if this process is killed. It uses server
-// binaries that are installed on the machine. Without them the package downloads binaries, or
-// fails with an error that says what to install.
+// The server listens only on a Unix socket in a private directory and stores its data in its own
+// directory. It ends when this process ends, even if this process is killed. The package uses a
+// PostgreSQL server that is installed on the machine. If there is none, the package downloads
+// one, or fails with an error that says what to install.
 //
 // The package works on Unix systems. If this process runs as root, the package runs the server as
 // the owner of the data, or as the user postgres or nobody, since PostgreSQL refuses to run as
@@ -28,20 +28,20 @@ import (
 // whose data lasts until Stop.
 type Config struct {
 	// DataDir is the directory that stores the data between starts, in its subdirectory pgdata.
-	// It is created if missing. If this process runs as root, the user postgres must be able to
-	// enter it, so it must not be under /root. Empty means a temporary directory, in memory if
-	// there is room; Stop removes it.
+	// Start creates the directory if it is missing. If this process runs as root, the user
+	// postgres must have access to the directory, so it must not be under /root. "" means a
+	// temporary directory, which is in memory if there is room; Stop removes it.
 	DataDir string
 
-	// Seed, unless empty, is the directory pgdata of a stopped server on this machine. A server
-	// with temporary data starts with a copy of it, which is ten times faster than initdb. Its
-	// PostgreSQL version must equal [Version].
+	// Seed, unless empty, is the directory pgdata of a stopped server on this machine. If DataDir
+	// is "", the server starts with a copy of Seed, which is ten times faster than initdb. The
+	// PostgreSQL version of Seed must equal [Version].
 	Seed string
 
-	// Settings are configuration parameters as in postgresql.conf, by name. They override the
-	// defaults of this package, which are PostgreSQL's defaults with more memory and fewer
-	// checkpoints. Commits are durable by default. The settings of the server's socket and log
-	// cannot be overridden.
+	// Settings maps names of configuration parameters to values, as in postgresql.conf. They
+	// override the defaults of this package: the defaults of PostgreSQL, but with more memory and
+	// fewer checkpoints. Commits are durable by default. Settings cannot override the parameters
+	// of the server's socket and log.
 	Settings map[string]string
 
 	// Log receives the lines of the server's log: PANIC at level error, WARNING at level warn,
@@ -49,9 +49,9 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultDataDir returns the default directory for the data of the application name. For root it
-// is under /var/lib, since the server's user may not enter root's home. For other users it is in
-// the platform's directory for user data.
+// DefaultDataDir returns the default directory for the data of an application; name is the name
+// of the application. For root the directory is in /var/lib, since the user of the server may
+// have no access to root's home. For other users it is in the platform's directory for user data.
 func DefaultDataDir(name string) (string, error) {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/var/lib", name), nil
@@ -69,8 +69,8 @@ func DefaultDataDir(name string) (string, error) {
 	return filepath.Join(home, ".local", "share", name), nil
 }
 
-// Version returns the output of `postgres --version` for the server that Start uses if the data
-// directory is new.
+// Version returns the output of `postgres --version` of the server that Start would use for a new
+// data directory.
 func Version(ctx context.Context) (string, error) {
 	as, err := accountFor("")
 	if err != nil {
@@ -80,12 +80,13 @@ func Version(ctx context.Context) (string, error) {
 	return p.version, err
 }
 
-// Start starts a server and returns once it accepts connections. If the process of the data
-// directory's last server was killed, that server may still be shutting down: Start waits for it.
+// Start starts a server and returns when the server accepts connections. If the last process that
+// used the data directory was killed, its server may still be shutting down: Start waits until it
+// has ended.
 //
-// ctx limits only the start: the server runs until Stop or Kill is called or this process ends,
-// even if this process is killed. Set a generous limit: after a crash the server recovers by
-// replaying all WAL since the last checkpoint.
+// ctx limits only the start. Afterwards the server runs until Stop or Kill is called or this
+// process ends, even if this process is killed. Set a generous limit: after a crash the server
+// replays all WAL since the last checkpoint before it accepts connections.
 //
 // An error names the directory or the program and says what to do, or includes the last lines of
 // the server's log.
@@ -108,8 +109,8 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	return s, nil
 }
 
-// prepare finds or creates what a server needs: the user to run as, the
-// programs, the directories and the cluster.
+// prepare selects the user that runs the server, finds the programs, and locks or creates the
+// directories and the cluster.
 func (s *Server) prepare(ctx context.Context) (err error) {
 	major := 0
 	if s.cfg.DataDir != "" {
@@ -144,7 +145,8 @@ func (s *Server) prepare(ctx context.Context) (err error) {
 	return s.initCluster(ctx)
 }
 
-// release undoes prepare. The server must have ended.
+// release removes the temporary directory and releases the locks on directories. Call it after
+// the server has ended.
 func (s *Server) release() error {
 	var errs []error
 	if s.tempDir != "" {

@@ -2,8 +2,8 @@ package embedpg
 
 import "syscall"
 
-// memoryDir returns a directory that is in memory. It returns "" if none has enough room, as in
-// most containers, where /dev/shm is far too small by default.
+// memoryDir returns a directory whose files are in memory. It returns "" if there is no such
+// directory with enough room: in most containers, /dev/shm is far too small by default.
 func memoryDir() string {
 	const (
 		dir   = "/dev/shm"

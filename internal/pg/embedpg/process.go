@@ -22,17 +22,17 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log serverLog
-	// ordered is set before this package sends a signal that ends the server, so that the end is
-	// not an error.
+	// ordered is set before this package sends a signal that ends the server: then the end of the
+	// server is not an error.
 	ordered atomic.Bool
-	// done is closed when the server and all its processes have ended. err is then the reason. It
-	// is nil if ordered is set.
+	// done is closed when all processes of the server have ended. Then err is the reason; it is
+	// nil if ordered is set.
 	done chan struct{}
 	err  error
 }
 
-// start starts a program of the server. When this process ends, the program gets SIGINT, which
-// makes PostgreSQL do a fast shutdown.
+// start starts a program of PostgreSQL, such as initdb or the server. When this process ends, the
+// program gets SIGINT, on which a server does a fast shutdown.
 func (s *Server) start(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.ExtraFiles = s.locks
 	wait, err = leash.Start(cmd, "INT")
@@ -53,8 +53,8 @@ func (s *Server) launch(ctx context.Context) error {
 	p := &process{log: serverLog{log: s.cfg.Log, ready: make(chan struct{})}, done: make(chan struct{})}
 	// The server must continue to run when ctx is done.
 	p.cmd = s.account.command(context.WithoutCancel(ctx), s.pgdata, s.Program("postgres"), s.arguments()...)
-	// Each process of the server has the write end of the output pipe open, and wait returns at
-	// the end of the output. So wait returns only after all these processes have ended.
+	// wait returns at the end of the output. Each process of the server has the write end of the
+	// output pipe open, so wait returns only after all processes of the server have ended.
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	wait, err := s.start(p.cmd)
 	if err != nil {
@@ -79,10 +79,11 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 }
 
-// clearStalePID removes the postmaster.pid of a server that was killed, for example by a power
-// loss. PostgreSQL would refuse to start if another process of its user now has the process id in
-// that file. This is likely in containers, where process ids start at 1 again. On systems where
-// processes cannot be listed, the file stays and PostgreSQL decides whether it is stale.
+// clearStalePID removes postmaster.pid, which remains if a server was killed, for example by a
+// power loss. PostgreSQL refuses to start if another process of its user now has the process id
+// in this file. This is likely in containers, where process ids start at 1 again. On systems
+// other than Linux, clearStalePID cannot list processes; the file remains, and PostgreSQL decides
+// whether it is stale.
 func (s *Server) clearStalePID() error {
 	if runtime.GOOS != "linux" || len(processes(s.pgdata)) > 0 {
 		return nil
@@ -93,26 +94,26 @@ func (s *Server) clearStalePID() error {
 	return nil
 }
 
-// signal sends a signal that ends the server. It fails if the server has ended.
+// signal sends a signal that ends the server. It fails if the server has ended already.
 func (p *process) signal(sig syscall.Signal) error {
 	p.ordered.Store(true)
 	return p.cmd.Process.Signal(sig)
 }
 
 // signalAll sends a signal to the server and its child processes. On systems other than Linux
-// only the server gets it; the children of a killed server end once they wait for their next
-// event.
+// only the server gets the signal; if it is killed, its child processes notice this, and end,
+// when they next wait for an event.
 func (s *Server) signalAll(sig syscall.Signal) {
 	_ = s.process.Load().cmd.Process.Signal(sig)
-	for range 2 { // twice, since the server may be forking a child that the first list lacks
+	for range 2 { // twice, since the server may fork a child while the first list is made
 		for _, pid := range processes(s.pgdata) {
 			_ = syscall.Kill(pid, sig)
 		}
 	}
 }
 
-// processes lists the processes whose working directory is dir. Every process of a server works
-// in its data directory.
+// processes returns the ids of the processes whose working directory is dir. The working
+// directory of each process of a server is its data directory.
 func processes(dir string) (pids []int) {
 	at, err := os.Stat(dir)
 	if err != nil {
@@ -131,8 +132,8 @@ func processes(dir string) (pids []int) {
 // keptLines is the number of last log lines that an error includes.
 const keptLines = 12
 
-// serverLog receives the output of a server. It logs each line, and stores the last lines for
-// error messages.
+// serverLog receives the output of a server. It writes each line to log, and stores the last
+// lines for error messages.
 type serverLog struct {
 	log *slog.Logger
 	// ready is closed once the server accepts connections.
@@ -163,9 +164,9 @@ func (l *serverLog) Write(p []byte) (int, error) {
 // tail returns the last lines of the log. Call it after the server has ended.
 func (l *serverLog) tail() string { return strings.Join(l.last, "\n") }
 
-// severity returns the level at which a line is logged. ERROR and FATAL are logged at debug,
-// since they end only a statement or a connection: the client gets the error and decides whether
-// it matters.
+// severity returns the level at which a line of the server's log is logged. ERROR and FATAL are
+// logged at debug, since they end only a statement or a connection, and since the client gets the
+// error too.
 func severity(line string) slog.Level {
 	switch name, _, _ := strings.Cut(line, ":"); name {
 	case "PANIC":

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// oldest is the first supported major version. It introduced SQL functions with a RETURN body.
+// oldest is the oldest supported major version: the first that has SQL functions with a RETURN
+// body.
 const oldest = 14
 
 // install tells users how to install a server.
@@ -41,10 +42,11 @@ func serverDirs() []string {
 	}
 }
 
-// find returns a server that the account can run. If major is not 0, it has this major version.
-// find prefers the server in PATH. Otherwise it returns the newest server in the directories that
-// match the patterns dirs and in the directory that pg_config --bindir prints. If it finds no
-// server, it calls fetch, which downloads a server and returns the directory of its programs.
+// find returns the programs of a server that the account can run. If major is not 0, the server
+// must have this major version. find prefers the server in PATH. If PATH has no suitable server,
+// find returns the newest server in the directories that match a pattern in dirs, or in the
+// directory that pg_config --bindir prints. If it finds no server, it calls fetch, which
+// downloads a server and returns the directory of its programs.
 func find(ctx context.Context, as *account, major int, dirs []string, fetch func(ctx context.Context, major int) (string, error)) (programs, error) {
 	var best programs
 	var unfit []string
@@ -92,8 +94,8 @@ func find(ctx context.Context, as *account, major int, dirs []string, fetch func
 	return programs{}, fmt.Errorf("no PostgreSQL server found: %s (%w)", install, err)
 }
 
-// inspect runs the server in dir with --version to get its version, as the account that will run
-// the server.
+// inspect returns the programs of the server in dir. To get the version, it runs `postgres
+// --version` as the account that will run the server.
 func inspect(ctx context.Context, as *account, dir string) (p programs, err error) {
 	// Resolve symbolic links: the other programs are in the directory of the real file.
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))

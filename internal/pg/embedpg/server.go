@@ -21,8 +21,8 @@ type Server struct {
 	pgdata   string
 	// tempDir contains the socket, and also pgdata if the data is temporary.
 	tempDir string
-	// locks are the locks on the directories, which the server inherits. owned is the second lock
-	// on the data directory, which the server does not inherit: see dirs.go.
+	// locks are the locks on directories; the server inherits these open files. owned is the
+	// second lock on the data directory; the server does not inherit it: see dirs.go.
 	locks []*os.File
 	owned *os.File
 
@@ -33,8 +33,8 @@ type Server struct {
 	stopped bool
 }
 
-// URL returns the connection string for the database postgres, with the user who owns the
-// database and is superuser. Restart does not change it.
+// URL returns the connection string of the database postgres. Its user is a superuser. The string
+// stays the same after Restart.
 func (s *Server) URL() string { return s.DatabaseURL("postgres") }
 
 // DatabaseURL returns the connection string of another database of the server.
@@ -49,7 +49,7 @@ func (s *Server) DatabaseURL(name string) string {
 	return u.String()
 }
 
-// Program returns the path of a program of the server's version, such as pg_dump. The file may
+// Program returns the path of a program that belongs to the server, such as pg_dump. The file may
 // not exist, since some systems have a separate package for client programs.
 func (s *Server) Program(name string) string { return filepath.Join(s.programs.dir, name) }
 
@@ -68,9 +68,10 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop shuts the server down, which closes its connections, and removes its socket and temporary
-// data. If ctx is done before the shutdown is complete, Stop ends the server at once and returns
-// an error: no data is lost, but the next start has to recover. Stop is idempotent.
+// Stop shuts the server down, which closes its connections. Then it removes the socket and
+// temporary data. If ctx is done before the shutdown is complete, Stop ends the server at once
+// and returns an error: no data is lost, but the next start takes longer, since the server must
+// recover. Further calls of Stop do nothing.
 func (s *Server) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,9 +82,9 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(s.shutdown(ctx), s.release())
 }
 
-// Kill ends the server as a crash would, and returns once all its processes have ended. The data
-// and the directory of the socket remain for a Restart; Stop removes that directory and temporary
-// data. Kill is for fault tests.
+// Kill kills all processes of the server (SIGKILL), as in a crash, and returns when they have
+// ended. The data and the directory of the socket remain, so that Restart can be called; Stop
+// removes the directory and temporary data. Kill is for fault tests.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,16 +101,16 @@ func (s *Server) Kill() {
 }
 
 // Pause suspends the server (SIGSTOP) until Resume: connections stay open, but the server does
-// not answer. On systems other than Linux, Pause suspends only new sessions. It is for fault
-// tests.
+// not answer. On systems other than Linux, existing sessions still answer, and only new sessions
+// do not. Pause is for fault tests.
 func (s *Server) Pause() { s.signalAll(syscall.SIGSTOP) }
 
 // Resume ends a Pause. It has no effect on a server that is not paused.
 func (s *Server) Resume() { s.signalAll(syscall.SIGCONT) }
 
 // Restart stops the server if it runs, and starts it again with the same data and URL. ctx limits
-// the shutdown, and the start as in Start. If Restart fails, the server is down, and Restart
-// may be called again.
+// both the shutdown and the start. If Restart fails, the server is down, and Restart may be
+// called again.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,13 +127,13 @@ func (s *Server) Restart(ctx context.Context) error {
 func (s *Server) shutdown(ctx context.Context) error {
 	p := s.process.Load()
 	_ = p.signal(syscall.SIGINT)
-	_ = p.signal(syscall.SIGCONT) // or it waits for Resume
+	_ = p.signal(syscall.SIGCONT) // otherwise a paused server handles SIGINT only after Resume
 	select {
 	case <-p.done:
 		return nil
 	case <-ctx.Done():
 	}
-	// After SIGQUIT PostgreSQL kills those of its processes that do not end within a few seconds.
+	// After SIGQUIT, PostgreSQL kills its child processes that do not end within a few seconds.
 	ended := p.signal(syscall.SIGQUIT) != nil
 	<-p.done
 	if ended {

@@ -1,8 +1,8 @@
 // Package pgfault classifies errors of Postgres that are faults of the server or of the
 // connection, and not errors of the statement.
 //
-// The package does not know which statement failed. ADR 130 explains why a badged server is ready
-// while its database can only be read.
+// The package does not know which statement failed. ADR 130 explains why a badged server stays
+// ready while its database can be read but not written.
 package pgfault
 
 import (
@@ -35,7 +35,7 @@ const (
 )
 
 // Of returns the fault that caused an error of a statement or of a connection. It returns None if
-// the statement itself is wrong.
+// no fault caused the error, for example if the statement itself is wrong.
 func Of(err error) Fault {
 	var connect *pgconn.ConnectError
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -89,8 +89,8 @@ func OfCode(code string) Fault {
 	return None
 }
 
-// OfContent reports whether Postgres refused the data of a statement: a value that Postgres
-// cannot store, or data that exceeds a limit of Postgres.
+// OfContent reports whether Postgres refused a statement because of its data: Postgres cannot
+// store a value, or the data exceed a limit of Postgres.
 func OfContent(err error) bool {
 	const dataException, programLimitExceeded = "22", "54"
 	pg, ok := errors.AsType[*pgconn.PgError](err)
@@ -126,8 +126,8 @@ func (f Fault) String() string {
 	return "cannot be reached"
 }
 
-// OfLogin reports whether Postgres answers but refuses the login. Retrying does not help until an
-// operator has changed the configuration.
+// OfLogin reports whether Postgres answers but refuses the login. Retries fail until an operator
+// has changed the configuration.
 func (f Fault) OfLogin() bool { return f == WrongPassword || f == LoginRefused || f == NoDatabase }
 
 // Reads reports whether the database can still be read despite the fault.

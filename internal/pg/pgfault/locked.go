@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// LockedError is the error of a read or an append that has waited too long because another
-// program, such as a migration by hand, holds a lock on the tables of the partition.
+// LockedError is the error of a read or an append that has waited too long for a lock on the
+// tables of a partition. Usually another program holds the lock, such as a migration by hand.
 type LockedError struct {
 	Partition int
-	// Err is the error of Postgres. It is nil if the read waited for other reads of the partition
-	// and did not reach Postgres.
+	// Err is the error of Postgres. It is nil if the read was not sent to Postgres, because other
+	// reads of the partition were already waiting for the lock.
 	Err error
 }
 
@@ -24,7 +24,7 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Which(), e.Err)
 }
 
-// Which names the locked tables, as a sentence without its full stop.
+// Which returns a sentence that names the locked tables, without its full stop.
 func (e *LockedError) Which() string {
 	return fmt.Sprintf("the tables of partition %d are locked by something else in the database", e.Partition)
 }

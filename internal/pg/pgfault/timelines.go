@@ -11,30 +11,32 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrOldPrimary is the error of a connection to a Postgres server that was the primary before a
+// ErrOldPrimary means that a connection leads to a Postgres server that was the primary before a
 // failover.
 var ErrOldPrimary = errors.New("this Postgres was the primary before a failover and must be fenced; if the database was restored on purpose, restart badged")
 
 // timelineSQL returns 0 on a standby, where Postgres cannot read the current timeline.
 const timelineSQL = `SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint END`
 
-// Timelines prevents a process from using an old primary that still runs, such as a server whose
-// network link to the other servers is cut. When Postgres promotes a standby, the new primary
-// begins a timeline with a greater number. Once a connection reports a greater number, Timelines
-// closes the connections to servers on earlier timelines and refuses new connections to them: pgx
-// then tries the next host. It is safe for concurrent use.
+// Timelines prevents a process from using an old primary after a failover. The old primary may
+// still run, for example if its network link to the other servers is cut. When a standby is
+// promoted, it begins a timeline with a greater number. As soon as a new connection reports a
+// greater number, Timelines closes the connections to servers on earlier timelines. It refuses
+// new connections to such servers, so pgx tries the next host. Timelines is safe for concurrent
+// use.
 type Timelines struct {
 	mu  sync.Mutex
 	all map[string]*timelines // by hosts and database
 }
 
-// timelines are the timelines of one database.
+// timelines has the newest timeline of one database and the timelines of its open connections.
 type timelines struct {
 	newest int64
 	of     map[*pgconn.PgConn]int64 // open connections
 }
 
-// Configure makes t check each new connection of cfg, after the checks that cfg already has.
+// Configure adds a check to cfg: t checks the timeline of each new connection. Checks that cfg
+// already has run first.
 func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
 	database := nameOf(cfg)
 	before := cfg.ValidateConnect
@@ -56,8 +58,8 @@ func (t *Timelines) Configure(cfg *pgx.ConnConfig) {
 	}
 }
 
-// nameOf returns the key of the database of cfg. A process may use several databases, and each
-// database has its own timelines.
+// nameOf returns the key of the database of cfg in Timelines.all: a process may use several
+// databases, and each database has its own timelines.
 func nameOf(cfg *pgx.ConnConfig) string {
 	name := fmt.Sprintf("%s at %s:%d", cfg.Database, cfg.Host, cfg.Port)
 	for _, f := range cfg.Fallbacks {
@@ -92,7 +94,7 @@ func (t *Timelines) admit(database string, conn *pgconn.PgConn, timeline int64) 
 		default:
 		}
 		if on < timeline {
-			_ = other.Conn().Close() // the code that uses it gets an error
+			_ = other.Conn().Close() // the next statement on the connection fails
 			delete(d.of, other)
 		}
 	}

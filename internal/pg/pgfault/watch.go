@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// lasting is how long a fault counts as present after it was last seen. It is longer than the
-// pause between the retries of regular writers, so that a continuing fault stays present.
+// lasting is how long a fault counts as present after Postgres last reported it. Regular writers
+// retry after shorter pauses, so a fault that continues is reported again before this time ends.
 const lasting = 15 * time.Second
 
 // Watch records the faults that the connections of a process report. It is safe for
@@ -24,8 +24,8 @@ type Watch struct {
 	seen map[Fault]time.Time
 }
 
-// watched returns the faults that Postgres itself reports. It omits an unreachable and a slow
-// Postgres, since readiness and the metrics of the pools show these faults better.
+// watched returns the faults that are counted. It omits Unreachable and Slow, since readiness and
+// the metrics of the pools show these faults better.
 func watched() []Fault {
 	return []Fault{Full, Unwritable, ReadOnly, TooManyConnections, OutOfMemory, Restarting, WrongPassword, LoginRefused, NoDatabase}
 }
@@ -65,8 +65,8 @@ func (w *Watch) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // Configure makes the connections of cfg report faults to the watch. It also makes pgx close a
-// connection after the error ReadOnly: the connection may stay read-only after a failover, or
-// after default_transaction_read_only was reset.
+// connection after the fault ReadOnly: such a connection may lead to a former primary, or may
+// have begun before default_transaction_read_only was reset.
 func (w *Watch) Configure(cfg *pgx.ConnConfig) {
 	before := cfg.OnPgError
 	cfg.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -87,7 +87,8 @@ func (w *Watch) See(f Fault) {
 	}
 }
 
-// Written records that a durable write has succeeded: the faults that prevent writing are over.
+// Written records that a durable write has succeeded. So the faults that prevent writing no
+// longer count as present.
 func (w *Watch) Written() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +110,9 @@ func (w *Watch) Present() Fault {
 }
 
 // LastFull returns how long ago Postgres last reported a full disk. ok is false if Postgres has
-// not reported a full disk since the last write. Use it to explain why Postgres is down: Postgres
-// stops if it cannot write its WAL, so a full disk may be the last fault that it reported.
+// not reported a full disk since the last successful write. Use LastFull to explain why Postgres
+// is down: Postgres stops if it cannot write its WAL, so a full disk may be the last fault that
+// it reported.
 func (w *Watch) LastFull() (ago time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

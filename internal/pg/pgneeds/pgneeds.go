@@ -1,8 +1,8 @@
 // Package pgneeds lists the features that badged needs in a Postgres server, and tests whether a
 // server has each feature.
 //
-// The package does not know tables of badged: it also tests a server without the schema. ADR
-// 115 describes the settings of sessions.
+// The package does not know tables of badged: it also tests a server without the schema badged.
+// ADR 115 describes the settings of sessions.
 package pgneeds
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Need is a feature of the server that badged depends on.
 type Need struct {
-	// Name is the name of the feature in the list of docs/postgres.md.
+	// Name describes the feature, as in the list of docs/postgres.md.
 	Name string
 	try  func(ctx context.Context, conn *pgx.Conn) error
 }
@@ -25,7 +25,7 @@ type Need struct {
 // ErrNotTried is returned by Try if the role lacks a privilege that the test requires.
 var ErrNotTried = errors.New("not tried")
 
-// All returns the needs.
+// All returns all features that badged needs.
 func All() []Need {
 	return []Need{
 		{"transaction ids of 64 bits and snapshots", isTrue(`SELECT pg_current_xact_id() > '0' AND pg_current_snapshot() IS NOT NULL
@@ -40,9 +40,9 @@ func All() []Need {
 	}
 }
 
-// Try tests the need over a connection. It returns nil if the server meets the need, and an error
-// that wraps [ErrNotTried] if the role may not run the test. Any other error says why the server
-// does not meet the need. Try changes nothing permanently.
+// Try tests whether the server of a connection has the feature. It returns nil if it has. The
+// error wraps [ErrNotTried] if the role may not run the test; any other error says what failed.
+// Try changes nothing permanently.
 func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 	err := n.try(ctx, conn)
 	var refused *pgconn.PgError
@@ -52,7 +52,7 @@ func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// errDiffers means that the server answers a query otherwise than Postgres does.
+// errDiffers means that the result of a query is not the result that Postgres returns.
 var errDiffers = errors.New("the server does not answer as Postgres does")
 
 // isTrue returns a test that passes if a query returns true.
@@ -69,8 +69,8 @@ func isTrue(sql string) func(context.Context, *pgx.Conn) error {
 	}
 }
 
-// run returns a test that passes if all statements succeed. It runs them in one transaction and
-// rolls it back.
+// run returns a test that passes if all statements succeed. The test runs them in one transaction
+// and rolls the transaction back.
 func run(statements ...string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, conn *pgx.Conn) (err error) {
 		tx, err := conn.Begin(ctx)
@@ -114,11 +114,12 @@ func sessions(ctx context.Context, conn *pgx.Conn) error {
 	return errors.Join(isTrue("badged_need")(ctx, conn), conn.Deallocate(ctx, "badged_need"))
 }
 
-// lockWait is far longer than Postgres needs to detect that a session has ended.
+// lockWait limits the wait for the lock of a session that has ended. Postgres needs far less time
+// to release the lock.
 const lockWait = 5 * time.Second
 
-// locks tests whether an advisory lock of one session blocks another session until the first
-// session ends.
+// locks tests whether an advisory lock of one session blocks another session, and whether the
+// lock is released when the first session ends.
 func locks(ctx context.Context, conn *pgx.Conn) error {
 	other, err := pgx.ConnectConfig(ctx, conn.Config())
 	if err != nil {

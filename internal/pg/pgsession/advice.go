@@ -7,7 +7,8 @@ import (
 )
 
 // Advice returns advice for an operator if err was caused by a setting of the role or of the
-// database with which sessions cannot begin or cannot write. It returns "" for any other error.
+// database that prevents sessions from beginning or from writing. It returns "" for any other
+// error.
 func Advice(err error) string {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

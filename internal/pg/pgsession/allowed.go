@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Limit is a limit on simultaneous connections, and how many connections count towards it.
+// Limit is a limit on simultaneous connections (Most), and the number of open connections to
+// which the limit applies (Used).
 type Limit struct {
-	// Of names the object with the limit, as in "the role badged". Setting is the statement or
-	// the setting with which an operator raises the limit.
+	// Of names the object that has the limit, as in "the role badged". Setting is the statement
+	// or the setting with which an operator raises the limit.
 	Of, Setting string
 	Most, Used  int
-	// Shared is set if connections to other databases of the server count too.
+	// Shared is set if Used includes connections to other databases of the server.
 	Shared bool
 }
 
@@ -22,9 +23,9 @@ func (l Limit) String() string {
 	return fmt.Sprintf("%s permits %d connections, and %d are open", l.Of, l.Most, l.Used)
 }
 
-// limitsSQL returns the limits of the role, the database and the server. It omits the role and
-// the database for superusers, since Postgres does not apply these limits to them. The connection
-// that runs limitsSQL does not count as used.
+// limitsSQL returns the limits of the role, the database and the server. For a superuser it
+// returns only the limit of the server, since Postgres does not apply the other limits to
+// superusers. The connection that runs limitsSQL is not counted.
 const limitsSQL = `WITH s AS (SELECT usesysid, datid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
 SELECT 'the role ' || rolname, format('ALTER ROLE %I CONNECTION LIMIT …', rolname), rolconnlimit, (SELECT count(*) FROM s WHERE usesysid = r.oid), true
 FROM pg_roles AS r WHERE rolname = session_user AND rolconnlimit >= 0 AND NOT rolsuper

@@ -13,25 +13,28 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// SetSwapPatienceSQL limits how long a session that swaps or drops tables waits for its lock. The
-// limit is short because readers of the tables that come later queue behind the lock request.
+// SetSwapPatienceSQL limits how long a session that swaps or drops tables waits for a lock. The
+// limit is short because later readers of the tables queue behind the waiting lock request.
 const SetSwapPatienceSQL = `SET LOCAL lock_timeout = '100ms'`
 
-// SQLSTATEs of an unavailable lock.
+// These are the SQLSTATEs of statements that did not get a lock.
 const (
 	LockNotAvailable = "55P03"
 	deadlockDetected = "40P01"
 )
 
-// Blocking waits for transactions that hold locks on the tables that a command has to lock.
+// Blocking is for a command that has to lock tables on which other transactions hold locks. It
+// waits for these transactions.
 type Blocking struct {
 	Conn *pgx.Conn
-	// Tell is called with the blocking transaction, at most once in each blockedInterval.
+	// Tell is called to report the transaction for which the command waits, at most once in 5 s
+	// (blockedInterval).
 	Tell      func(partition int, by Holder)
 	Partition int
-	// Tables are the names of the tables to lock. They include the parts of a partitioned table.
+	// Tables are the names of the tables to lock. For a partitioned table, list its parts too.
 	Tables []string
-	// Most is the longest wait. After it, Wait returns a [HeldError]. Default [MostBlocked].
+	// Most limits the total wait: after this time, Wait returns a [*HeldError]. Default
+	// [MostBlocked].
 	Most time.Duration
 
 	pause       time.Duration
@@ -39,15 +42,16 @@ type Blocking struct {
 }
 
 const (
-	// MostBlocked is the default of Blocking.Most. It is longer than most dumps take.
+	// MostBlocked is the default of Blocking.Most. Most dumps, which lock the tables they read,
+	// take less time.
 	MostBlocked = 6 * time.Hour
-	// mostPrepared is the longest wait for a prepared transaction: its transaction manager either
-	// ends it within seconds or has lost it.
+	// mostPrepared limits the wait for a prepared transaction. A transaction manager ends its
+	// prepared transactions within seconds, unless it has lost track of them.
 	mostPrepared = 10 * time.Minute
 )
 
-// HeldError means that a transaction held its locks on the tables for longer than the command
-// waits.
+// HeldError means that the command has waited as long as it may, and a transaction still holds
+// locks on the tables.
 type HeldError struct {
 	By     Holder
 	Waited time.Duration
@@ -58,8 +62,9 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.By, e.By.Open(), e.By.Remedy())
 }
 
-// Pauses between attempts to lock tables. An attempt may block other sessions for as long as
-// SetSwapPatienceSQL permits, so the pauses grow.
+// FirstLockPause and lastLockPause are the shortest and the longest pause between attempts to
+// lock tables. The pauses grow, because each attempt may block other sessions for as long as
+// SetSwapPatienceSQL permits.
 const (
 	FirstLockPause = 50 * time.Millisecond
 	lastLockPause  = 30 * time.Second
@@ -67,9 +72,9 @@ const (
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the last,
-// up to lastLockPause. Wait returns a [*HeldError] once a transaction has held its locks on the
-// tables for too long.
+// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the one
+// before, up to lastLockPause. Wait returns a [*HeldError] if a transaction still holds locks on
+// the tables after the longest wait.
 func (b *Blocking) Wait(ctx context.Context) error {
 	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {
@@ -86,8 +91,8 @@ func (b *Blocking) Wait(ctx context.Context) error {
 }
 
 // Retry runs f in a transaction of db, which is Conn or a transaction of Conn. If f fails because
-// it waits for a lock longer than SetSwapPatienceSQL permits, Retry rolls back, waits and runs f
-// again.
+// of a deadlock, or because it waits for a lock longer than SetSwapPatienceSQL permits, Retry
+// rolls back, calls Wait and runs f again.
 func (b *Blocking) Retry(ctx context.Context, db beginner, f func(tx pgx.Tx) error) error {
 	for {
 		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -109,8 +114,9 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// HeldBy calls Tell with a blocking transaction and returns how much longer to wait for it. The
-// time counts from the first call. Once the longest wait is over, HeldBy returns a [*HeldError].
+// HeldBy reports a blocking transaction with Tell and returns for how much longer to wait for it.
+// The wait is measured from the first call of HeldBy. When the longest wait is over, HeldBy
+// returns a [*HeldError].
 func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
 	if b.began.IsZero() {
 		b.began = time.Now()
@@ -130,8 +136,8 @@ func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
 	return left, nil
 }
 
-// NextLockPause returns the pause that follows a pause of length last, or the first pause if
-// last is 0.
+// NextLockPause returns the pause that follows a pause of length last. If last is 0, it returns
+// FirstLockPause.
 func NextLockPause(last time.Duration) time.Duration {
 	return min(max(2*last, FirstLockPause), lastLockPause)
 }

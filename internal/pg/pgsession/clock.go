@@ -23,9 +23,9 @@ func Now(ctx context.Context, q Querier) (now time.Time, err error) {
 	return now, nil
 }
 
-// AgreedNow returns the time of a database. It fails with a [*dbclock.DifferError] if the clock
-// of this process differs from that time by more than [dbclock.MaxDifference]. Call it before
-// irreversible acts, such as expiry and archiving.
+// AgreedNow returns the time of a database. It fails with a [*dbclock.DifferError] if the clocks
+// of this process and of the database differ by more than [dbclock.MaxDifference]. Call it before
+// work that cannot be undone, such as expiry and archiving.
 func AgreedNow(ctx context.Context, q Querier) (time.Time, error) {
 	var c dbclock.Clock
 	if err := c.Measure(ctx, func(ctx context.Context) (time.Time, error) { return Now(ctx, q) }); err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Holder is an open transaction that may hold locks. It is a transaction of a session, or a
-// prepared transaction (two-phase commit). A prepared transaction belongs to no session and stays
-// open until COMMIT PREPARED or ROLLBACK PREPARED.
+// Holder describes an open transaction that may hold locks. The transaction belongs to a session,
+// or it is a prepared transaction (two-phase commit): this belongs to no session and stays open
+// until COMMIT PREPARED or ROLLBACK PREPARED.
 type Holder struct {
 	// PID and Application identify the session; 0 and "" for a prepared transaction.
 	PID         int
@@ -23,8 +23,8 @@ type Holder struct {
 	Database string
 	// ID is the transaction id, "" if the transaction has written nothing.
 	ID string
-	// Since is when the transaction began or was prepared. It is zero if the role lacks the
-	// privilege to see this.
+	// Since is the time at which the transaction began or was prepared. It is zero if the role
+	// lacks the privilege to read this time.
 	Since time.Time
 	// Age is how long the transaction has been open by the clock of the database.
 	Age time.Duration
@@ -55,14 +55,15 @@ func (h Holder) Remedy() string {
 }
 
 // HolderColumns are the columns that scanHolder reads into a [Holder]. The query must provide a
-// row a of pg_stat_activity and a row p of pg_prepared_xacts, one of which is null.
+// row a of pg_stat_activity and a row p of pg_prepared_xacts; one of the two rows is null.
 const HolderColumns = `coalesce(a.pid, 0), coalesce(a.application_name, ''), coalesce(p.gid, ''), coalesce(p.database::text, a.datname::text, ''),
     coalesce(a.backend_xid, p.transaction)::text,
     coalesce(a.xact_start, p.prepared), coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::double precision`
 
-// LocksSQL selects the granted locks of other sessions in this database as l, and joins a and p,
-// which HolderColumns needs. It finds a prepared transaction by the lock that the transaction
-// holds on its own id. The caller appends a condition on l.
+// LocksSQL selects, as l, the granted locks on this database of other sessions and of prepared
+// transactions. It joins the rows a and p that HolderColumns needs. To find the prepared
+// transaction p of a lock, it uses the lock that each transaction holds on its own id. The caller
+// appends a condition on l.
 const LocksSQL = `pg_locks AS l
 LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
 LEFT JOIN pg_locks AS t ON l.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid' AND t.virtualtransaction = l.virtualtransaction
@@ -70,8 +71,9 @@ LEFT JOIN pg_prepared_xacts AS p ON p.transaction = t.transactionid
 WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// oldestSQL selects one holder: the oldest prepared transaction, or else the oldest transaction
-// of a session. Prepared transactions come first because they usually end only by an operator.
+// oldestSQL selects one holder: the oldest prepared transaction, or if there is none, the oldest
+// transaction of a session. Prepared transactions come first because often only an operator can
+// end them.
 const oldestSQL = ` ORDER BY p.gid IS NULL, coalesce(a.xact_start, p.prepared) LIMIT 1`
 
 func scanHolder(row pgx.Row) (h Holder, err error) {
@@ -95,10 +97,10 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// FindHolder returns a transaction that holds a lock which matches the condition on l, a row of
-// pg_locks. It prefers the oldest prepared transaction, then the oldest transaction of a session.
-// It skips transactions younger than 100 ms, which end soon. ok is false if no transaction is
-// found.
+// FindHolder returns a transaction that holds a lock. condition is SQL about l, the row of the
+// lock in pg_locks. FindHolder returns the oldest prepared transaction, or if there is none, the
+// oldest transaction of a session. It skips transactions younger than 100 ms, because most of
+// them end soon. ok is false if no transaction is found.
 func FindHolder(ctx context.Context, q querier, condition string, args ...any) (h Holder, ok bool, err error) {
 	h, err = scanHolder(q.QueryRow(ctx, `SELECT `+HolderColumns+` FROM `+LocksSQL+
 		` AND coalesce(a.xact_start, p.prepared, '-infinity') < clock_timestamp() - interval '100 ms' AND `+condition+oldestSQL, args...))
@@ -111,13 +113,14 @@ func FindHolder(ctx context.Context, q querier, condition string, args ...any) (
 	return h, true, nil
 }
 
-// StaysOpen is how long a transaction must have been open before operators are warned about it.
+// StaysOpen is the age at which operators are warned about an open transaction.
 const StaysOpen = 10 * time.Second
 
-// OpenTransactions returns the transactions that have written and have been open for more than
-// longer, or for a time that the role may not see. The oldest transaction id comes first.
-// OpenTransactions includes all databases of the server, since they share one sequence of
-// transaction ids: while an older transaction is open, later rows of the log cannot be archived.
+// OpenTransactions returns the transactions that have a transaction id and have been open for
+// more than `longer`, or for a time that the role may not see. The oldest transaction id comes
+// first. While a transaction is open, rows of the log with later transaction ids cannot be
+// archived. All databases of a server share one sequence of transaction ids, so OpenTransactions
+// returns the transactions of all databases.
 func OpenTransactions(ctx context.Context, q querier, longer time.Duration) ([]Holder, error) {
 	rows, _ := q.Query(ctx, `SELECT `+HolderColumns+`
 FROM (SELECT * FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()) AS a

@@ -8,19 +8,21 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// trusted is how long an unused connection is not pinged if the server has sent nothing on it.
+// trusted is the time after the last use in which a connection is pinged only if HasNews reports
+// true.
 const trusted = time.Second
 
-// CheckIdle makes a pool ping a connection before use if the server may have ended it while it
-// was unused: by idle_session_timeout, a restart or pg_terminate_backend. Without CheckIdle, a
-// pool does not ping a connection within a second of its last use, and the next statement fails.
+// CheckIdle makes a pool ping a connection before use if the server may have closed the
+// connection since its last use: because of idle_session_timeout, a restart or
+// pg_terminate_backend. Without CheckIdle, a pool does not ping a connection in the first second
+// after its last use; if the server has closed the connection, the next statement fails.
 func CheckIdle(cfg *pgxpool.Config) {
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > trusted || HasNews(p.Conn)
 	}
 }
 
-// HasNews reports whether the server has closed an idle connection or has sent something on it.
-// If so, ping the connection before use. HasNews costs a system call and does not block. On
-// systems other than Unix it always returns false.
+// HasNews reports whether the server has closed an idle connection or has sent data on it. If so,
+// ping the connection before use. HasNews makes one system call and does not block. On systems
+// other than Unix it always returns false.
 func HasNews(conn *pgx.Conn) bool { return readable(conn.PgConn().Conn()) }

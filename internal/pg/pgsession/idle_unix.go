@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readable reports whether a read from conn would return at once, with data, an error or the end.
+// readable reports whether a read from conn would return at once, with data, an error or the end
+// of the stream.
 func readable(conn net.Conn) bool {
 	if tls, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = tls.NetConn()
@@ -24,7 +25,8 @@ func readable(conn net.Conn) bool {
 		return true
 	}
 	var peeked error
-	// raw.Read would wait for other readers, and pgx leaves a reader behind after a slow write.
+	// Do not use raw.Read: it would wait for other readers, and after a slow write pgx still has
+	// a read in progress.
 	err = raw.Control(func(fd uintptr) {
 		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	})

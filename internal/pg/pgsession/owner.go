@@ -16,16 +16,16 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// silenceSQL makes Postgres end the session once it has been idle for $1 milliseconds.
+// silenceSQL makes Postgres end the session after it was idle for $1 milliseconds.
 const silenceSQL = `SELECT set_config('idle_session_timeout', $1, false)`
 
-// joinSQL acquires the lock by which other sessions count this session. The second key is its
-// pid.
+// joinSQL acquires the lock by which other sessions count this session. The first key is $1, the
+// second key the pid of the session.
 const joinSQL = `SELECT pg_advisory_lock($1, pg_backend_pid())`
 
-// membersSQL counts the sessions that share the partitions, and those with a smaller pid than
-// this session. It filters by database, since pg_locks shows the advisory locks of all databases
-// of the server.
+// membersSQL counts the sessions that share the partitions, and how many of them have a smaller
+// pid than this session. It filters by database, since pg_locks shows the advisory locks of all
+// databases of the server.
 const membersSQL = `SELECT count(*), count(*) FILTER (WHERE pid < pg_backend_pid())
 FROM pg_locks
 WHERE locktype = 'advisory' AND granted AND objsubid = 2 AND classid = $1
@@ -49,12 +49,13 @@ func ApplicationName(kind string) string {
 	return fmt.Sprintf("badged %s %s/%d", kind, host, os.Getpid())
 }
 
-// Owner shares partitions fairly among the processes that work on them: each partition has one
-// owner. When an owner dies, Postgres ends its session and releases its locks, and other
-// processes acquire the locks. The locks only avoid double work: two owners of a partition at
-// once must do no harm. All fields except HeldChanged are required.
+// Owner runs in each of several processes and divides partitions equally among them: a partition
+// is owned by the process whose session holds its advisory lock. When a process dies, Postgres
+// ends its session and releases its locks, and other processes acquire the locks. The locks only
+// avoid double work: the work must remain correct if two processes own a partition at the same
+// time. All fields except HeldChanged are required.
 type Owner struct {
-	// Connect says how to connect.
+	// Connect is the configuration of the connection for the locks.
 	Connect *pgx.ConnConfig
 	// Kind is the role of the owners in names and log lines, such as "projector".
 	Kind string
@@ -63,28 +64,28 @@ type Owner struct {
 	// key is the pid.
 	Class, MemberClass int
 	// Held returns the partitions that are in the database. The owner releases partitions that
-	// have left the database.
+	// are no longer in the database.
 	Held func() []int
-	// HeldChanged, if not nil, returns a channel that is closed once Held may return other
-	// partitions. Then the owner calls Held at once, before the end of the interval.
+	// HeldChanged, if not nil, returns a channel that is closed when Held may return other
+	// partitions. The owner then calls Held at once instead of at the end of the interval.
 	HeldChanged func() <-chan struct{}
-	// Interval is how often the owner counts the sessions and acquires or releases partitions
-	// until it has its share.
+	// Interval is the pause between two checks. In each check, the owner counts the sessions, and
+	// acquires or releases partitions until it has its share.
 	Interval time.Duration
-	// Silence is how long the session may be idle before Postgres ends it, so that other
-	// processes get the partitions if this host vanishes or this process is stopped. If a query
-	// takes as long as Silence, the owner ends its session itself.
+	// Silence is how long the session may be idle before Postgres ends it. So if this host
+	// vanishes or this process is suspended, other processes get its partitions. If a query takes
+	// longer than Silence, the owner ends its session itself.
 	Silence time.Duration
-	// Work is called for each partition that the owner acquires. It must return once its context
-	// is done.
+	// Work is called in a new goroutine for each partition that the owner acquires. It must
+	// return when its context is done.
 	Work func(ctx context.Context, partition int)
-	// Changed is called after each change, with all partitions that are owned.
+	// Changed is called after each change of the owned partitions, with all owned partitions.
 	Changed func(owned []int)
 	Logger  *slog.Logger
 }
 
-// Run owns partitions until ctx is done. It opens a session that holds their locks and works on
-// the partitions while the session lasts. When the session ends, Run opens another one.
+// Run owns partitions until ctx is done. It opens a session that holds the locks, and calls Work
+// for the owned partitions. If the session ends, Run stops the work and opens another session.
 func (o *Owner) Run(ctx context.Context) {
 	wait.Backoff{First: firstPause, Last: lastPause}.Retry(ctx, o.session, func(err error, pause time.Duration) {
 		o.Logger.WarnContext(ctx, "the ownership session ended; its partitions are released",
@@ -92,8 +93,9 @@ func (o *Owner) Run(ctx context.Context) {
 	})
 }
 
-// session owns a fair share of the partitions on one connection until ctx is done or the
-// connection fails. When ctx is done, session stops the work, releases the locks and returns nil.
+// session opens one session and owns a fair share of the partitions until ctx is done or the
+// session fails. Before it returns, it stops the work and closes the session, which releases the
+// locks. It returns nil if ctx is done.
 func (o *Owner) session(ctx context.Context) error {
 	conn, err := OpenSession(ctx, o.Connect.Copy(), ApplicationName(o.Kind))
 	if err != nil {
@@ -141,7 +143,8 @@ type holding struct {
 }
 
 // rebalance releases partitions if the session owns more than a fair share, and acquires free
-// partitions if it owns less. Its query also checks that the session is alive.
+// partitions if it owns less. Its first query also checks that Postgres has not ended the
+// session.
 func (h *holdings) rebalance(ctx context.Context) error {
 	// If the session does not answer in time, treat it as ended: Postgres may have ended it, and
 	// other processes may have acquired its locks.
@@ -179,8 +182,9 @@ func (h *holdings) gone(all []int) (gone []int) {
 	return gone
 }
 
-// fairShare returns the number of partitions for a member: an equal share, or one partition more.
-// before is the number of members with smaller pids.
+// fairShare returns the number of partitions for a member: partitions divided by members, rounded
+// up for the members with the smallest pids and down for the rest, so that the sum is right.
+// before is the number of members with smaller pids than this member.
 func fairShare(partitions, members, before int) int {
 	share := partitions / members
 	if before < partitions%members {
@@ -189,7 +193,8 @@ func fairShare(partitions, members, before int) int {
 	return share
 }
 
-// take acquires the locks of up to n free partitions of all, and starts the work on them.
+// take acquires the locks of up to n free partitions, and starts the work on these partitions.
+// all has the partitions that are in the database.
 func (h *holdings) take(ctx, queryCtx context.Context, all []int, n, members int) error {
 	o := h.owner
 	var missing []int

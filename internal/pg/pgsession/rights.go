@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// OwnerError is the error if the role of a session does not own the schema badged. Servers
-// connect as another role, since they must not be able to change the log.
+// OwnerError means that a command needs the owner of the schema badged, and that the role of the
+// session is not the owner. Servers connect as another role than the owner, so that they cannot
+// change the log.
 type OwnerError struct{ Role, Owner, Action string }
 
 // Error implements error.
@@ -14,8 +15,8 @@ func (e *OwnerError) Error() string {
 	return fmt.Sprintf("the role %q may not %s: only the owner of the schema badged may; connect as %q, or as a member of it", e.Role, e.Action, e.Owner)
 }
 
-// CheckOwner fails with an [*OwnerError] if the session's role is neither the owner of the
-// schema badged nor a member of the owner. action completes the message "may not …".
+// CheckOwner fails with an [*OwnerError] unless the role of the session is the owner of the
+// schema badged or a member of the owner. action completes the message "may not …".
 func CheckOwner(ctx context.Context, q Querier, action string) error {
 	e := &OwnerError{Action: action}
 	var owns bool

@@ -10,22 +10,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Setting is a setting of a session. Value is written as SET accepts it, for example 'ISO, YMD'
-// with its quotes.
+// Setting is a setting of a session. Value has the syntax of the value in SET, for example 'ISO,
+// YMD' with the quotes.
 type Setting struct{ Name, Value string }
 
-// Settings returns the settings that badged depends on. Each session sets them, since the
-// database or the role may have other values. The values are the defaults of Postgres, except
+// Settings returns the settings on which badged depends. Each session sets them, since the
+// database or the role may set other values. The values are the defaults of Postgres, except
 // where a comment gives a reason.
 //
-// Settings omits settings that operators may choose: settings that only affect resources, such as
-// work_mem and random_page_cost, and settings that decide what a commit means: synchronous_commit
-// and default_transaction_read_only.
+// Operators may choose all other settings: those that only affect resources, such as work_mem and
+// random_page_cost, and those that change commits, which are synchronous_commit and
+// default_transaction_read_only.
 func Settings() []Setting {
 	all := []Setting{
 		{"statement_timeout", "0"}, // first, since a short timeout could end the other statements
-		// Statements qualify the names of tables, so the path needs only the built-in functions.
-		// With this path, no other schema can hide them.
+		// Statements qualify the names of tables, so the path needs only the schema of built-in
+		// functions. With this path, no other schema can hide the built-in functions.
 		{"search_path", "pg_catalog, pg_temp"},
 		// How values are written as text, and how text is parsed.
 		{"client_encoding", "'UTF8'"},
@@ -40,8 +40,8 @@ func Settings() []Setting {
 		{"array_nulls", "on"},
 		{"transform_null_equals", "off"},
 		{"quote_all_identifiers", "off"},
-		// What transactions see, and how long they may take. badged sets its own limits where
-		// it needs them.
+		// What transactions see, and how long they may take. Where badged needs time limits, it
+		// sets its own.
 		{"default_transaction_isolation", "'read committed'"},
 		{"default_transaction_deferrable", "off"},
 		{"lock_timeout", "0"},
@@ -69,16 +69,17 @@ func Settings() []Setting {
 	return all
 }
 
-// newerSQL sets settings that not every supported release of Postgres has. It skips the others.
+// newerSQL sets settings that only some supported releases of Postgres have. It skips the
+// settings that the server does not have.
 const newerSQL = `SELECT count(set_config(name, value, false))
 FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', ''), ('force_parallel_mode', 'off'), ('debug_parallel_query', 'off')) AS v (name, value)
 WHERE current_setting(name, true) IS NOT NULL`
 
 // Configure makes the sessions of cfg independent of the settings of the database and the role:
-// each session first sets [Settings] and then others. Configure replaces AfterConnect. If cfg
-// checks new connections with ValidateConnect, set ValidateConnect before calling Configure: then
-// the session is set up before the check. Configure sets the settings with statements because
-// poolers refuse startup parameters.
+// each new session first sets [Settings] and then others. It uses statements, because poolers
+// refuse startup parameters. Configure replaces cfg.AfterConnect. If cfg checks new connections
+// with ValidateConnect, set ValidateConnect before calling Configure: then the settings are set
+// before the check runs.
 func Configure(cfg *pgx.ConnConfig, others ...Setting) {
 	var text strings.Builder
 	for _, s := range append(Settings(), others...) {

@@ -18,7 +18,7 @@ import (
 type Mode int
 
 const (
-	// Direct means that there is no pooler, or a transparent one.
+	// Direct means that there is no pooler, or that it cannot be distinguished from Postgres.
 	Direct Mode = iota
 	// Session means that a client keeps its Postgres session until it disconnects.
 	Session
@@ -30,24 +30,27 @@ var ErrShared = errors.New("the database URL leads to a connection pooler (such 
 	"that gives each transaction another session of Postgres, but badged owns partitions by session locks; " +
 	"connect to Postgres directly, or give this database or user pool_mode = session")
 
-// ErrOneSession means that the pooler did not open a second Postgres session for badged in time.
+// ErrOneSession means that a second connection through the pooler got no Postgres session of its
+// own in time.
 var ErrOneSession = errors.New("the database URL leads to a connection pooler (such as PgBouncer) that has no second session of Postgres free for badged: " +
 	"raise its pool size (PgBouncer: default_pool_size) above what all processes of badged take together, or connect to Postgres directly")
 
 const (
-	// attempts is how often the processes of two sessions are compared. One comparison suffices
-	// only if no other client uses the pool at that moment.
+	// attempts is how often the Postgres processes of two connections are compared. One
+	// comparison would not suffice while other clients use the pooler.
 	attempts = 5
-	// patience is how long a second session may take to open.
+	// patience limits the time for opening the second connection and comparing its Postgres
+	// process.
 	patience = 5 * time.Second
 )
 
 // Find returns the mode of the pooler between this process and the database of cfg. It fails with
 // ErrShared or ErrOneSession if badged cannot work through the pooler.
 //
-// A pooler invents the process ids that it sends to its clients, but pg_backend_pid() returns the
-// real id. If two clients that are connected at the same time see the same Postgres process, the
-// pooler shares its sessions.
+// Find detects a pooler by process ids: a pooler sends an invented id when a client connects, but
+// pg_backend_pid() returns the real id. If two connections that are open at the same time have
+// the same Postgres process, or if the process of one connection changes, the pooler shares its
+// sessions among clients.
 func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 	one, err := pgx.ConnectConfig(ctx, cfg.Copy())
 	if err != nil {
@@ -57,7 +60,8 @@ func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 	return Of(ctx, one)
 }
 
-// OfPool is like [Find], with the first connection of a pool. It does not close the connection.
+// OfPool is like [Find], but takes the first of its two connections from a pool, and returns no
+// mode.
 func OfPool(ctx context.Context, pool *pgxpool.Pool) error {
 	one, err := pool.Acquire(ctx)
 	if err != nil {
@@ -103,8 +107,8 @@ func Of(ctx context.Context, one *pgx.Conn) (Mode, error) {
 	return Session, nil
 }
 
-// oneSession returns ErrOneSession if the second session was not ready in time, and err
-// otherwise.
+// oneSession returns ErrOneSession if the time for the second connection, the context second, is
+// over. Otherwise it returns err.
 func oneSession(ctx, second context.Context, err error) error {
 	if ctx.Err() == nil && second.Err() != nil {
 		return ErrOneSession
@@ -124,5 +128,5 @@ func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
 func end(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it may be broken already
+	_ = conn.Close(ctx) // the connection may be broken already
 }

@@ -1,5 +1,6 @@
 // Package sizing estimates the servers, disk and bandwidth that a chat of a given size needs. It
-// uses the measurements on two cores in docs/benchmarks.md and docs/operations.md.
+// computes them from measurements on two cores, which are in docs/benchmarks.md and
+// docs/operations.md.
 //
 // The package does not know any running server.
 package sizing
@@ -10,24 +11,24 @@ import (
 	"math"
 )
 
-// The measurements. Times are in seconds of CPU, sizes in bytes.
+// These constants are measurements. Times are in seconds of CPU, sizes in bytes.
 const (
-	bulkEvent    = 19e-6    // publishing and folding an event in bulk
-	singleEvent  = 540e-6   // publishing and folding an event that is published alone
-	nextUser     = 10.6e-6  // each user beyond the first that an event names
-	roomMessage  = 800e-6   // a message to a room whose members are in one database, whatever their number
+	bulkEvent    = 19e-6    // publishing and folding one of many events in a call
+	singleEvent  = 540e-6   // publishing an event alone, and folding it
+	nextUser     = 10.6e-6  // every user of an event except the first
+	roomMessage  = 800e-6   // a message to a room, in each database; the number of members hardly matters
 	toldUser     = 100e-6   // one call of a webhook, for one user whose badge has changed
 	postgresPart = 0.45     // the fraction of these times that Postgres uses; badged uses the rest
-	toldMembers  = 4 * 100  // the largest room of which webhooks get an event for each member, with the default number of partitions
+	toldMembers  = 4 * 100  // webhooks get an event for each member of rooms up to this size, with the default number of partitions
 	manyUsers    = 3e6      // with this many users in a shard, the times above double
 	walBulk      = 360      // WAL for each user that an event changes
 	walSingle    = 1360     // WAL for an event published alone
 	logBulk      = 35       // an event in the log
 	logSingle    = 360      // the same for an event published alone
-	logNextUser  = 5        // in the log, for each user beyond the first that an event names
+	logNextUser  = 5        // in the log, for every user of an event except the first
 	keyBytes     = 18       // the event key of an event
-	keyNextUser  = 8        // event keys for each user beyond the first
-	keyDays      = 14 * 1.5 // the longest that event keys are stored
+	keyNextUser  = 8        // event keys, for every user of an event except the first
+	keyDays      = 14 * 1.5 // the longest time for which event keys are stored, in days
 	userRow      = 470
 	conversation = 300
 	connection   = 11 << 10
@@ -35,7 +36,7 @@ const (
 	// PerGateway is the largest number of connections of one process that was measured.
 	PerGateway = 15_000
 	// MaxShards is the largest number of databases: there are at most 1,024 partitions, and each
-	// database has at least one.
+	// database has at least one partition.
 	MaxShards = 1024
 )
 
@@ -45,8 +46,8 @@ const day = 86400
 type Load struct {
 	Users          float64 `json:"users"`
 	MessagesPerDay float64 `json:"messages_per_day"`
-	// Members is the number of users who get a message. Reads is the number of reads for each
-	// delivery of a message to a user.
+	// Members is the number of users who get each message. Reads is the average number of read
+	// events for each delivery of a message to a user.
 	Members float64 `json:"members"`
 	Reads   float64 `json:"reads"`
 	// Rooms is set if messages go to rooms instead of naming their members.
@@ -57,13 +58,13 @@ type Load struct {
 	Webhooks float64 `json:"webhooks"`
 	// Conversations is the number of conversations of one user.
 	Conversations float64 `json:"conversations"`
-	// Connected is the fraction of the users who are connected at the same time, 0 to 1.
+	// Connected is the fraction of the users who are connected at a time, 0 to 1.
 	Connected float64 `json:"connected"`
 	// Peak is the traffic of the busiest second divided by the average.
 	Peak float64 `json:"peak"`
 	// Single is set if events are published one at a time.
 	Single bool `json:"single"`
-	// LogDays is how many days of the log stay in the database.
+	// LogDays is the number of days for which events stay in the log in the database.
 	LogDays float64 `json:"log_days"`
 	// Cores, WAL (in bytes a second) and Disk (in bytes) are the capacity of one shard's
 	// server.
@@ -114,33 +115,33 @@ type Needs struct {
 	// PostgresCores and BadgedCores are the numbers of fully used cores in the busiest second.
 	PostgresCores float64 `json:"postgres_cores"`
 	BadgedCores   float64 `json:"badged_cores"`
-	// Shards is the number of databases, each on its own server. LimitedBy is the resource
-	// ("cores", "WAL" or "disk") that would not suffice with one shard fewer; it is "" for one
-	// shard. Fits is false if even MaxShards shards do not suffice.
+	// Shards is the number of databases, each on its own server. LimitedBy is the resource that
+	// would not suffice with one shard fewer: "cores", "WAL" or "disk". It is "" for one shard.
+	// Fits is false if even MaxShards shards do not suffice.
 	Shards    int    `json:"shards"`
 	LimitedBy string `json:"limited_by,omitempty"`
 	Fits      bool   `json:"fits"`
 	// WALPerSecond is in bytes, in the busiest second.
 	WALPerSecond float64 `json:"wal_bytes_per_second"`
-	// Tables, Keys (event keys) and Log are bytes of disk.
+	// Tables, Keys (for event keys) and Log are sizes on disk, in bytes.
 	Tables float64 `json:"table_bytes"`
 	Keys   float64 `json:"key_bytes"`
 	Log    float64 `json:"log_bytes"`
-	// RedisPerSecond is the maximum number of updates that Redis delivers for connected users in
-	// the busiest second.
+	// RedisPerSecond is an upper limit of the number of updates that Redis delivers for connected
+	// users in the busiest second.
 	RedisPerSecond float64 `json:"redis_messages_per_second"`
 	Connections    float64 `json:"connections"`
-	// GatewayBytes is the memory of all connections, all of them idle. Gateways is the number of
+	// GatewayBytes is the memory of all connections if all are idle. Gateways is the number of
 	// gateway processes.
 	GatewayBytes float64 `json:"gateway_bytes"`
 	Gateways     int     `json:"gateways"`
-	// PushesPerSecond is the maximum number of pushes in the busiest second.
+	// PushesPerSecond is an upper limit of the number of pushes in the busiest second.
 	PushesPerSecond float64 `json:"pushes_per_second"`
-	// CallsPerSecond is the maximum number of webhook calls in the busiest second: one for each
-	// pair of a changed user and a webhook.
+	// CallsPerSecond is an upper limit of the number of webhook calls in the busiest second: one
+	// call for each change of a user and each webhook.
 	CallsPerSecond float64 `json:"webhook_calls_per_second"`
-	// Ingesting is the number of processes needed to read the events from a broker. It matters
-	// only if the chat uses a broker.
+	// Ingesting is the number of processes that read the events from a broker, if the chat
+	// publishes its events to a broker.
 	Ingesting int `json:"ingest_processes"`
 }
 
@@ -149,7 +150,7 @@ func Estimate(l Load) Needs {
 	limitedBy := ""
 	for shards := 1; ; shards++ {
 		n := on(l, shards)
-		n.LimitedBy = limitedBy // the limit with one shard fewer
+		n.LimitedBy = limitedBy // the resource that did not suffice with one shard fewer
 		lacks := l.lacks(&n)
 		n.Fits = lacks == ""
 		if n.Fits || shards == MaxShards {
@@ -159,7 +160,8 @@ func Estimate(l Load) Needs {
 	}
 }
 
-// lacks returns the resource that n exceeds by the greatest factor, "" if n fits on its shards.
+// lacks returns the resource of which n needs most, compared with the capacity of its shards. It
+// returns "" if all resources suffice.
 func (l Load) lacks(n *Needs) (by string) {
 	most := 1.0
 	for _, limit := range []struct {
@@ -181,14 +183,14 @@ func touched(shards int, users float64) float64 {
 	return s * -math.Expm1(users*math.Log1p(-1/s))
 }
 
-// on returns the needs of a load on a number of shards. If the users of a message are in several
-// shards, the message is an event in each of these shards.
+// on returns the needs of a load on the given number of shards. If the users of a message are in
+// several shards, each of these shards gets an event for the message.
 func on(l Load, shards int) Needs {
 	messages := l.MessagesPerDay / day
 	deliveries := messages * l.Members
 	reads := deliveries * l.Reads
 	n := Needs{Shards: shards, EventsPerSecond: messages + reads, ChangesPerSecond: deliveries + reads}
-	copies := messages // events for messages a second, in all shards together
+	copies := messages // events of messages per second, in all shards together
 	if shards > 1 {
 		copies *= touched(shards, l.Members)
 	}
@@ -197,7 +199,7 @@ func on(l Load, shards int) Needs {
 	if l.Single {
 		event, walEvent, log = singleEvent, walSingle-walBulk, logSingle
 	}
-	named := deliveries // users that events of messages name
+	named := deliveries // users per second that events of messages name
 	cpu := event * reads
 	wal := (walEvent + walBulk) * reads
 	if l.Rooms {
@@ -225,7 +227,7 @@ func on(l Load, shards int) Needs {
 
 	n.Connections = l.Users * l.Connected
 	n.RedisPerSecond = n.ChangesPerSecond * l.Connected * l.Peak
-	if l.Rooms { // one update for each partition, however many of its members are connected
+	if l.Rooms { // one update for each partition; the number of connected members does not matter
 		n.RedisPerSecond = (min(deliveries*l.Connected, copies) + reads*l.Connected) * l.Peak
 	}
 	n.GatewayBytes = n.Connections * connection

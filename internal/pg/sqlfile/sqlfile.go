@@ -1,6 +1,7 @@
 // Package sqlfile reads files of SQL statements, which are embedded next to the code that runs
-// them. A line such as `-- name: read the baseline` begins a statement or a part of statements.
-// Statements below it may include the text as {read the baseline}. Comment lines are removed.
+// them. A line such as `-- name: read the baseline` names the statement that follows, or a text
+// that later statements of the file include. In these statements, `{read the baseline}` stands
+// for the text. Comment lines are removed.
 //
 // The package does not know tables. ADR 52 has the reasons.
 package sqlfile
@@ -10,13 +11,13 @@ import (
 	"strings"
 )
 
-// File has the statements of a file by their names.
+// File maps the names of a file's statements to their SQL.
 type File map[string]string
 
 const mark = "-- name: "
 
-// Parse reads a file. It panics if a statement has no name, is empty or has the name of an
-// earlier one, since the file is part of the program.
+// Parse parses the text of a file. It panics if a statement has no name, is empty, or has the
+// name of an earlier statement, since the file is part of the program.
 func Parse(text string) File {
 	f := File{}
 	head, rest, more := strings.Cut("\n"+text, "\n"+mark)
@@ -61,8 +62,8 @@ func (f File) Get(name string) string {
 	return sql
 }
 
-// Of returns a statement on the tables of a partition: it replaces "pNN" in names such as
-// badged.users_pNN by "p" and the partition's number, with at least two digits.
+// Of returns a statement for the tables of a partition. In the SQL, it replaces "pNN", as in
+// badged.users_pNN, by "p" and the number of the partition with at least two digits.
 func (f File) Of(partition int, name string) string {
 	return strings.ReplaceAll(f.Get(name), "pNN", fmt.Sprintf("p%02d", partition))
 }

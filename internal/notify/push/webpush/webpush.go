@@ -1,5 +1,5 @@
-// Package webpush encrypts and decrypts Web Push messages. A message is a single record by RFC
-// 8188, with keys by RFC 8291.
+// Package webpush encrypts and decrypts Web Push messages. A message is a single record in the
+// format of RFC 8188; the keys are derived by RFC 8291.
 //
 // The package converts bytes to bytes: it does not know vendors or queues.
 package webpush
@@ -22,16 +22,17 @@ const (
 	header     = saltLength + 4 + 1 + keyLength
 	tag        = 16
 
-	// Overhead is the least number of bytes by which a body is longer than its text: salt, record
-	// size, key, delimiter and tag.
+	// Overhead is the difference between the lengths of a body without padding and of its text,
+	// in bytes: it consists of salt, record size, key, delimiter and tag.
 	Overhead = header + 1 + tag
 )
 
-// ErrTooLarge means that a text does not fit into a body of the given length.
+// ErrTooLarge means that a text is too long for a body of the given length.
 var ErrTooLarge = errors.New("the text does not fit into the body")
 
-// Encrypt encrypts a text for a subscription with the public key to and the secret auth. It uses
-// a new ephemeral key. The returned body is padded to length bytes.
+// Encrypt encrypts a text for a subscription, and returns the body of the push. `to` is the
+// public key of the subscription, and auth is its secret. Encrypt uses a new ephemeral key, and
+// pads the body to length bytes.
 func Encrypt(text []byte, to *ecdh.PublicKey, auth []byte, length int) ([]byte, error) {
 	ephemeral, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
