@@ -84,8 +84,8 @@ func (m *mover) begin(ctx context.Context) error {
 	return err
 }
 
-// addWebhooks adds the names of the source's webhooks to the target, since queued calls refer to
-// them.
+// addWebhooks adds the source's webhooks to the target, except webhooks whose names the target has
+// already. The queued calls that are copied refer to webhooks.
 func (m *mover) addWebhooks(ctx context.Context) error {
 	rows, _ := m.source.Conn.Query(ctx, statements.Get("webhooks"))
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
