@@ -46,8 +46,8 @@ type Config struct {
 	// Conn says how to connect to the database. Its user must be the owner of the schema. Required.
 	Conn *pgx.ConnConfig
 	// Partitions is the number of partitions that Up creates in an empty database; 0 means
-	// DefaultPartitions. If the database already has partitions, Partitions must be 0 or their
-	// number.
+	// DefaultPartitions. If the database already has partitions, Partitions must be 0 or the
+	// initial number of partitions.
 	Partitions int
 	// Retrying, if not nil, is called after a migration could not acquire its locks and was rolled
 	// back. wait is the pause before the next attempt.

@@ -57,8 +57,8 @@ func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// grantLock is the key of an advisory lock that serializes grants: if two transactions grant rights
-// on the same object at the same time, Postgres fails one of them.
+// grantLock is the key of an advisory lock that serializes grants. Without it, if two transactions
+// grant rights on the same object at the same time, one of them fails with an error.
 const grantLock = 0x6261646772 // "badgr"
 
 func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {

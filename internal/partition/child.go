@@ -27,7 +27,7 @@ func (c *Child) Gets(t Table) string {
 	case slices.Contains(t.Key, "user_id"):
 		return c.has("t.user_id")
 	case t.Kind == "dead_letters":
-		return "false" // only the switch moves dead letters: if they were copied before it, lists would show both
+		return "false" // only the switch moves dead letters: if the copy included them, lists would show each twice
 	case t.Kind == "webhook_queue":
 		// A queued call about a room describes only the members in one partition. So both children
 		// get the call.
@@ -39,7 +39,7 @@ func (c *Child) Gets(t Table) string {
 }
 
 // Selects returns the select list of a query that makes the child's row from a row t of the
-// parent's table. all are the columns of the table.
+// parent's table. `all` has the columns of the table.
 func (c *Child) Selects(t Table, all Columns) string {
 	var list []string
 	for _, one := range all {
@@ -57,11 +57,11 @@ func (c *Child) Selects(t Table, all Columns) string {
 	return strings.Join(list, ", ")
 }
 
-// members returns an SQL expression for the column members of a room t that is copied to the
-// child. In the second child, a new room gets the number of its members in the child's table of
-// conversations. Otherwise the expression is 0: the split updates the numbers of existing rooms
-// itself, and sets the number of the first child to the parent's number minus the number of the
-// second child. So erased members, whose user ids are not stored, count in the first child.
+// members returns an SQL expression for the number of members that a room t gets when it is copied
+// to the child. In the second child, a new room gets the number of its members in the child's table
+// of conversations, and the split itself updates the numbers of existing rooms. In the first child
+// the expression is 0: the split later sets the number to the parent's number minus the number of
+// the second child. So erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

@@ -139,8 +139,8 @@ func OwnTables(partition int) []string {
 // Log returns the name of the log of a partition.
 func Log(partition int) string { return Table{Kind: "events"}.Name(partition) }
 
-// State returns the names of the tables that the fold writes for a partition. Before each table
-// it lists the parent table, which unites the tables of all partitions.
+// State returns the names of the tables that the fold writes for a partition. Before each of these
+// tables it lists the partitioned table of which the table is a part.
 func State(partition int) (names []string) {
 	for _, t := range Tables()[:folded] {
 		names = append(names, "badged."+t.Kind, t.Name(partition))
@@ -158,8 +158,8 @@ func Baseline(partition int) (names []string) {
 	return names
 }
 
-// WithPlaces returns the tables that store places in the log. They do not include the log itself
-// and the positions of its readers.
+// WithPlaces returns the tables that store places in the log, except the log itself and the table
+// with the positions of its readers.
 func WithPlaces() []Table {
 	return slices.DeleteFunc(Tables(), func(t Table) bool { return t.Places == NoPlace })
 }

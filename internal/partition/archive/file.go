@@ -109,11 +109,11 @@ func parseRecord(text []byte) (Record, error) {
 	return r, nil
 }
 
-// Write durably writes the file with this number of a partition, and reads it back to check it.
-// Numbers begin at 1. The function `each` must call its argument once for every record, in order.
+// Write durably writes a file of a partition, and reads it back to check it. `number` is the number
+// of the file, from 1. The function `each` must call its argument once for every record, in order.
 // Write returns the manifest entry of the file, without generations and dead letters;
-// [Archive.Add] adds the entry to the manifest. Before, the caller must delete the files of
-// interrupted calls with [Archive.Cut].
+// [Archive.Add] adds the entry to the manifest. Before the first Write, the caller must delete the
+// files of interrupted calls with [Archive.Cut].
 func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
 	f := File{Partition: partition, Number: number, Name: FileName(partition, number)}
 	if number > 1 {

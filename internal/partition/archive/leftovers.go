@@ -26,11 +26,12 @@ type Row struct {
 	AppendedAt time.Time
 }
 
-// Lacking returns which of the given rows of an archive file exist nowhere else, such as in the
-// log of the partition. Deleting the file would lose these rows.
+// Lacking returns which of the given rows of an archive file are missing elsewhere: in the log of
+// the partition, or both in the log and in another archive. Deleting the file would lose these
+// rows.
 type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 
-// Tail selects the leftovers of a partition: the files with a number above Known.
+// Tail selects the leftovers of a partition: its files with numbers above Known.
 type Tail struct {
 	// Known is the number of files that the database lists.
 	Partition, Known int

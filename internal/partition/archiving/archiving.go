@@ -143,7 +143,7 @@ func checkRights(ctx context.Context, pool *pgxpool.Pool) error {
 // archiving is one call of Run.
 type archiving struct {
 	cfg Config
-	// job owns the lock of the database. All writes use its connection.
+	// job has the lock that excludes other jobs in the database. All writes use its connection.
 	job     *rebuild.Job
 	archive *archive.Archive
 }

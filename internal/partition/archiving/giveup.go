@@ -39,8 +39,8 @@ type GivenUp struct {
 // state at the end of the archive) includes the lost events. But the partition can no longer be
 // replayed from its first event. If the whole archive is lost, GiveUp creates a new archive.
 //
-// GiveUp checks all files before it changes anything, and fails if one of them is intact. If it
-// fails while it writes, repeat the call.
+// GiveUp checks all files before it changes anything, and fails if one of them is intact. If GiveUp
+// fails while it writes, a repeated call completes the changes.
 func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log}, "badged archive")
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// attempts is the number of attempts to resume reading at the same byte after which Read
-	// fails.
+	// attempts is how often Read tries to resume at the same byte before it returns an error.
 	attempts = 5
 	// pause is the pause before the first attempt to resume. It doubles before each further
 	// attempt.

@@ -330,9 +330,9 @@ func (m *mover) alone() error {
 	return nil
 }
 
-// hasOldRows reports whether a shard still has rows of the partition from a time before an earlier
-// move: the shard released the partition, and a later revision of the map says that the target
-// holds the partition or that the partition was split.
+// hasOldRows reports whether a shard still has rows of the partition that an earlier move should
+// have deleted. This is the case if the shard released the partition, and a later revision of the
+// map says that the target holds the partition or that the partition was split.
 func (m *mover) hasOldRows(s *side) bool {
 	known := m.splitAt
 	if m.target.holds {

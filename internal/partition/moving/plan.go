@@ -162,9 +162,9 @@ func readShard(ctx context.Context, s Database, list []Partition) (old []Partiti
 	return old, err
 }
 
-// stateOf returns the state of a partition for which a shard says that it holds the partition. s is
-// the state so far: records of moves that were read from other shards determine it. stateOf returns
-// "" if the state so far does not matter, so that the state is Serving.
+// stateOf is called when a shard says that it holds a partition, and returns the partition's state.
+// s is the state in the list so far, which depends on the records of moves on the shards that were
+// read before. stateOf returns "" if these records do not matter: then the state is Serving.
 func stateOf(s State) State {
 	switch s {
 	case Moving, Splitting:

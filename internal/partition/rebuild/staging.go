@@ -325,8 +325,8 @@ const (
 // reported is the greatest number of users, and of rooms, whose differences Result.First lists.
 const reported = 10
 
-// maxTold is the greatest number of users for which rows are written, one for each user, so that the
-// notifier notifies the user's devices and webhooks. If more users differ, no rows are written: the new
+// maxTold is the greatest number of different users that are notified one by one, by updating the
+// rows of their devices and queued calls. If more users differ, these rows are not updated: the new
 // revision of the partition makes the notifier notify all users.
 const maxTold = 10_000
 

@@ -58,9 +58,9 @@ type Result struct {
 // Run fails with [ErrRows] if rows of another database were copied into a database that already
 // had a log of its own.
 //
-// Stop all projectors before: Run locks all partitions, and fails with a [*PartitionOwnedError] if
-// a projector owns a partition. Publishers may append while Run works. Reads by other consumer
-// groups block, or fail and must be retried.
+// All projectors must be stopped first: Run locks all partitions, and fails with a
+// [*PartitionOwnedError] if a projector owns a partition. Publishers may append while Run works.
+// Reads by other consumer groups block, or fail and must be retried.
 func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(int, pgsession.Holder) {}
@@ -165,8 +165,8 @@ func (r *run) lockAll(ctx context.Context) error {
 	}
 }
 
-// homeEra is an SQL expression for the era of this database, -1 if its row is missing. Events and
-// positions with another era were copied from another database.
+// homeEra is an SQL expression for the era of this database, or -1 if the table log_home has no
+// row. Events and positions with another era were copied from another database.
 const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
 
 // copied is an SQL condition for events that were copied into this database and are not
@@ -174,7 +174,7 @@ const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
 const copied = `transaction_id > '3' AND era <> ` + homeEra
 
 // unreachable is an SQL condition for a position of the projector whose transaction id this cluster
-// has not reached yet. The projector would skip all events that are appended before it is reached.
+// has not reached yet. The projector would skip all events with lower transaction ids.
 const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
 
 // examine determines which partitions have copied events, copied positions or unreachable

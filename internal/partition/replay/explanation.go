@@ -61,8 +61,8 @@ func (e *Explanation) Known() bool {
 	return e.Version > 0 || len(e.Uncounted) > 0 || e.Table != nil && e.Table.Version > 0 || !e.Agrees
 }
 
-// LoggedEvent identifies an event in the log. If the event cannot be decoded, ID is the message
-// id, and Source, Type and Time are empty.
+// LoggedEvent identifies an event in the log. If the event cannot be decoded, ID is the UUID of its
+// row, and Source, Type and Time are empty.
 type LoggedEvent struct {
 	ID         string      `json:"event_id" doc:"The id of the event."`
 	Source     string      `json:"source,omitempty" doc:"The source of the event; absent if the event cannot be decoded."`

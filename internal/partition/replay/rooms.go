@@ -79,8 +79,8 @@ func (r *Replay) drop(user string) {
 	delete(r.Users, user)
 }
 
-// forgetMarks deletes the marks of messages that have no effect any more after an event, as the
-// projector does. See Mark.
+// forgetMarks is called after an event was folded. It deletes the marks (see Mark) that no longer
+// have an effect, as the projector does.
 func (r *Replay) forgetMarks(it *store.Item) {
 	if len(r.Rooms) == 0 {
 		return

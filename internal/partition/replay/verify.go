@@ -154,8 +154,8 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	return result, nil
 }
 
-// samplePages is the number of pages of the table of users from which a sample is drawn, unless the
-// sample has more users.
+// samplePages is the least number of pages of the table of users from which a sample is drawn. A
+// larger sample is drawn from as many pages as it has users.
 const samplePages = 50
 
 // Sample returns up to n users of a partition, drawn at random from its tables.
