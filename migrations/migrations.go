@@ -33,7 +33,7 @@ const DefaultPartitions = 4
 // versionsTable is the table that records which migrations were applied.
 const versionsTable = "badged.schema_migrations"
 
-// Migration is a numbered file. It says whether the file was applied.
+// Migration describes a numbered SQL file, and says whether the file was applied to the database.
 type Migration struct {
 	Version int64
 	Name    string
@@ -45,17 +45,17 @@ type Migration struct {
 type Config struct {
 	// Conn says how to connect to the database. Its user must be the owner of the schema. Required.
 	Conn *pgx.ConnConfig
-	// Partitions is the number of partitions that Up creates in an empty database, 0 for
-	// DefaultPartitions. If the database is not empty, Partitions must be 0 or the number that it
-	// has.
+	// Partitions is the number of partitions that Up creates in an empty database; 0 means
+	// DefaultPartitions. If the database already has partitions, Partitions must be 0 or the
+	// initial number of partitions.
 	Partitions int
-	// Retrying, if not nil, is called when a migration could not acquire its locks and was rolled
-	// back. wait is the time until the next attempt.
+	// Retrying, if not nil, is called after a migration could not acquire its locks and was rolled
+	// back. wait is the pause before the next attempt.
 	Retrying func(err error, wait time.Duration)
 }
 
-// lockTimeout is how long a migration waits for a lock. It is short, because batches and publishers
-// that need the same table wait in the queue behind the migration.
+// lockTimeout is how long a migration waits for a lock. The timeout is short, because projectors
+// and publishers that need the same table queue behind the migration's lock request.
 const lockTimeout = 3 * time.Second
 
 // backoff returns the pauses between attempts to apply a migration whose locks are not available.
@@ -67,11 +67,11 @@ func backoff() []time.Duration {
 }
 
 // Up applies every pending migration. It returns the migrations that it has applied, even if a
-// later migration fails. If several processes call Up at the same time, each waits for the one
-// before.
+// later migration fails. If several processes call Up at the same time, an advisory lock makes
+// them run one after another.
 //
 // If a migration runs into a deadlock or waits too long for a lock, the whole migration is rolled
-// back and tried again. After eight attempts Up returns an error.
+// back and tried again. After eight failed attempts Up returns an error.
 func Up(ctx context.Context, cfg Config) ([]Migration, error) {
 	return up(ctx, cfg, files, backoff())
 }
@@ -157,8 +157,8 @@ func lostALock(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == deadlockDetected || pgErr.Code == lockNotAvailable)
 }
 
-// Status returns all migrations in order. In a database that was never migrated, all of them are
-// pending. Status changes nothing in the database.
+// Status returns all migrations of this program, in order. In a database that was never migrated,
+// all migrations are pending. Status changes nothing in the database.
 func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	db := open(conn, DefaultPartitions)
 	defer db.Close()
@@ -189,7 +189,8 @@ func Status(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, error) {
 	return all, nil
 }
 
-// Partitions returns how many partitions a database has, 0 if it has no schema yet.
+// Partitions returns the initial number of partitions of a database, or 0 if the database has no
+// schema yet.
 func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
 	err = withConn(ctx, conn, func(c *pgx.Conn) error {
 		var exists bool
@@ -220,8 +221,8 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
 	}
-	// Try to acquire the lock every second. With the default of 5 seconds, processes that start at
-	// the same time would wait longer for each other.
+	// Try to acquire the lock every second, 300 times. With the default interval of 5 seconds,
+	// processes that start at the same time would wait longer for each other.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
@@ -247,9 +248,9 @@ func createSchema(ctx context.Context, db *sql.DB, as *pgx.ConnConfig) error {
 	return fmt.Errorf("create the schema badged: %w", err)
 }
 
-// schemaExists reports whether the schema badged exists. createSchema calls it when CREATE SCHEMA
-// has failed. The failure does not matter if an administrator has created the schema for a role
-// without that privilege, or if another process has just created it.
+// schemaExists reports whether the schema badged exists. createSchema calls it after CREATE SCHEMA
+// has failed. If the schema exists, the failure does not matter: either an administrator has
+// created the schema for a role without the privilege, or another process has just created it.
 func schemaExists(ctx context.Context, db *sql.DB) bool {
 	var exists bool
 	err := db.QueryRowContext(ctx, `SELECT to_regnamespace('badged') IS NOT NULL`).Scan(&exists)

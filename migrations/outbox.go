@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleRelay is for the relay: it reads events from an outbox and deletes the events that it has
-// carried to badged.
+// RoleRelay is for the relay. The role can read events from an outbox, and delete the events that
+// the relay has published to badged.
 const RoleRelay RoleKind = "relay"
 
 var (
@@ -31,7 +31,7 @@ const outboxVersions = "badged.outbox_migrations"
 var grantOutboxSQL string
 
 // outboxFiles returns the migrations of an outbox. The outbox checks events by the same rules as
-// the log. So if a migration changes these rules, it must be added here too.
+// the log. So a new migration of the log that changes these rules must also be added here.
 func outboxFiles() fs.FS {
 	return renamed{
 		"00001_rules.sql":  "00003_rules.sql",
@@ -88,8 +88,8 @@ func InstallOutbox(ctx context.Context, conn *pgx.ConnConfig) ([]Migration, erro
 	return applyAll(ctx, provider, backoff(), nil)
 }
 
-// CheckOutbox returns an error unless the database has an outbox, in the version that this program
-// needs.
+// CheckOutbox returns an error unless the database has an outbox with the version that this program
+// needs: [ErrNoOutbox] if there is no outbox, [ErrHasLog] if the database has a log.
 func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	names, err := fs.Glob(outboxFiles(), "*.sql")
 	if err != nil {
@@ -121,8 +121,8 @@ func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 	})
 }
 
-// GrantOutbox grants a role the rights that its kind, [RolePublisher] or [RoleRelay], needs on the
-// outbox. It revokes all other rights of the role there.
+// GrantOutbox grants a database role the rights that its kind, [RolePublisher] or [RoleRelay],
+// needs on the outbox. It revokes all other rights of the role in the schema of the outbox.
 func GrantOutbox(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, grantOutboxSQL, kind, role) })
 }

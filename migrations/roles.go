@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// RoleKind says what a database role is used for, and so which rights it gets.
+// RoleKind says what a database role is used for. It determines the rights that the role gets.
 type RoleKind string
 
 // Values of RoleKind. The owner of the schema has all rights without a grant.
@@ -32,9 +32,9 @@ const (
 //go:embed roles/grant.sql
 var grantSQL string
 
-// Grant grants a role the rights of its kind in the schema badged, and revokes all other rights of
-// the role there. It also records the role, so that Up can renew the grants after it has changed
-// the schema. Only the owner of the schema can call Grant.
+// Grant grants a database role the rights of a kind in the schema badged, and revokes all other
+// rights of the role in this schema. It also records the role, so that Up can renew the grants
+// after it has changed the schema. cfg must connect as the owner of the schema.
 func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
 	return withConn(ctx, cfg, func(conn *pgx.Conn) error {
 		as, err := grantedAs(ctx, conn)
@@ -45,8 +45,9 @@ func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string)
 	})
 }
 
-// grantedAs returns a digest of the applied migrations and of the granting script. It is stored
-// with each role: if the digest is different later, the grants of the role must be renewed.
+// grantedAs returns a digest of the applied migrations and of the script that grants rights. The
+// digest is stored with each recorded role. If grantedAs later returns another digest, the grants
+// of the role must be renewed.
 func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var versions string
 	if err := conn.QueryRow(ctx, `SELECT string_agg(DISTINCT version_id::text, ' ') FROM `+versionsTable).Scan(&versions); err != nil {
@@ -56,17 +57,18 @@ func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// grantLock is the key of an advisory lock that serializes grants: if two transactions grant rights
-// on the same object at the same time, Postgres fails one of them.
+// grantLock is the key of an advisory lock that serializes grants. Without it, if two transactions
+// grant rights on the same object at the same time, one of them fails with an error.
 const grantLock = 0x6261646772 // "badgr"
 
 func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
-	// The sessions of migrations have a lock timeout. Disable it, since grants wait for each other.
+	// The sessions of migrations have a lock timeout. Disable it, since a grant waits for the lock
+	// until concurrent grants have ended.
 	return runGrant(ctx, conn, grantSQL, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
 }
 
-// runGrant runs a transaction with the statements in before, and then a script that grants a role
-// the rights of a kind.
+// runGrant grants a role the rights of a kind. In one transaction it runs the statements in
+// `before`, and then the script, which reads role and kind from settings of the transaction.
 func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		for _, sql := range before {
@@ -87,15 +89,15 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 }
 
 // grantAgain renews the grants of every recorded role that still exists, if the schema has changed
-// since the role got them. Even if an earlier call of Up was killed after its migrations, the next
-// call renews the grants.
+// since the role got its grants. It compares digests, so it also renews the grants if an earlier
+// call of Up was killed after its migrations.
 func grantAgain(ctx context.Context, conn *pgx.Conn) error {
 	as, err := grantedAs(ctx, conn)
 	if err != nil {
 		return err
 	}
-	// Only the owner of the schema can grant. Other roles may call Up as well if no migration is
-	// pending: for them, the query returns no rows.
+	// Only the owner of the schema can grant. Other roles may also call Up if no migration is
+	// pending. For these roles, the query returns no rows.
 	rows, _ := conn.Query(ctx, `SELECT role::text, kind FROM badged.granted_roles JOIN pg_roles ON rolname = role
 WHERE granted_as <> $1 AND pg_has_role((SELECT nspowner FROM pg_namespace WHERE nspname = 'badged'), 'USAGE') ORDER BY role`, as)
 	type granted struct {

@@ -16,8 +16,8 @@ import (
 
 // State compares the migrations of a database with the migrations that this program has.
 type State struct {
-	// Version is the version of the newest migration that was applied to the database, 0 if none
-	// was. It may be a migration of a newer release.
+	// Version is the version of the newest migration that was applied to the database, or 0 if no
+	// migration was applied. The migration may belong to a newer release than this program.
 	Version int64
 	// Wanted is the version of the newest migration of this program.
 	Wanted int64
@@ -37,7 +37,8 @@ func (s State) Lacks() string {
 	return fmt.Sprintf("%d of %d migrations are pending: the database is at version %d, and this program needs %d", s.Pending, s.All, s.Version, s.Wanted)
 }
 
-// StateOf reads which migrations were applied to a database.
+// StateOf reads which migrations were applied to a database. In a database without the schema, all
+// migrations are pending.
 func StateOf(ctx context.Context, q interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 },
@@ -64,8 +65,9 @@ func StateOf(ctx context.Context, q interface {
 	return s, nil
 }
 
-// Uneven compares the versions of several databases. The keys of states are their names. If the
-// versions differ, Uneven returns a message with the version of each database, otherwise "".
+// Uneven compares the versions of several databases. The keys of `states` are the names of the
+// databases. If the versions differ, Uneven returns a message with the version of each database,
+// otherwise "".
 func Uneven(states map[string]State) string {
 	var all []string
 	differ := false

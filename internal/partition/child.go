@@ -7,8 +7,9 @@ import (
 )
 
 // Child is one of the two new partitions of a split. Its methods return SQL that selects the rows
-// of the child. Together the children get all users of the parent; the first child also gets the
-// rows that belong to no user.
+// of the child. Each user of the parent belongs to exactly one child: the child for which
+// badged.partition_of(user, Modulus) is Partition - Base. The first child also gets the rows that
+// belong to no user.
 type Child struct {
 	Partition, Base, Modulus int
 	First                    bool
@@ -26,9 +27,10 @@ func (c *Child) Gets(t Table) string {
 	case slices.Contains(t.Key, "user_id"):
 		return c.has("t.user_id")
 	case t.Kind == "dead_letters":
-		return "false" // the switch moves dead letters: after an earlier copy, lists would show each twice
+		return "false" // only the switch moves dead letters: if the copy included them, lists would show each twice
 	case t.Kind == "webhook_queue":
-		// A call about a room describes the members in one partition, so both children need it.
+		// A queued call about a room describes only the members in one partition. So both children
+		// get the call.
 		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`, c.First, c.has("t.subject"))
 	case t.Kind == "settled_letters":
 		return `(t.user_ids IS NULL OR EXISTS (SELECT FROM unnest(t.user_ids) AS u WHERE ` + c.has("u") + `))`
@@ -36,7 +38,8 @@ func (c *Child) Gets(t Table) string {
 	return "true"
 }
 
-// Selects returns the select list that makes the child's row from a row t of the parent's table.
+// Selects returns the select list of a query that makes the child's row from a row t of the
+// parent's table. `all` has the columns of the table.
 func (c *Child) Selects(t Table, all Columns) string {
 	var list []string
 	for _, one := range all {
@@ -54,10 +57,11 @@ func (c *Child) Selects(t Table, all Columns) string {
 	return strings.Join(list, ", ")
 }
 
-// members returns an expression for the number of members with which the copy creates a room t:
-// 0 for the first child, and for rooms that the child already has. Afterwards the split counts
-// the members of the second child; the first child gets the other members of the parent. So
-// erased members, whose user ids are not stored, count in the first child.
+// members returns an SQL expression for the number of members that a room t gets when it is copied
+// to the child. In the second child, a new room gets the number of its members in the child's table
+// of conversations, and the split itself updates the numbers of existing rooms. In the first child
+// the expression is 0: the split later sets the number to the parent's number minus the number of
+// the second child. So erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

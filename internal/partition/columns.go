@@ -16,7 +16,7 @@ type Column struct {
 // Columns are columns of a table.
 type Columns []Column
 
-// List returns the quoted names, each with a prefix.
+// List returns the quoted names, separated by commas, each after a prefix such as "t.".
 func (c Columns) List(prefix string) string {
 	var quoted []string
 	for _, one := range c {
@@ -39,12 +39,14 @@ func (c Columns) Without(names ...string) Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return slices.Contains(names, one.Name) })
 }
 
-// Texts returns an SQL array of the columns' values as text.
+// Texts returns an SQL array of the columns' values, each cast to text. The prefix, such as "t.",
+// precedes the name of each column.
 func (c Columns) Texts(prefix string) string {
 	return `ARRAY[` + strings.Join(strings.Split(c.List(prefix), ", "), "::text, ") + `::text]`
 }
 
-// Literals returns typed SQL literals for values of the columns, given as text.
+// Literals returns SQL literals for values of the columns, separated by commas. The values are
+// given as text; each literal is cast to the type of its column.
 func (c Columns) Literals(values []string) string {
 	var quoted []string
 	for i, one := range c {
@@ -53,8 +55,8 @@ func (c Columns) Literals(values []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// FromKey returns SQL expressions, separated by commas, that read the columns' values from an SQL
-// array of text.
+// FromKey is the reverse of Texts: it returns SQL expressions, separated by commas, that read the
+// columns' values from an SQL array of text.
 func (c Columns) FromKey(array string) string {
 	var values []string
 	for i, one := range c {
@@ -69,8 +71,8 @@ func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`
 // Literal quotes a text.
 func Literal(text string) string { return `'` + strings.ReplaceAll(text, `'`, `''`) + `'` }
 
-// Upsert returns an ON CONFLICT clause, with which an INSERT replaces the row that has the same
-// key. It does not replace the columns in but.
+// Upsert returns an ON CONFLICT clause for an INSERT into the table: if a row with the same key
+// exists, the INSERT overwrites its columns, except the columns named in `but`.
 func (t Table) Upsert(all Columns, but ...string) string {
 	unique := all.Of(t.Key)
 	if t.Shared {

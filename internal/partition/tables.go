@@ -1,6 +1,7 @@
-// Package partition is the registry of the tables that have rows of partitions. For each table
-// it has the key, how a copy repeats rows that change meanwhile, which columns are places in the
-// log, and which rows each of the two new partitions gets when a partition is split.
+// Package partition is the registry of the tables that have rows of partitions. For each table it
+// says what the key is, how rows are copied again if they change while the partition is copied,
+// which columns are places in the log, and which rows each of the two new partitions of a split
+// gets.
 //
 // It does not know connections: it returns SQL that its callers run. ADR 83 has the reasons.
 package partition
@@ -11,7 +12,8 @@ import (
 	"strings"
 )
 
-// Form says how rows of a table are copied again if they change while the partition is copied.
+// Form says how rows of a table are copied again if they change while a move or a split copies
+// the partition.
 type Form int
 
 const (
@@ -28,18 +30,19 @@ const (
 type Table struct {
 	// Kind is the name of the table, without the partition.
 	Kind string
-	// Shared is set for a table with the rows of all partitions.
+	// Shared is set if one table has the rows of all partitions. Otherwise each partition has a
+	// table of its own.
 	Shared bool
-	// Suffix follows the partition in the name of the table.
+	// Suffix follows the partition in the name of the table, such as "_baseline".
 	Suffix string
 	Form   Form
 	// Key are the columns of the primary key, without the partition.
 	Key []string
 	// Places says what the columns transaction_id and "offset" refer to, if the table has them.
 	Places Place
-	// Refers is an SQL condition that is true for a row r if the target has the row to which r
-	// refers (a foreign key). It is "" if rows refer to no other table. pNN stands for the
-	// partition.
+	// Refers is an SQL condition for a table with a foreign key. It is true for a row r if the
+	// target of the copy has the row to which r refers; other rows are not copied. It is "" if the
+	// table has no foreign key. pNN in the condition stands for the partition.
 	Refers string
 }
 
@@ -49,19 +52,19 @@ type Place int
 const (
 	// NoPlace: the table has no places.
 	NoPlace Place = iota
-	// OfRow: the place of a row of the log. The row may have been removed from the log.
+	// OfRow: the place of a row of the log. The row itself may be archived and removed by now.
 	OfRow
 	// Between: a place between two rows of the log.
 	Between
 )
 
-// folded is the number of tables that the fold writes; they are the first tables of the list.
-// For each of these tables, another table has the baseline.
+// folded is the number of tables that the fold writes: they are the first entries of Tables. For
+// each of these tables, Tables also has a table with the suffix "_baseline".
 const folded = 6
 
-// Tables returns all tables whose rows are copied with a partition. A table comes after the
-// tables to which it refers. The list does not include the log, the positions of its readers,
-// and badged.partitions, since copies treat these tables separately.
+// Tables returns all tables whose rows are copied with a partition. A table with a foreign key
+// comes after the table to which it refers. The list omits the log, the positions of the log's
+// readers, and badged.partitions, since moves and splits copy these tables separately.
 func Tables() []Table {
 	all := []Table{
 		{Kind: "users", Key: []string{"user_id"}},
@@ -107,9 +110,10 @@ func (t Table) Name(partition int) string {
 	return fmt.Sprintf("badged.%s_p%02d%s", t.Kind, partition, t.Suffix)
 }
 
-// InRounds reports whether only the rounds of a copy, which copy changed rows, copy the table.
-// Then the first round copies all rows, as if all had changed. The result is true for small
-// tables, and for tables with places.
+// InRounds reports whether the first copy of a partition skips the table. Then only the rounds,
+// which copy changed rows, copy the table: the first round copies all its rows, as if all had
+// changed. InRounds is true for tables of the form Whole, which are small, and for tables with
+// places.
 func (t Table) InRounds() bool { return t.Form == Whole || t.Places != NoPlace }
 
 // Of returns the condition that selects the rows t of a partition.
@@ -120,7 +124,8 @@ func (t Table) Of(partition int) string {
 	return "true"
 }
 
-// OwnTables returns the names of the log and of all other tables that belong to one partition.
+// OwnTables returns the names of the tables that have only rows of this partition: the log, and
+// all tables that are not Shared.
 func OwnTables(partition int) []string {
 	names := []string{Log(partition)}
 	for _, t := range Tables() {
@@ -134,8 +139,8 @@ func OwnTables(partition int) []string {
 // Log returns the name of the log of a partition.
 func Log(partition int) string { return Table{Kind: "events"}.Name(partition) }
 
-// State returns the names of the tables that the fold writes for a partition. Before each table
-// it lists the parent table, which unites the tables of all partitions.
+// State returns the names of the tables that the fold writes for a partition. Before each of these
+// tables it lists the partitioned table of which the table is a part.
 func State(partition int) (names []string) {
 	for _, t := range Tables()[:folded] {
 		names = append(names, "badged."+t.Kind, t.Name(partition))
@@ -153,14 +158,15 @@ func Baseline(partition int) (names []string) {
 	return names
 }
 
-// WithPlaces returns the tables that store places in the log. They do not include the log itself
-// and the positions of its readers.
+// WithPlaces returns the tables that store places in the log, except the log itself and the table
+// with the positions of its readers.
 func WithPlaces() []Table {
 	return slices.DeleteFunc(Tables(), func(t Table) bool { return t.Places == NoPlace })
 }
 
-// PlacesSQL returns a query for all places that the tables of a partition store, in the columns
-// transaction_id and "offset". partition is an SQL expression.
+// PlacesSQL returns a query for all places in the log that the tables of a partition store. The
+// result has the columns transaction_id and "offset". `partition` is an SQL expression for the
+// number of the partition.
 func PlacesSQL(partition string) string {
 	var queries []string
 	for _, t := range WithPlaces() {

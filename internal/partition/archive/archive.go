@@ -34,12 +34,13 @@ const (
 // ErrNone is returned for a store without a manifest.
 var ErrNone = errors.New("not an archive: " + manifestName + " is missing")
 
-// Archive is a manifest and the files that it lists. It is not safe for concurrent use with
-// methods that change the archive.
+// Archive is a manifest and the files that it lists. Methods that only read are safe for concurrent
+// use; a method that changes the archive must not run at the same time as any other method.
 type Archive struct {
 	store    Store
 	manifest manifest
-	// version is the store's version of the manifest.
+	// version is the version of the manifest in the store. Saving fails if the store has another
+	// version.
 	version string
 	// lock is nil if the archive is read-only.
 	lock io.Closer
@@ -55,7 +56,7 @@ type manifest struct {
 	Files      []File    `json:"files"`
 	// Erasures are the erasures of users since the first file was written.
 	Erasures []Erasure `json:"erasures,omitempty"`
-	// Stale are the names of the files to delete.
+	// Stale are the names of files that RemoveStale deletes, unless Files lists them.
 	Stale []string `json:"stale,omitempty"`
 }
 
@@ -64,9 +65,9 @@ type File struct {
 	Partition int `json:"partition"`
 	// Number counts the files of a partition from 1, in the order of the log.
 	Number int `json:"number"`
-	// From is set if the file was written for a partition that was split later: it is the
-	// number of that partition. Then Partition is a descendant of From, and its readers get
-	// only the events of its own users. Otherwise From is nil.
+	// From is the number of the partition for which the file was written, if that partition was
+	// split later; otherwise it is nil. If it is set, Partition is a descendant of From, and
+	// Archive.Read returns only the events of Partition's users.
 	From *int `json:"from,omitempty"`
 	// Name is the name of the file in the store.
 	Name string `json:"name"`
@@ -76,28 +77,29 @@ type File struct {
 	First         string    `json:"first"`
 	Last          string    `json:"last"`
 	AppendedUntil time.Time `json:"appended_until"`
-	// Bytes and SHA256 describe the compressed file. Previous is the SHA256 of the partition's
-	// previous file, empty for the first file.
+	// Bytes and SHA256 are the size and the hash of the compressed file. Previous is the SHA256
+	// of the partition's previous file, or empty for the first file.
 	Bytes    int64  `json:"bytes"`
 	SHA256   string `json:"sha256"`
 	Previous string `json:"previous"`
-	// Revision is the number of times that the file was rewritten. Origin is the SHA256 of the
-	// first revision, and Proof a keyed hash of [File.Successor]. All three are zero if the
-	// file was never rewritten.
+	// Revision is the number of times that erasures have rewritten the file. Origin is the SHA256
+	// of the file as it was first written. Proof is a keyed hash of the text [File.Successor]. All
+	// three are zero if the file was never rewritten.
 	Revision int    `json:"revision,omitempty"`
 	Origin   string `json:"origin,omitempty"`
 	Proof    string `json:"proof,omitempty"`
-	// GivenUp is when an operator declared the file lost, else nil. The entry remains in the
-	// manifest, so that the numbers have no gap.
+	// GivenUp is when an operator declared the file lost, or nil. The entry of a lost file
+	// remains in the manifest, so that the numbers of the files have no gap.
 	GivenUp *time.Time `json:"given_up,omitempty"`
-	// Generations are the generations of event keys that begin in the file. A replay needs
-	// them, since a repetition of an event changes nothing while the event key is stored.
+	// Generations are the generations of event keys that begin in the file. A replay needs them
+	// to detect the same repeated events as the projector did: a repetition is detected only
+	// while its event key is stored.
 	Generations []Generation `json:"generations,omitempty"`
 	// DeadLetters are the places of events that could not be folded.
 	DeadLetters []string `json:"dead_letters,omitempty"`
 }
 
-// Generation is a generation of event keys, which begins after a position.
+// Generation is a generation of event keys. It begins after the position After, such as "1234/56".
 type Generation struct {
 	Number int    `json:"number"`
 	After  string `json:"after"`
@@ -115,9 +117,9 @@ func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.
 // Open opens the archive in a folder, as OpenStore does.
 func Open(dir string) (*Archive, error) { return OpenStore(context.Background(), Folder(dir)) }
 
-// OpenStore opens an archive for reading. It checks that the files of each partition follow one
-// another in the manifest without a gap. It does not read the files; [Archive.Check] does. It
-// fails with ErrNone if there is no manifest.
+// OpenStore opens an archive for reading. It checks that the manifest lists the files of each
+// partition in order and without a gap. It does not read the files; [Archive.Check] reads them. It
+// fails with ErrNone if the store has no manifest.
 func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 	a := &Archive{store: store}
 	named := store.Path(manifestName)
@@ -149,10 +151,10 @@ func OpenStore(ctx context.Context, store Store) (*Archive, error) {
 	return a, nil
 }
 
-// Continue opens an archive for writing. Until the archive is closed, Continue and Create fail
-// with ErrInUse in any process. If the store has no locks, two processes can open the archive;
-// when one has saved the manifest, the next save of the other fails with ErrInUse. Continue
-// fails with ErrNone if there is no archive.
+// Continue opens an existing archive for writing, or fails with ErrNone. Until the archive is
+// closed, further calls of Continue and Create fail with ErrInUse in any process. If the store has
+// no locks, two processes can open the archive: after one process has saved the manifest, the
+// next save by the other process fails with ErrInUse.
 func Continue(ctx context.Context, store Store) (*Archive, error) {
 	if _, err := OpenStore(ctx, store); err != nil {
 		return nil, err
@@ -169,8 +171,8 @@ func Continue(ctx context.Context, store Store) (*Archive, error) {
 	return a, nil
 }
 
-// Create creates an empty archive for a log, and its folder if necessary, and opens the archive
-// as Continue does. It fails with os.ErrExist if there is an archive.
+// Create creates an empty archive for a log, and the folder if necessary. It opens the archive as
+// Continue does. It fails with os.ErrExist if the store already has an archive.
 func Create(ctx context.Context, store Store, logID uuid.UUID, partitions int) (*Archive, error) {
 	l, err := store.Lock(ctx)
 	if err != nil {
@@ -206,8 +208,9 @@ func (a *Archive) WantLog(id uuid.UUID, partitions int) error {
 // Partitions returns the initial number of partitions of the log.
 func (a *Archive) Partitions() int { return a.manifest.Partitions }
 
-// Numbers returns the partitions that have files in the manifest, in ascending order. A
-// partition that was split has entries until an entry of a child is added or changed.
+// Numbers returns the partitions that have entries in the manifest, in ascending order. After a
+// split, the manifest lists the files under the parent until an entry of a child is added or
+// changed.
 func (a *Archive) Numbers() []int {
 	var numbers []int
 	for _, f := range a.manifest.Files {
@@ -235,8 +238,8 @@ func (a *Archive) Files(partition int) []File {
 	return files
 }
 
-// Check reads a file, and returns a [*FileError] unless its size and checksum match the
-// manifest.
+// Check reads a file. It returns a [*FileError] if the file is missing, or if its size or checksum
+// differs from the manifest.
 func (a *Archive) Check(ctx context.Context, f File) error {
 	path := a.path(f)
 	size, sum, err := a.digest(ctx, f)
@@ -269,8 +272,8 @@ func (a *Archive) missing(f File) error {
 
 func (a *Archive) path(f File) string { return a.store.Path(f.Name) }
 
-// parse decodes a manifest. If the manifest cannot be used, parse returns the reason. It refuses
-// unknown fields, since they would be lost when this release saves the manifest.
+// parse decodes a manifest. If the manifest cannot be used, parse returns the reason, otherwise "".
+// It refuses unknown fields: they would be lost when this release saves the manifest.
 func (m *manifest) parse(text []byte) (reason string) {
 	if err := json.Unmarshal(text, m); err != nil {
 		return "is not a manifest: " + err.Error()

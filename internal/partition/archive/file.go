@@ -29,8 +29,9 @@ type Record struct {
 	Metadata []byte
 }
 
-// line is a record in a file. A payload that is JSON is stored in Event, any other payload in
-// Payload. If the record has no payload, both fields are absent.
+// line is the JSON form of a record, one line of a file. If the payload of the record is JSON, the
+// line has the payload in Event, otherwise in Payload. If the record has no payload, both fields
+// are absent.
 type line struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
@@ -47,9 +48,8 @@ var linePrefix = []byte(`{"position":"`)
 // IsLine reports whether text is a line of an archive file, and not a bare event.
 func IsLine(text []byte) bool { return bytes.HasPrefix(text, linePrefix) }
 
-// appendRecord appends the line of a record. It copies the text of the event unchanged, except
-// that it replaces line ends by spaces, which is safe since JSON has line ends only between
-// tokens.
+// appendRecord appends the line of a record to b. In the text of the event it replaces line ends by
+// spaces, which does not change the event, since JSON has line ends only between tokens.
 func appendRecord(b []byte, r *Record) []byte {
 	b = append(b, linePrefix...)
 	b = append(b, r.String()...)
@@ -109,10 +109,11 @@ func parseRecord(text []byte) (Record, error) {
 	return r, nil
 }
 
-// Write writes a file of a partition durably and reads it back. Numbers begin at 1. each must
-// call its argument with every record in order. The result is the manifest entry without
-// generations and dead letters; [Archive.Add] adds it to the manifest. The caller must have
-// deleted the files of interrupted calls with [Archive.Cut].
+// Write durably writes a file of a partition, and reads it back to check it. `number` is the number
+// of the file, from 1. The function `each` must call its argument once for every record, in order.
+// Write returns the manifest entry of the file, without generations and dead letters;
+// [Archive.Add] adds the entry to the manifest. Before the first Write, the caller must delete the
+// files of interrupted calls with [Archive.Cut].
 func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
 	f := File{Partition: partition, Number: number, Name: FileName(partition, number)}
 	if number > 1 {
@@ -121,7 +122,7 @@ func (a *Archive) Write(ctx context.Context, partition, number int, each func(fu
 	return f, a.put(ctx, &f, each)
 }
 
-// Add durably adds the next file of a partition, which Write wrote, to the manifest.
+// Add durably adds to the manifest the entry of a partition's next file, which Write has written.
 func (a *Archive) Add(ctx context.Context, f File) error {
 	a.divide(f.Partition)
 	a.manifest.Files = append(a.manifest.Files, f)
@@ -163,7 +164,7 @@ func (a *Archive) exists(ctx context.Context, name string) (bool, error) {
 	return true, r.Close()
 }
 
-// counter is a hash that counts its bytes.
+// counter is a hash that also counts the bytes written to it.
 type counter struct {
 	hash.Hash
 	size int64
@@ -174,14 +175,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.Hash.Write(p)
 }
 
-// write writes the records to a new file, and returns the SHA-256 of the
+// write writes the records, compressed, to a new file of the store. It returns the SHA-256 of the
 // uncompressed content.
 func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) error) error) (content []byte, err error) {
 	w, err := a.store.Create(ctx, f.Name)
 	if err != nil {
 		return nil, err
 	}
-	// The encoder uses one thread, so that the same records give the same bytes on every machine.
+	// Use one encoder thread, so that the same records are compressed to the same bytes on every
+	// machine.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	if err == nil {
 		content, err = f.write(z, each)
@@ -194,7 +196,8 @@ func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) er
 	return content, w.Commit()
 }
 
-// write writes the records, and returns the SHA-256 of the written text.
+// write writes the lines of the records to `to`, and returns the SHA-256 of the lines. It sets
+// Events, First, Last and AppendedUntil of f.
 func (f *File) write(to io.Writer, each func(func(*Record) error) error) (content []byte, err error) {
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(hash, to), 1<<20)
@@ -222,9 +225,10 @@ func (f *File) write(to io.Writer, each func(func(*Record) error) error) (conten
 const readPage = 5000
 
 // Read calls visit with pages of the records of a file, in order. visit may retain a page. Read
-// fails with a [*FileError] if the file does not match the manifest. If partitions share the
-// file since a split, Read reduces each record to the users of f.Partition; the payload is
-// `null` if the event names none of these users.
+// fails with a [*FileError] if the file cannot be read, or if its number of events or its last
+// place differs from the manifest. If several partitions share the file since a split, Read
+// reduces each event to the users of f.Partition; if an event names none of these users, its
+// payload is `null`.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {
 	count, last, err := a.read(ctx, f, visit)
 	if err == nil && (count != f.Events || last != f.Last) {
@@ -233,8 +237,8 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 	return err
 }
 
-// read reads a file as Read does, even if the file is not in the manifest. It returns the
-// number of records in the file, and the place of the last record.
+// read reads a file as Read does, but does not compare it with its entry, so the file need not be
+// in the manifest. It returns the number of records in the file, and the place of the last record.
 func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
 	steps, err := a.filters(f)
 	if err != nil {
@@ -286,8 +290,8 @@ func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) 
 	return count, last, err
 }
 
-// decompress calls visit with the uncompressed content of a file, and writes the
-// compressed content to compressed.
+// decompress calls visit with the uncompressed content of a file. Meanwhile it writes all bytes of
+// the compressed file to `compressed`.
 func (a *Archive) decompress(ctx context.Context, f File, compressed io.Writer, visit func(io.Reader) error) error {
 	file, err := a.store.Open(ctx, f.Name)
 	if err != nil {

@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 )
 
-// Folder is a Store that has its objects as files in a directory. Lock creates the directory if
-// necessary.
+// Folder is a Store in a directory: each object is a file. Lock creates the directory if necessary.
 type Folder string
 
-// lockName is the file that a writer of the archive locks. It does not lock the directory, since
-// some network file systems can lock only writable files.
+// lockName is the name of the file that a writer of the archive locks. A writer does not lock the
+// directory itself, since some network file systems can lock only writable files.
 const lockName = "lock"
 
 // Path implements Store.
@@ -45,8 +44,8 @@ func (dir Folder) Lock(context.Context) (io.Closer, error) {
 // partExtension is appended to the name of a file until it is complete.
 const partExtension = ".part"
 
-// makeDir creates a directory and its parents durably, since an archive must survive a power
-// failure.
+// makeDir durably creates a directory and its missing parents. It syncs each parent directory, so
+// that a power failure cannot remove the new directory.
 func makeDir(dir string) error {
 	dir = filepath.Clean(dir)
 	if _, err := os.Stat(dir); err == nil {
@@ -81,7 +80,7 @@ func (dir Folder) Create(_ context.Context, name string) (Writer, error) {
 	return &fileWriter{f, path}, nil
 }
 
-// fileWriter writes a file. Commit renames it to path.
+// fileWriter writes a file with the extension .part. Commit renames the file to path.
 type fileWriter struct {
 	*os.File
 	path string
@@ -112,7 +111,7 @@ func (dir Folder) Remove(_ context.Context, name string) error {
 	return syncDir(string(dir))
 }
 
-// Load implements Store. The version is empty: the lock excludes other writers.
+// Load implements Store. It returns no version, since the lock excludes other writers.
 func (dir Folder) Load(_ context.Context, name string) (content []byte, version string, err error) {
 	content, err = os.ReadFile(dir.Path(name))
 	return content, "", err

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// FileNames selects files of one partition by a range of numbers.
+// FileNames selects the files of one partition whose numbers are in a range.
 type FileNames struct {
 	topic       string
 	first, last int
@@ -45,7 +45,8 @@ func (n FileNames) Has(f File) bool {
 	return err == nil && one.topic == n.topic && n.first <= one.first && one.first <= n.last
 }
 
-// Ranges returns the short names of files, with consecutive files joined to ranges.
+// Ranges returns the short names of files. It joins files with consecutive numbers to a range, such
+// as events_p03.00002-00007.
 func Ranges(files []File) (names []string) {
 	for i := 0; i < len(files); {
 		first, err := ParseFileNames(files[i].Name)
@@ -71,8 +72,8 @@ func Ranges(files []File) (names []string) {
 	return names
 }
 
-// GiveUp durably replaces the first len(files) entries of a partition in the manifest by files,
-// in which the lost files are marked as given up. It does not change later entries.
+// GiveUp durably replaces the first len(files) entries of a partition in the manifest by `files`,
+// in which the caller has set GivenUp for the lost files. GiveUp retains the entries after them.
 func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
 	a.divide(partition)
 	for _, f := range a.own(partition) {
@@ -85,8 +86,8 @@ func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error
 	return a.save(ctx)
 }
 
-// Discard deletes the manifest of an archive that Create has just created, unless it lists
-// files.
+// Discard deletes the manifest of an archive that Create has just created, unless the manifest
+// lists files by now.
 func (a *Archive) Discard(ctx context.Context) error {
 	if len(a.manifest.Files) > 0 {
 		return nil

@@ -13,24 +13,25 @@ import (
 )
 
 // Leftovers are files of the archive that the database does not list. Usually an interrupted run
-// wrote them, and the log still has their events. But after the database was restored to an
-// earlier time, a leftover may be the only copy of its events.
+// has written them, and the log still has their events. But if the database was restored to an
+// earlier time, a leftover may have the only copy of its events.
 
-// lostEvents is the reason why a leftover is not deleted.
+// lostEvents is the reason in the FileError about a leftover that must not be deleted.
 const lostEvents = "has events that are not in the log: if the database was restored to a time before the file was written, move the file out of the archive, with the later files of its partition; it may name users who are erased now"
 
-// Row identifies a row of the log. Splits, moves and erasures, and restores of an archive, do not
-// change the two fields. Moves and restores change the place of the row.
+// Row identifies a row of the log by values that splits, moves, erasures and restores do not
+// change. The place of a row would not do, since moves and restores change it.
 type Row struct {
 	UUID       uuid.UUID
 	AppendedAt time.Time
 }
 
-// Lacking returns which of the given rows the log of a partition does not have, so that deleting
-// the archive file would lose them.
+// Lacking returns which of the given rows of an archive file are missing elsewhere: in the log of
+// the partition, or both in the log and in another archive. Deleting the file would lose these
+// rows.
 type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 
-// Tail selects the leftovers of a partition: the files after the files that the database lists.
+// Tail selects the leftovers of a partition: its files with numbers above Known.
 type Tail struct {
 	// Known is the number of files that the database lists.
 	Partition, Known int
@@ -40,8 +41,9 @@ type Tail struct {
 	Lacking Lacking
 }
 
-// Cut removes the files of tails from the manifest and deletes them. It also deletes files without
-// an entry in the manifest that an interrupted run wrote. Call CheckCut for each tail first.
+// Cut deletes the leftovers that tails select, with their entries in the manifest. It also deletes
+// files that an interrupted run has written and that have no entry. Call CheckCut for each tail
+// first.
 func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 	for _, t := range tails {
 		for _, f := range a.leftovers(t) {
@@ -59,11 +61,13 @@ func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 }
 
 // CheckCut fails with a [*FileError] if a file that Cut would delete cannot be read, or has an
-// event that exists nowhere else. It ignores files that have copies or do not exist.
+// event that exists nowhere else. It skips files that do not exist, were given up, or have the same
+// content as one of t.Copies.
 //
-// If the manifest has no files of the partition itself, CheckCut also checks the next file of
-// each ancestor, up to the nearest ancestor with files. An interrupted run may have written such
-// a file before the split, and a later Add or Replace for the partition deletes it.
+// If the manifest has no entries of the partition itself, CheckCut also checks the file after the
+// last entry of each ancestor, up to the nearest ancestor with entries. An interrupted run may have
+// written such a file before the split. It becomes stale when an entry of the partition is added
+// or changed, and is then deleted.
 func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 	files := a.leftovers(t)
 	at := t.Partition
@@ -94,7 +98,7 @@ func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 	return nil
 }
 
-// wantElsewhere fails if a file has an event that exists nowhere else.
+// wantElsewhere fails unless every row of a file also exists elsewhere, according to `lacking`.
 func (a *Archive) wantElsewhere(ctx context.Context, f File, lacking Lacking) error {
 	const atOnce = 100_000 // lacking reads the whole log for each batch
 	var rows []Row
@@ -117,9 +121,9 @@ func (a *Archive) wantElsewhere(ctx context.Context, f File, lacking Lacking) er
 	return want()
 }
 
-// leftovers returns the files of a tail: the entries of the manifest after the known files, and
-// files without an entry that an interrupted run may have written. A file without an entry has
-// the number after the last known file, or the number after the last entry.
+// leftovers returns the files that a tail selects. They are the manifest's entries after the known
+// files, and up to two files without an entry, which an interrupted run may have written: the file
+// with the number after the last known file, and the file with the number after the last entry.
 func (a *Archive) leftovers(t Tail) (files []File) {
 	all := a.Files(t.Partition)
 	for _, f := range all {
@@ -136,8 +140,8 @@ func (a *Archive) leftovers(t Tail) (files []File) {
 	return files
 }
 
-// EachRow calls visit with pages of the rows of a file, in order. It omits a row if each of its
-// events was erased or belongs to another partition.
+// EachRow calls visit with pages of the rows from which the records of a file were archived, in
+// order. It omits a row if each of its events was erased or belongs to another partition.
 func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) error {
 	_, _, err := a.read(ctx, f, func(page []Record) error {
 		var rows []Row
@@ -152,8 +156,8 @@ func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) 
 	return err
 }
 
-// Left reports whether a record still has an event or members of a room, after erasures of
-// users and splits of its partition.
+// Left reports whether erasures of users and splits of the partition have left anything of a
+// record: an event, or members of a room.
 func (r *Record) Left() bool {
 	rest, ok := tombstones.Parse(r.Payload)
 	return !ok || rest.Event != nil || rest.Members != nil

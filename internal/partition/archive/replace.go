@@ -12,19 +12,20 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Replacing files takes three steps. First, Replace lists the name of the new file as stale in
-// the manifest, and writes the file. Second, Adopt gives the new files their entries in the
-// manifest, and lists the old files as stale. Third, RemoveStale deletes stale files that have no
-// entry. So after an interruption at any point, RemoveStale deletes either the new or the old
-// file.
+// Replacing files takes three steps. First, Replace lists the name of the new file as stale in the
+// manifest, and writes the file. Second, Adopt replaces the entries of the old files in the
+// manifest by the entries of the new files, and lists the old files as stale. Third, RemoveStale
+// deletes the stale files that have no entry. So after an interruption at any point, RemoveStale
+// deletes the file without an entry: the new file or the old one.
 
 // extension ends the names of files.
 const extension = ".ndjson.zst"
 
-// Replace durably writes the next revision of f, with the same number of records, and reads it
-// back. If partitions share f, the new file has only the events of f's partition. each must
-// call its argument with every record in order. The result is the manifest entry without its
-// proof; [Archive.Adopt] adds it to the manifest.
+// Replace durably writes the next revision of f, and reads it back to check it. The new file must
+// have the same number of records and the same last place. If several partitions share f, the new
+// file belongs to f's partition only. The function `each` must call its argument once for every
+// record, in order. Replace returns the manifest entry without its proof; [Archive.Adopt] adds it
+// to the manifest.
 func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
 	next := File{
 		Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters,
@@ -52,8 +53,8 @@ func (f *File) Successor() string {
 	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
 }
 
-// replacedName returns the name of the file that replaces f. Its revision number is higher than
-// in any earlier file with this partition and number.
+// replacedName returns the name of the file that replaces f. The name contains the next revision
+// number, so no earlier file with this partition and number has the same name.
 func replacedName(f File) string {
 	if f.Shared() {
 		f.Name = "" // the new file belongs to one partition only: its revisions begin at 1
@@ -64,7 +65,8 @@ func replacedName(f File) string {
 	return fmt.Sprintf("%s.%05d.r%d%s", events.Topic(f.Partition), f.Number, times+1, extension)
 }
 
-// Adopt durably replaces manifest entries by files that Replace wrote.
+// Adopt durably replaces entries of the manifest by `files`, the entries of files that Replace has
+// written.
 func (a *Archive) Adopt(ctx context.Context, files []File) error {
 	for _, f := range files {
 		a.divide(f.Partition)
@@ -97,8 +99,8 @@ func (a *Archive) expect(name string) {
 	}
 }
 
-// RemoveStale deletes the files listed as stale that have no entry in the manifest. A stale file
-// may have an entry because another partition shares it.
+// RemoveStale deletes the files that are listed as stale and have no entry in the manifest. A stale
+// file has an entry if another partition shares the file, or if its writing was completed.
 func (a *Archive) RemoveStale(ctx context.Context) error {
 	if len(a.manifest.Stale) == 0 {
 		return nil

@@ -25,8 +25,8 @@ type Keys struct {
 	names []string
 }
 
-// ParseKeys reads a file of age-keygen: one line AGE-SECRET-KEY-1… per key, and comments. The
-// first key encrypts; all keys decrypt.
+// ParseKeys reads keys in the format of age-keygen: one line AGE-SECRET-KEY-1… per key, and
+// comments. The first key encrypts; every key is tried for decryption.
 func ParseKeys(r io.Reader) (*Keys, error) {
 	identities, err := age.ParseIdentities(r)
 	if err != nil {
@@ -145,11 +145,11 @@ func (s Sealed) Save(ctx context.Context, name string, content []byte, version s
 	return s.Store.Save(ctx, name, sealed.Bytes(), version)
 }
 
-// Reseal encrypts all objects that are unencrypted or encrypted with another key than the first,
-// with the first key. It calls resealed with each encrypted file. It replaces each object
-// atomically; the decrypted content and the checksum stay the same, so readers and databases are
-// not affected. After an interruption the next call encrypts the remaining objects. Reseal fails
-// with ErrInUse while another process writes to the archive, and with the error of check.
+// Reseal encrypts the files and the manifest of an archive with the first key, unless they already
+// are. It first calls check, and fails with its error. It calls resealed with each file that it has
+// encrypted. It replaces each object atomically. The decrypted content and the checksum stay the
+// same, so readers and databases are not affected. After an interruption the next call encrypts
+// the remaining objects. Reseal fails with ErrInUse while another process writes to the archive.
 func Reseal(ctx context.Context, store Sealed, check func(*Archive) error, resealed func(f File)) error {
 	a, err := Continue(ctx, store)
 	if err != nil {
@@ -177,7 +177,7 @@ func Reseal(ctx context.Context, store Sealed, check func(*Archive) error, resea
 	if is, err := store.isFirst(ctx, manifestName); err != nil || is {
 		return err
 	}
-	return a.save(ctx) // last: after an interruption the former key still decrypts the manifest
+	return a.save(ctx) // the manifest comes last, so that the former key can open it after an interruption
 }
 
 // isFirst reports whether an object is encrypted with the first key.
@@ -194,8 +194,8 @@ func (s Sealed) isFirst(ctx context.Context, name string) (bool, error) {
 	return err == nil, nil // copyFile reports any other error
 }
 
-// copyFile copies a file from the archive from to a. Both may be the same archive, whose file is
-// then replaced. It fails if the content does not match the checksum of f.
+// copyFile copies the file f from the archive `from` to the archive a. If both are the same
+// archive, it replaces the file. It fails if the content does not match the checksum of f.
 func (a *Archive) copyFile(ctx context.Context, from *Archive, f File) error {
 	r, err := from.store.Open(ctx, f.Name)
 	if err != nil {

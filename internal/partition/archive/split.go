@@ -9,16 +9,16 @@ import (
 	"github.com/badged/badged/internal/partition/childfilter"
 )
 
-// A split does not change the files of the parent. Both children share these files, and a reader
-// of a child gets only the events of the child's users. At first the manifest still lists the
-// files under the parent, and Files finds them through the ancestors of the child. When an entry
-// of a child is added or changed, divide lists the files under both children instead.
+// A split does not change the archived files of the parent. Both children share these files, and
+// Read filters the events by the users of a child. At first the manifest still lists the files
+// under the parent, and Files finds them through the ancestors of the child. When an entry of a
+// child is added or changed, divide lists the files under both children instead.
 
 // Shared reports whether f is the entry of a partition for a file that was written for one of its
 // ancestors.
 func (f *File) Shared() bool { return f.From != nil }
 
-// Whole returns the entry for the partition whose events the file contains.
+// Whole returns the entry of the file for the partition for which the file was written.
 func (f File) Whole() File {
 	if f.From != nil {
 		f.Partition, f.From = *f.From, nil
@@ -26,7 +26,7 @@ func (f File) Whole() File {
 	return f
 }
 
-// as returns the entry for a descendant of the file's partition.
+// as returns the entry of the file for `partition`, a descendant of the file's partition.
 func (f File) as(partition int) File {
 	if f.From == nil {
 		from := f.Partition
@@ -36,9 +36,9 @@ func (f File) as(partition int) File {
 	return f
 }
 
-// divide prepares the manifest for a change of entries of a partition. If only an ancestor of the
-// partition has entries, divide replaces them by entries of the ancestor's children, and so on
-// down to the partition.
+// divide prepares the manifest for a change of a partition's entries. If the partition has no
+// entries, divide replaces the entries of its nearest ancestor with entries by entries of that
+// ancestor's two children. It repeats this until the partition has entries.
 func (a *Archive) divide(partition int) {
 	for len(a.own(partition)) == 0 {
 		var divided []File
@@ -66,8 +66,8 @@ func (a *Archive) divide(partition int) {
 	}
 }
 
-// SplitError is returned if the archive has files of a child partition, but the parent is not
-// split in the database. So the database was restored to a time before the split.
+// SplitError is returned if the archive has files of a child partition, but the database has not
+// split the parent. So the database was restored to a time before the split.
 type SplitError struct {
 	// Partitions are the partitions to split, in this order.
 	Partitions []int
@@ -79,9 +79,10 @@ func (e *SplitError) Error() string {
 	return fmt.Sprintf("the archive was continued after partition %d was split, and the database was restored to a time before the split: run `badged partition split %s`, so that the database agrees with the archive, then repeat this command", e.Partitions[0], list)
 }
 
-// Split returns the partitions to split, in this order, so that the log has all descendants of
-// the given partition that have files in the archive: the partition itself and descendants of
-// it. Split returns none unless the log was restored to a time before a split.
+// Split returns the partitions that must be split, so that the log gets all descendants of
+// `partition` that have files in the archive. They are the partition itself and perhaps some of its
+// descendants, in the order in which to split them. The result is empty unless the log is new, or
+// was restored to a time before a split.
 func (a *Archive) Split(partition int) (split []int) {
 	for _, number := range a.Numbers() {
 		var through []int
@@ -96,7 +97,8 @@ func (a *Archive) Split(partition int) (split []int) {
 	return slices.Compact(split)
 }
 
-// parent returns the partition whose split created a partition.
+// parent returns the partition whose split created a partition. The result is false for a partition
+// that the log had from the start.
 func (a *Archive) parent(partition int) (int, bool) {
 	return eventlog.Parent(partition, a.manifest.Partitions)
 }
@@ -112,8 +114,8 @@ func (a *Archive) own(partition int) []File {
 	return files
 }
 
-// filters returns the child filters to apply to the records of a file, one for each split between
-// f.From and f.Partition. It fails if f.From is not an ancestor of f.Partition.
+// filters returns the child filters to apply to the records of a file, in order: one for each split
+// on the path from f.From to f.Partition. It fails if f.From is not an ancestor of f.Partition.
 func (a *Archive) filters(f File) (steps []childfilter.Filter, err error) {
 	if f.From == nil {
 		return nil, nil

@@ -9,14 +9,14 @@ import (
 // ErrInUse is returned if another process has locked or changed the archive.
 var ErrInUse = errors.New("another process adds to the archive: wait until it has finished, or choose another archive")
 
-// Store stores the objects of an archive by name: files in a folder, or objects in a bucket. It
-// is safe for concurrent use.
+// Store stores the objects of an archive by name, as files in a folder or as objects in a bucket.
+// It is safe for concurrent use.
 type Store interface {
 	// Path returns the name of an object for messages. Path("") is the name of the store.
 	Path(name string) string
 	// Lock excludes other writers until the result is closed. It fails with ErrInUse if another
-	// writer has the lock. A store without locks returns no error; its Save detects other
-	// writers instead.
+	// writer has the lock. In a store without locks, Lock excludes no writers, and Save detects
+	// them instead.
 	Lock(ctx context.Context) (io.Closer, error)
 	// Open opens an object. The error is fs.ErrNotExist if the object does not exist. Reads
 	// fail when ctx is done.
@@ -28,9 +28,9 @@ type Store interface {
 	// Load returns a small object and its version. The error is fs.ErrNotExist if the object
 	// does not exist.
 	Load(ctx context.Context, name string) (content []byte, version string, err error)
-	// Save replaces a small object and returns its new version. version is the current version,
-	// which Load or Save returned, or "" for a new object. If the object has another version,
-	// Save fails with ErrInUse.
+	// Save replaces a small object and returns its new version. version is the result of the last
+	// Load or Save of the object, or "" for a new object. If the object has another version by
+	// now, Save fails with ErrInUse. A store with locks ignores version.
 	Save(ctx context.Context, name string, content []byte, version string) (string, error)
 }
 
@@ -43,7 +43,7 @@ type Writer interface {
 	Abort()
 }
 
-// contextReader fails to read once its context is done.
+// contextReader is a reader whose Read fails once its context is done.
 type contextReader struct {
 	ctx context.Context
 	io.ReadCloser

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Take durably copies files of a partition from another archive, beginning with the first file of
-// the partition. It replaces all entries of the partition in the manifest by these files.
+// Take durably copies `files`, the first files of a partition, from the archive `from`. It replaces
+// all entries of the partition in a's manifest by the entries of these files.
 func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
 	if err := a.RemoveStale(ctx); err != nil { // first, since a stale file may have the name of a new file
 		return err

@@ -1,6 +1,7 @@
 // Package archiving removes old events from the log. It writes complete ranges of the log to an
 // archive, folds their events into the baseline of the partition (the state at the end of the
-// archive), and drops the ranges. If the database is lost, it restores the log from the archive.
+// archive), and drops the ranges. After the loss of a database it restores the log from the
+// archive.
 //
 // It does not know the projector's loop. ADR 26 explains the removal, ADR 133 who may write to
 // an archive, ADR 64 restoring.
@@ -43,11 +44,10 @@ var statements = sqlfile.Parse(statementsText)
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Store has the archive. Run creates the archive if it does not exist and the database lists
-	// no archived files.
+	// Store contains the archive. Run creates an archive there if it does not exist and the
+	// database lists no archived files.
 	Store archive.Store
-	// Before limits what is archived: a range is archived only if all its events were appended
-	// before this time.
+	// Before is a time: a range is archived only if all its events were appended before it.
 	Before time.Time
 	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
@@ -56,8 +56,9 @@ type Config struct {
 	// [pgsession.Blocking].
 	MostBlocked time.Duration
 
-	// Progress, if not nil, receives the progress of each partition. Its method Blocked gets the
-	// transactions that delay Run, since they use the log or the baseline of the partition.
+	// Progress, if not nil, receives the progress of each partition. Its method Blocked is called
+	// with each transaction that delays Run, because it uses the log or the baseline of the
+	// partition.
 	Progress replay.Progress
 	// Archived, if not nil, is called with the result for each finished partition.
 	Archived func(Result)
@@ -76,8 +77,8 @@ type Result struct {
 	Dropped int `json:"dropped"`
 	// Kept is the reason why later events are still in the log.
 	Kept string `json:"kept"`
-	// Held is set if the next range is old enough, and only an open transaction prevents
-	// archiving it.
+	// Held is set if the next range is old enough, but an open transaction may still append to
+	// it.
 	Held bool `json:"held,omitempty"`
 }
 
@@ -86,13 +87,13 @@ type Result struct {
 // server runs.
 //
 // A range is complete when no transaction can append to it any more and every consumer group
-// has read it. It is archived if all its events were appended before Before and all earlier
-// ranges are archived.
+// has read it. Run archives a complete range if all its events were appended before cfg.Before
+// and all earlier ranges are archived.
 //
-// A range is dropped only after its file is synced, read back and listed in the manifest, and
-// the baseline is committed. After an interruption the next call resumes. Run fails with a
-// [*rebuild.RunningError] while another job, such as a rebuild, runs in this database, and with
-// [archive.ErrInUse] while another process writes to the archive.
+// Run drops a range only after the range's file is synced, read back and listed in the manifest,
+// and after the new baseline is committed. After an interruption the next call resumes. Run fails
+// with a [*rebuild.RunningError] while another job, such as a rebuild, runs in this database, and
+// with [archive.ErrInUse] while another process writes to the archive.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Archived == nil {
 		cfg.Archived = func(Result) {}
@@ -126,8 +127,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return a.archive.RemoveStale(ctx)
 }
 
-// checkRights fails early if the role may not remove ranges from the log. The owner of the
-// schema can grant this right to any role.
+// checkRights fails if the role may not drop ranges of the log. It is called before any work is
+// done. The owner of the schema can grant this right to any role.
 func checkRights(ctx context.Context, pool *pgxpool.Pool) error {
 	var may bool
 	if err := pool.QueryRow(ctx, `SELECT has_function_privilege('badged.drop_log_ranges(integer)', 'EXECUTE')`).Scan(&may); err != nil {
@@ -142,7 +143,7 @@ func checkRights(ctx context.Context, pool *pgxpool.Pool) error {
 // archiving is one call of Run.
 type archiving struct {
 	cfg Config
-	// job owns the lock of the database. All writes use its connection.
+	// job has the lock that excludes other jobs in the database. All writes use its connection.
 	job     *rebuild.Job
 	archive *archive.Archive
 }
@@ -167,7 +168,7 @@ func (a *archiving) open(ctx context.Context) error {
 	if err := claims.WantErased(ctx, a.job.Conn, a.archive); err != nil {
 		return err
 	}
-	without := map[int][]archive.File{} // all files of the partitions with a file that was given up and has no entry
+	without := map[int][]archive.File{} // all files of each partition whose given-up files lack an entry in the manifest
 	var tails []archive.Tail            // leftovers of interrupted runs
 	for _, p := range a.job.Held {
 		files, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, p)
@@ -202,8 +203,8 @@ func (a *archiving) open(ctx context.Context) error {
 	return a.archive.Cut(ctx, tails...)
 }
 
-// identity reads the id of the log, and the number of archived files of the partitions that
-// the database holds.
+// identity reads the id of the log, and the number of archived files that the database lists for
+// the partitions that it holds.
 func identity(ctx context.Context, q events.Querier) (id uuid.UUID, archived int64, err error) {
 	if err := q.QueryRow(ctx, statements.Get("read the identity of the log")).Scan((*[16]byte)(&id), &archived); err != nil {
 		return id, 0, fmt.Errorf("read the list of archived files: %w", err)
@@ -217,8 +218,9 @@ func Any(ctx context.Context, q events.Querier) (bool, error) {
 	return archived > 0, err
 }
 
-// logRange is a range of the log: the rows of transactions from starts on and before ends. events
-// is the number of its events after the baseline, until the time when the latest was appended.
+// logRange is a range of the log: the rows whose transaction id is at least `starts` and less than
+// `ends`. `events` is the number of its events after the baseline, and `until` is when the latest
+// of these events was appended.
 type logRange struct {
 	number int
 	starts int64
@@ -228,9 +230,10 @@ type logRange struct {
 	until  time.Time
 }
 
-// within replaces RANGE in a statement by the rows of the range, which must have an end. It names
-// the log and not the table of the range, which the role may not be permitted to read. Postgres
-// uses the bounds to prune all other ranges.
+// within replaces RANGE in a statement by the name of the log and a WHERE clause that selects the
+// range, which must have an end. It also replaces PAYLOAD by the expression for a row's payload.
+// The statement does not name the range's own table, since the role may have no right to read it;
+// Postgres uses the WHERE clause to skip the tables of other ranges.
 func (r *logRange) within(partition int, sql string) string {
 	return strings.NewReplacer("PAYLOAD", eventbatch.PayloadSQL, "RANGE",
 		fmt.Sprintf("badged.%s AS log WHERE log.transaction_id >= '%d' AND log.transaction_id < '%d'", events.Topic(partition), r.starts, r.ends)).Replace(sql)
@@ -253,8 +256,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	if err != nil || len(ranges) == 0 {
 		return done, err
 	}
-	// Take the snapshot only after complete: then it has the dead letters and the generations of
-	// event keys of all events in the ranges.
+	// Read the snapshot only after complete has returned: then it has the dead letters and the
+	// generations of event keys of all events in the ranges.
 	var in replay.Snapshot
 	if err := replay.WithSnapshot(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions(), func(now *replay.Snapshot) error {
 		in = *now
@@ -292,8 +295,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	return done, err
 }
 
-// complete returns the ranges after the baseline `from` that have events and can be archived. It
-// sets done.Kept to the reason why the next range cannot be archived.
+// complete returns the ranges that can be archived and have events after the baseline `from`. It
+// sets done.Kept to the reason why the range after them cannot be archived, and perhaps done.Held.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline, done *Result) (ranges []logRange, err error) {
 	conn := a.job.Conn
 	rows, _ := conn.Query(ctx, statements.Get("list the ranges"), partition)
@@ -347,8 +350,9 @@ func notComplete(r logRange) string {
 	return fmt.Sprintf("its range from transaction %d on is not complete yet: a range covers about a week, and at least %d transactions of the server", r.starts, 1<<20)
 }
 
-// keptOpen returns why a range that has an end is not complete: a transaction is open that may
-// still append to the range. held is set if there is such a transaction and the range is due.
+// keptOpen returns the reason why a range that has an end is not complete: a transaction is open
+// that may still append to the range. held is set if such a transaction is open and `due` is set,
+// so that the range is old enough to be archived.
 func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept string, held bool, err error) {
 	open, err := pgsession.OpenTransactions(ctx, a.job.Conn, 0)
 	if err != nil || len(open) == 0 { // the transaction has ended meanwhile
@@ -357,9 +361,10 @@ func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept st
 	return fmt.Sprintf("its range from transaction %d on waits for the end of %s, %s; %s", r.starts, open[0], open[0].Open(), open[0].Remedy()), due, nil
 }
 
-// write writes the file of a range and adds it to the manifest. present is the number of the
-// generation of event keys before the range. write also returns the number of the generation at
-// the end of the range.
+// write writes the file of a range and adds its entry to the manifest. `number` is the number of
+// the file. `present` is the number of the latest generation of event keys that begins before the
+// range. write also returns the number of the latest generation that begins before the range's
+// end.
 func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
 	letters, err := store.LoadLetters(ctx, a.cfg.Pool, in.Partition, events.Position{TransactionID: r.starts}, events.Position{TransactionID: r.ends})
 	if err != nil {
@@ -389,7 +394,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 	return f, present, a.archive.Add(ctx, f)
 }
 
-// archivePage is the number of rows that one query reads.
+// archivePage is the number of rows of the log that one query of records reads.
 const archivePage = 2000
 
 // records calls visit with the records of a range that come after the baseline, in order.
@@ -422,7 +427,8 @@ func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange
 }
 
 // rebase folds the events of archived ranges into the baseline, the state at the end of the
-// archive. It fills new tables, and then replaces the old tables in one short transaction.
+// archive. It fills new tables with the new baseline, and then replaces the tables of the old
+// baseline in one short transaction. present is the generation of event keys at the new baseline.
 func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
 	last := files[len(files)-1]
 	place, err := events.ParsePlace(last.Last)

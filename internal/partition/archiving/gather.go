@@ -20,15 +20,15 @@ type Other struct {
 	Pool *pgxpool.Pool
 }
 
-// Gather brings the archive of a shard up to date after partitions were moved to the shard: the
-// files of these partitions are still in the archives of other shards. Gather copies the files
-// that the shard's database lists and its archive does not have. Then it deletes all files of
+// Gather completes the archive of a shard after partitions were moved to the shard. The files of
+// these partitions are still in the archives of other shards. Gather first copies each file that
+// the shard's database lists and the shard's archive does not have. Then it deletes all files of
 // the shard's partitions from the other archives. It deletes no file before the copy is durable.
 // After an interruption the next call resumes.
 //
-// Gather fails with an [*archive.FileError] if a file of another archive has events that are
-// neither in the shard's log nor in its archive. It fails if an archive belongs to another
-// copy of the database of its shard.
+// Gather fails with an [*archive.FileError] if a file to delete has events that are neither in the
+// shard's log nor in its archive. It fails with a [*claims.CopyError] if another copy of a shard's
+// database owns the archive of the shard.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
@@ -81,7 +81,7 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		return err
 	}
 	if archived == 0 {
-		return nil // an interrupted run wrote the files
+		return nil // the files are leftovers of an interrupted run
 	}
 	a, err := archive.Continue(ctx, store)
 	if errors.Is(err, archive.ErrNone) {
@@ -122,8 +122,8 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// forget deletes the files of partitions from the archive in store. own is the archive of the
-// shard that holds the partitions now.
+// forget deletes the files of partitions from the archive in `store`. `own` contains the archive of
+// the shard that now holds the partitions, and `pool` belongs to this shard.
 func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, partitions []int) (err error) {
 	has, err := archive.OpenStore(ctx, own)
 	if err != nil && !errors.Is(err, archive.ErrNone) {
@@ -153,8 +153,8 @@ func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, p
 	return a.Cut(ctx, tails...)
 }
 
-// lacking returns a function that returns which of the given rows of a partition are neither in
-// the log nor in the archive a. a may be nil.
+// lacking returns a function that determines which of the given rows of a partition are neither in
+// the log of the database nor in the archive a. If a is nil, the function searches only the log.
 func lacking(pool *pgxpool.Pool, a *archive.Archive, partition int) archive.Lacking {
 	inLog := replay.Lacking(pool, partition)
 	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {

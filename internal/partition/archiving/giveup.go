@@ -22,7 +22,7 @@ type GiveUpConfig struct {
 	Pool  *pgxpool.Pool
 	Log   *events.Log
 	Store archive.Store
-	// Files are the lost files. GiveUp ignores files of other databases.
+	// Files select the lost files. GiveUp ignores files of partitions that other databases hold.
 	Files []archive.FileNames
 }
 
@@ -35,11 +35,12 @@ type GivenUp struct {
 }
 
 // GiveUp marks missing or damaged files of an archive as given up, so that archiving and erasing
-// can continue without the files. The numbers of users do not change, since the baseline (the
+// can continue without the files. The badges of users do not change, since the baseline (the
 // state at the end of the archive) includes the lost events. But the partition can no longer be
-// replayed from its first event. GiveUp fails for an intact file. If the whole archive is lost,
-// GiveUp creates a new archive. It checks all files before it changes anything. If it fails
-// while it writes, a repeated call completes it.
+// replayed from its first event. If the whole archive is lost, GiveUp creates a new archive.
+//
+// GiveUp checks all files before it changes anything, and fails if one of them is intact. If GiveUp
+// fails while it writes, a repeated call completes the changes.
 func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log}, "badged archive")
 	if err != nil {
@@ -104,8 +105,8 @@ func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	return done, nil
 }
 
-// lost returns all files of a partition as the new manifest will list them, and among these files
-// the lost files, which the call gives up.
+// lost returns two lists of a partition's files: all files, as the new manifest will list them, and
+// the lost files among them, which this call gives up.
 func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.Archive, partition int) (all, lost []archive.File, err error) {
 	listed, err := replay.ListedFiles(ctx, job.Conn, a, partition)
 	if err != nil {
@@ -146,8 +147,8 @@ func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.
 	return all, lost, nil
 }
 
-// WithoutArchive adds advice to [archive.ErrNone] if the database lists archived files. It
-// returns other errors unchanged.
+// WithoutArchive adds advice to the error [archive.ErrNone] if the database lists archived files:
+// then an archive must exist. It returns any other error unchanged.
 func WithoutArchive(ctx context.Context, q events.Querier, err error) error {
 	if !errors.Is(err, archive.ErrNone) {
 		return err
@@ -174,7 +175,7 @@ type Lost struct {
 	Events    int64
 }
 
-// AllLost returns the files that were given up, by partition.
+// AllLost counts the files that were given up, in one entry for each partition with such files.
 func AllLost(ctx context.Context, q events.Querier) (all []Lost, err error) {
 	rows, _ := q.Query(ctx, statements.Get("read what was given up"))
 	all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Lost])

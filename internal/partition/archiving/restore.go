@@ -28,7 +28,7 @@ type RestoreConfig struct {
 	From []archive.Store
 
 	// Progress, if not nil, receives the progress. Filled, if not nil, is called with each
-	// partition once its rows are sent to the database; they are not committed yet.
+	// partition after its rows were sent to the database, and before they are committed.
 	Progress replay.Progress
 	Filled   func(partition int)
 }
@@ -48,21 +48,24 @@ type Restored struct {
 	Events     int64 `json:"events"`
 	// GivenUp is the number of lost events: archived events whose files were given up.
 	GivenUp int64 `json:"given_up,omitempty"`
-	// Without are the partitions without files in any archive.
+	// Without lists the partitions without files in any archive. It is empty if one archive was
+	// restored into one database.
 	Without []int `json:"without,omitempty"`
 }
 
 // Restore appends all events of archives to an empty log. It appends the rows of each partition
 // to the same partition, in the same order, on the shard that holds the partition now. So folding
-// the rows produces the same numbers as the archived log.
+// the rows produces the same badges as the archived log.
 //
 // Restore first splits the partitions that were split when the log was archived. Then it opens
 // one transaction in each database, and commits all transactions at the end. So the fold never
-// sees a message to a room before all members of the room, and an interrupted restore appends
-// nothing, unless it fails between two commits: the error then says which databases are filled.
-// Publishers are blocked until the transactions end. Restore fails if a log has ever had an
-// event, if the databases have another number of partitions, or if a file of the archives is
-// missing or damaged. The results are in the order of the databases.
+// sees a message to a room before all members of the room. An interrupted restore appends nothing,
+// unless a commit fails after another database has committed: then the error names both
+// databases. Publishers are blocked until the transactions end.
+//
+// Restore fails if a log has ever had an event, if the databases have another initial number of
+// partitions than the archives, or if a file of the archives is missing or damaged. It skips files
+// that were given up. The results are in the order of cfg.Into.
 func Restore(ctx context.Context, cfg RestoreConfig) ([]Restored, error) {
 	if cfg.Filled == nil {
 		cfg.Filled = func(int) {}
@@ -118,7 +121,7 @@ type restore struct {
 	done      []Restored
 }
 
-// named adds the name of the database to an error, if there are several databases.
+// named adds the name of the shard to an error, if the database has such a name.
 func (d *Empty) named(err error) error {
 	if err == nil || d.Name == "" {
 		return err
@@ -126,9 +129,9 @@ func (d *Empty) named(err error) error {
 	return fmt.Errorf("shard %s: %w", d.Name, err)
 }
 
-// into opens a transaction in database i, and calls itself for the next database. The innermost
-// call, for which no database remains, fills all databases. Then the transactions commit in
-// reverse order.
+// into opens a transaction in database i, and calls itself for the database i+1. The innermost
+// call, after the last database, fills all databases. Then the calls return and commit their
+// transactions in reverse order.
 func (r *restore) into(ctx context.Context, i int) error {
 	if i == len(r.jobs) {
 		for n := range r.jobs {
@@ -184,9 +187,9 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 	return nil
 }
 
-// archiveOf returns the archive with the most events of a partition, nil if no archive has files
-// of the partition. Several archives have files of the partition if Gather was killed while it
-// moved the files from one archive to another.
+// archiveOf returns the archive with the most events of a partition, or nil if no archive has
+// events of the partition. Two archives have files of the same partition if Gather was killed while
+// it moved the files from one archive to the other.
 func (r *restore) archiveOf(partition int) (of *archive.Archive) {
 	most := int64(0)
 	for _, a := range r.archives {
@@ -224,7 +227,7 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 	return a, nil
 }
 
-// splitAs splits partitions of an empty log, until it has the same partitions as the archived log.
+// splitAs splits the partitions of an empty database that were split in the archived log.
 func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	for {
 		held, err := eventlog.Held(ctx, d.Pool)
@@ -259,8 +262,8 @@ func (r *restore) splitAs(ctx context.Context, d Empty) error {
 	}
 }
 
-// covers reports whether each user of a partition belongs to a held partition: the partition is
-// held, or its descendants are. n is the initial number of partitions of the log.
+// covers reports whether every user of a partition belongs to a partition in `held`: to the
+// partition itself or to one of its descendants. n is the initial number of partitions of the log.
 func covers(held []int, partition, n int) bool {
 	if slices.Contains(held, partition) {
 		return true
@@ -291,7 +294,7 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 	for i, p := range partitions {
 		logs[i] = "badged." + events.Topic(p)
 	}
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // the order is that of appends, to avoid deadlocks
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // appends lock the logs in the same order, so there is no deadlock
 		return fmt.Errorf("lock the log: %w", err)
 	}
 	for _, p := range partitions {
@@ -348,8 +351,8 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 // restoredColumns are the columns of the values that rowOf returns.
 var restoredColumns = []string{"uuid", "created_at", "own", "events", "payload", "metadata"}
 
-// add appends records to the log, as the rows from which they were archived. If partitions share
-// the file, add omits rows without events of this partition.
+// add appends to the log the rows from which the records were archived. shares is set if several
+// partitions share the file: then add omits rows without events of this partition.
 func (r *restoring) add(ctx context.Context, records []archive.Record, shares bool) error {
 	var rows [][]any
 	added := 0
@@ -371,7 +374,8 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 
 func isLeft(r archive.Record) bool { return r.Left() }
 
-// rowOf returns the row of the log from which records were archived, as values of restoredColumns.
+// rowOf returns the row of the log from which the records were archived. The result has the values
+// of restoredColumns.
 func rowOf(records []archive.Record) []any {
 	first := &records[0]
 	payload := first.Payload
@@ -390,9 +394,9 @@ func rowOf(records []archive.Record) []any {
 	return []any{[16]byte(first.UUID), first.AppendedAt, own, len(records), payload, metadata}
 }
 
-// standsAlone reports whether a payload can be stored as a row without packing it: reading the row
-// returns the same payload, or reports a damaged row. Otherwise the payload is an invalid event
-// that looks like a batch of events, so rowOf packs it into a batch of one event.
+// standsAlone reports whether the payload of a single event can be stored as a row without packing
+// it: unpacking the row then returns the same payload, or fails. Otherwise the payload is an
+// invalid event that looks like a batch of events, so rowOf packs it into a batch of one event.
 func standsAlone(payload []byte) bool {
 	all, err := eventbatch.Unpack(payload)
 	return err != nil || len(all) == 1 && bytes.Equal(all[0], payload)

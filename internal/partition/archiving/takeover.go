@@ -12,9 +12,9 @@ import (
 )
 
 // TakeOver makes a database the owner of an archive of its log, even if another copy of the
-// database has written to the archive. From then on, writes by other copies fail with a
-// [*claims.CopyError]. The archive must be opened by [archive.Continue]. TakeOver fails with a
-// [*rebuild.RunningError] while another job runs.
+// database owns the archive. From then on, writes by other copies fail with a [*claims.CopyError].
+// The archive must have been opened with [archive.Continue]. TakeOver fails with a
+// [*rebuild.RunningError] while another job runs in the database.
 func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archive.Archive) error {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, "badged archive")
 	if err != nil {
@@ -24,14 +24,14 @@ func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archi
 	return claims.TakeOver(ctx, job.Conn, a)
 }
 
-// Reseal re-encrypts the archive of a database; see [archive.Reseal]. It fails if another
-// copy of the database owns the archive.
+// Reseal encrypts the archive of a database with the first of its keys; see [archive.Reseal]. It
+// fails with a [*claims.CopyError] if another copy of the database owns the archive.
 func Reseal(ctx context.Context, q events.Querier, store archive.Sealed, resealed func(f archive.File)) error {
 	return archive.Reseal(ctx, store, func(a *archive.Archive) error { return claims.Check(ctx, q, a) }, resealed)
 }
 
-// WantErased fails if an archive, which may be nil, lists erasures that the database has not
-// completed; see [claims.IncompleteError].
+// WantErased fails with a [*claims.IncompleteError] if an archive lists erasures that the database
+// has not completed. If a is nil, it returns nil.
 func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	if a == nil {
 		return nil

@@ -22,7 +22,8 @@ import (
 // Bucket is an [archive.Store] whose objects are in a bucket, with a common prefix of their keys.
 type Bucket struct {
 	client *minio.Client
-	// core reads an object with one request; client would send a request for its metadata first.
+	// core is used to read objects: it sends one request for each, while client would first send a
+	// request for the metadata.
 	core   minio.Core
 	name   string
 	prefix string
@@ -35,11 +36,12 @@ func (b *Bucket) Path(name string) string {
 
 func (b *Bucket) key(name string) string { return path.Join(b.prefix, name) }
 
-// probeName is the object by which Lock tests whether the storage supports conditional writes.
+// probeName is the name of an empty object that Lock writes, to test whether the storage supports
+// conditional writes.
 const probeName = "lock"
 
-// Lock implements archive.Store. It does not lock: Save detects other writers, since its writes
-// are conditional. Lock fails if the storage ignores the conditions of writes.
+// Lock implements archive.Store. It does not lock anything, since the conditional writes of Save
+// detect other writers. Lock fails if the storage ignores the conditions of writes.
 func (b *Bucket) Lock(ctx context.Context) (io.Closer, error) {
 	var opts minio.PutObjectOptions
 	opts.SetMatchETagExcept("*")
@@ -105,8 +107,8 @@ func isRefusedByCondition(err error) bool {
 	return r.StatusCode == http.StatusPreconditionFailed || r.Code == "PreconditionFailed" || r.Code == "ConditionalRequestConflict"
 }
 
-// explain adds advice for the operator to an error of the storage. It returns fs.ErrNotExist for
-// an object that does not exist.
+// explain adds advice for the operator to an error of the storage. If the error says that the
+// object does not exist, explain returns fs.ErrNotExist.
 func (b *Bucket) explain(err error) error {
 	r := minio.ToErrorResponse(err)
 	switch r.Code {
@@ -139,8 +141,9 @@ func (b *Bucket) explain(err error) error {
 var _ archive.Store = (*Bucket)(nil)
 
 // settle decides whether a refused conditional write is an error. If the object already has the
-// content, an earlier attempt succeeded and only its response was lost: then settle returns the
-// version of the object. Otherwise it fails with archive.ErrInUse.
+// content, an earlier attempt has succeeded although its response was lost: then settle returns
+// the version of the object. Otherwise another process has written the object, and settle fails
+// with archive.ErrInUse.
 func (b *Bucket) settle(ctx context.Context, name string, content []byte, refused error) (version string, err error) {
 	now, version, err := b.Load(ctx, name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

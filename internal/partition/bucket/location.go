@@ -27,11 +27,12 @@ func Check(location string) error {
 	return err
 }
 
-// Store returns the store for the location of an archive: a folder, or for s3://bucket/prefix a
-// [Bucket]. It does not connect. A Bucket uses the environment variables of the AWS tools:
+// Store returns the store for the location of an archive: a [Bucket] for s3://bucket/prefix, or
+// else an [archive.Folder]. It does not connect to the storage. A Bucket uses the environment
+// variables of the AWS tools:
 //
 //   - the endpoint: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL;
-//   - the region: AWS_REGION;
+//   - the region: AWS_REGION or AWS_DEFAULT_REGION;
 //   - the credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY with AWS_SESSION_TOKEN; or the
 //     profile AWS_PROFILE in AWS_SHARED_CREDENTIALS_FILE; or the role of the machine, container or
 //     service account.
@@ -100,8 +101,8 @@ func providers() []credentials.Provider {
 
 var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine or service account a role")
 
-// required makes requests fail if no provider has credentials. With the chain alone, the client
-// would send requests without a signature.
+// required is a chain of providers that makes requests fail if no provider has credentials. With
+// a plain credentials.Chain, the client would send requests without a signature.
 type required struct{ *credentials.Chain }
 
 func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credentials.Value, error) {
@@ -112,7 +113,7 @@ func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credent
 	return v, err
 }
 
-// silence is the time without a transferred byte after which a request fails.
+// silence is how long a connection may transfer no byte before the request fails.
 const silence = time.Minute
 
 // transport returns an HTTP transport whose requests fail if no byte is transferred for the
@@ -136,7 +137,7 @@ func transport() http.RoundTripper {
 	}
 }
 
-// silentConn is a connection whose reads and writes fail after silence.
+// silentConn is a connection on which each read and each write fails after the duration silence.
 type silentConn struct{ net.Conn }
 
 func (c silentConn) Read(p []byte) (int, error) {

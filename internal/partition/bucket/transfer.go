@@ -15,24 +15,26 @@ import (
 )
 
 const (
-	// attempts is the greatest number of attempts to resume reading at the same byte.
+	// attempts is how often Read tries to resume at the same byte before it returns an error.
 	attempts = 5
-	// pause is the pause before the first attempt to resume; it doubles with each attempt.
+	// pause is the pause before the first attempt to resume. It doubles before each further
+	// attempt.
 	pause = 100 * time.Millisecond
-	// partSize is the size in bytes of one part of an upload, which is buffered in memory. S3
-	// accepts 10,000 parts, so a file may have 160 GiB.
+	// partSize is the size in bytes of one part of an upload. A part is buffered in memory. S3
+	// accepts 10,000 parts, so a file may have about 156 GiB.
 	partSize = 16 << 20
 )
 
-// reader reads an object, and resumes after errors.
+// reader reads an object. If the connection breaks, it requests the rest of the same version of
+// the object.
 type reader struct {
 	ctx  context.Context
 	b    *Bucket
 	name string
 	etag string
-	// at is the number of bytes that were read, size the size of the object in bytes.
+	// at is the number of bytes that were read so far. size is the size of the object in bytes.
 	at, size int64
-	body     io.ReadCloser // nil if the connection broke
+	body     io.ReadCloser // nil after the connection broke
 }
 
 func (b *Bucket) open(ctx context.Context, name string) (*reader, error) {
@@ -43,7 +45,8 @@ func (b *Bucket) open(ctx context.Context, name string) (*reader, error) {
 	return r, nil
 }
 
-// request requests the rest of the object.
+// request requests the object from byte r.at on. It fails if the object has changed since the
+// first request.
 func (r *reader) request() error {
 	var opts minio.GetObjectOptions
 	if r.at > 0 {
@@ -120,18 +123,19 @@ func (r *reader) Close() error {
 type writer struct {
 	pipe   *io.PipeWriter
 	cancel context.CancelFunc
-	// err is the result; it may be read once done is closed.
+	// err is the result of the upload. It may be read once done is closed.
 	err  error
 	done chan struct{}
 }
 
-// errAborted ends the upload of an object that was aborted.
+// errAborted is the error with which Abort makes an upload fail.
 var errAborted = errors.New("aborted")
 
 // Create implements archive.Store. Readers see the object only when the upload is complete. Create
-// first deletes parts of an incomplete upload, which a killed process may have left.
+// first deletes the uploaded parts of an incomplete upload with this name: a killed process may
+// have left them.
 func (b *Bucket) Create(ctx context.Context, name string) (archive.Writer, error) {
-	// Ignore the error: some credentials do not permit this, and readers do not see parts.
+	// Ignore the error: some credentials do not permit the deletion, and readers do not see parts.
 	_ = b.client.RemoveIncompleteUpload(ctx, b.name, b.key(name))
 	ctx, cancel := context.WithCancel(ctx)
 	from, to := io.Pipe()
@@ -143,7 +147,7 @@ func (b *Bucket) Create(ctx context.Context, name string) (archive.Writer, error
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", b.Path(name), b.explain(err))
 		}
-		_ = from.CloseWithError(err) // which fails the next write
+		_ = from.CloseWithError(err) // makes the next write to the pipe fail
 		w.err = err
 		close(w.done)
 	}()

@@ -1,6 +1,6 @@
-// Package childfilter implements the child filter of a split. From a row in the log of the split
-// partition (the parent), it makes the row for one of the two new partitions (the child), with
-// only the child's users.
+// Package childfilter implements the child filter of a split, which creates the logs of the two
+// new partitions (the children). From a row in the log of the split partition (the parent), it
+// makes the row of one child, with only the child's users.
 //
 // It does not know tables or files: events in, events out. ADR 93 has the reasons.
 package childfilter
@@ -17,18 +17,21 @@ import (
 
 // Filter filters rows of a parent partition for one of its children.
 type Filter struct {
-	// Partitions is the initial number of partitions of the log.
+	// Parent and Child are the numbers of the two partitions. Partitions is the initial number of
+	// partitions of the log.
 	Parent, Child, Partitions int
 	// First is set for the first child, which also gets the events that name no users.
 	First bool
 }
 
-// nothing is stored instead of an event that names no user of the child.
+// nothing is the payload that the child stores in place of an event that names none of its users.
+// So the other events of the row keep their indexes.
 const nothing = "null"
 
 // Row returns the child's row for a row of the parent. n is the number of events in the child's
-// row: 0 if the child gets no event, otherwise the same number, with the same indexes, as in the
-// parent's row. The first child gets a row that cannot be unpacked unchanged.
+// row. If the row has no event for the child, n is 0; otherwise n and the indexes of the events are
+// the same as in the parent's row. If the parent's row cannot be unpacked, it is a dead letter: the
+// first child gets it unchanged with n = 1, and the second child gets nothing.
 func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 	all, unpackErr := eventbatch.Unpack(payload)
 	if unpackErr != nil || len(payload) == 0 { // a dead letter
@@ -60,8 +63,9 @@ func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 	return eventbatch.Pack(texts), len(all), nil
 }
 
-// Archived filters the payload of an archived record as Event does. An empty payload comes from a
-// row that the parent could not unpack, which the first child gets.
+// Archived filters the payload of an archived record as Event does. In addition, the first child
+// gets an empty payload unchanged: it is a dead letter, from a row that the parent could not
+// unpack.
 func (f Filter) Archived(payload []byte) ([]byte, error) {
 	if len(payload) == 0 && f.First { // a dead letter
 		return payload, nil
@@ -69,7 +73,8 @@ func (f Filter) Archived(payload []byte) ([]byte, error) {
 	return f.Event(payload)
 }
 
-// Event returns the child's part of an event or a tombstone, `null` if the child gets nothing.
+// Event returns the child's part of an event or of a tombstone, or `null` if the child gets
+// nothing.
 func (f Filter) Event(payload []byte) ([]byte, error) {
 	was, isTombstone := tombstones.Parse(payload)
 	if !isTombstone {
@@ -105,8 +110,9 @@ func (f Filter) Event(payload []byte) ([]byte, error) {
 	return left.Append(nil)
 }
 
-// members returns the child's part of erased members. The first child gets all of them, since
-// their user ids are not stored. The other child only gets the rooms of joins, with 0 users.
+// members returns the child's part of the erased members in a tombstone. Their user ids are not
+// stored, so the first child gets all of them. The second child gets only the entries of joins,
+// with 0 users, since it must know that these rooms exist.
 func (f Filter) members(all []tombstones.Members) (share []tombstones.Members) {
 	if f.First {
 		return all
@@ -120,8 +126,8 @@ func (f Filter) members(all []tombstones.Members) (share []tombstones.Members) {
 	return share
 }
 
-// ofParent reports whether all users belong to the parent. If not, the event is a dead letter of
-// the parent.
+// ofParent reports whether all users of an event belong to the parent. Otherwise the event is a
+// dead letter of the parent.
 func (f Filter) ofParent(users []string) bool {
 	for _, u := range users {
 		if !eventlog.Belongs(u, f.Parent, f.Partitions) {

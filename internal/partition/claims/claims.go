@@ -1,5 +1,6 @@
 // Package claims decides which of several copies of a database may write to the archive of
-// their log. It also finds erasures that the archive lists and the database has not completed.
+// their log. It also finds erasures of users that the archive lists and the database has not
+// completed.
 //
 // It does not know the content of archive files. ADR 133 has the reasons.
 package claims
@@ -31,7 +32,8 @@ type Writer interface {
 
 // CopyError is returned if another copy of the database owns the archive.
 type CopyError struct {
-	// Path names the archive. Since is when the other copy last wrote to it, zero if unknown.
+	// Path names the archive. Since is when the last command of the other copy that writes to the
+	// archive began, zero if unknown.
 	Path  string
 	Since time.Time
 	// Why says how the database differs from the owner.
@@ -52,9 +54,9 @@ func (e *CopyError) Error() string {
 type known struct {
 	logID      uuid.UUID
 	partitions int
-	// claims is set if the database stores the claim that the archive names.
+	// claims is set if the database stores the claim in the archive's manifest.
 	claims bool
-	// owner identifies the database; its Claim is empty.
+	// owner identifies this database as archive.Owner does, without a claim.
 	owner archive.Owner
 }
 
@@ -91,9 +93,10 @@ func Check(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	return &CopyError{a.Path(), has.Claimed, why}
 }
 
-// Claim records that the database writes to an archive, which must be open for writing: it stores
-// a new random id, the claim, in both. From then on Check fails for other copies of the database.
-// If Check fails for this database, Claim changes nothing.
+// Claim records that the database writes to an archive. It stores a new random id, the claim, in
+// the database and in the archive's manifest. From then on Check fails for other copies of the
+// database. If Check fails for this database, Claim fails too and changes nothing. The archive must
+// be open for writing.
 func Claim(ctx context.Context, w Writer, a *archive.Archive) error {
 	if err := Check(ctx, w, a); err != nil {
 		return err
@@ -108,7 +111,8 @@ func TakeOver(ctx context.Context, w Writer, a *archive.Archive) error {
 		return err
 	}
 	k.owner.Claim = uuid.New()
-	// Write to the database first: a claim that is in no archive is harmless.
+	// Write to the database first: if the manifest then cannot be written, the additional claim in
+	// the database is harmless.
 	if _, err := w.Exec(ctx, statements.Get("claim the archive"), [16]byte(k.owner.Claim)); err != nil {
 		return fmt.Errorf("claim the archive: %w", err)
 	}

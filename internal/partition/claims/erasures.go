@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// IncompleteError is returned while the archive lists erasures that the database has not
-// completed: they were interrupted, or the database was restored to an earlier time.
+// IncompleteError is returned while the archive lists erasures that the database does not record
+// as complete: they were interrupted, or the database was restored to an earlier time.
 type IncompleteError struct {
 	// Path names the archive.
 	Path     string
@@ -29,7 +29,8 @@ func (e *IncompleteError) Error() string {
 		e.Path, what, e.Erasures[len(e.Erasures)-1].At.UTC().Format(time.RFC3339))
 }
 
-// WantErased fails with an [*IncompleteError] if an erasure of the archive is not completed.
+// WantErased fails with an [*IncompleteError] if the archive lists an erasure that the database
+// has not completed.
 func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {
 	incomplete, err := Incomplete(ctx, q, a)
 	if err == nil && len(incomplete) > 0 {

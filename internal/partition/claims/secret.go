@@ -21,8 +21,8 @@ func ReadSecret(ctx context.Context, q events.Querier) (s Secret, err error) {
 	return s, nil
 }
 
-// Sign returns a keyed hash of a text. badged.archive_proves accepts the hash as proof of the
-// text.
+// Sign returns a keyed hash of a text. The SQL function badged.archive_proves accepts the hash as
+// proof that a database with this secret has signed the text.
 func (s Secret) Sign(text string) string {
 	inner := sha256.Sum256(append(s[:len(s):len(s)], text...))
 	outer := sha256.Sum256(append(s[:len(s):len(s)], inner[:]...))

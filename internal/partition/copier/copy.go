@@ -1,7 +1,7 @@
-// Package copier copies the rows of a serving partition. It is the common part of moving a
-// partition to another database and of splitting a partition in two. Triggers record which rows
-// change after they were copied, and rounds copy these rows again. When few changes remain, gates
-// block publishers and other writers during the last round.
+// Package copier copies the rows of a partition that serves reads and writes. It is the common part
+// of moving a partition to another database and of splitting a partition in two. Triggers record
+// which rows change after they were copied, and rounds copy these rows again. When few changes
+// remain, gates block publishers and other writers during the last round.
 //
 // It does not know which shard holds a partition, or how the log is copied. ADR 83 has the reasons.
 package copier
@@ -41,9 +41,9 @@ type Result struct {
 	Rows    int64 `json:"rows"`
 	LogRows int64 `json:"log_rows"`
 	// Paused is how long publishers to the partition were blocked. FoldingPaused is the time
-	// from the closing of the gate until projectors owned all new partitions; it is an upper
-	// bound of the time without folding. Both are zero if an earlier call made the switch.
-	// FoldingPaused is also zero if the partitions had no owner within seconds.
+	// from the closing of the gate until projectors owned all new partitions; so it is at least
+	// as long as the time in which no event was folded. Both are zero if an earlier call made the
+	// switch. FoldingPaused is also zero if a partition had no owner within 5 s.
 	Paused        time.Duration `json:"paused_ns"`
 	FoldingPaused time.Duration `json:"folding_paused_ns"`
 	// Attempts is the number of attempts of the switch.
@@ -53,15 +53,15 @@ type Result struct {
 
 // Operation is the part of a copy that differs between moves and splits.
 type Operation interface {
-	// CopyLog copies the next rows of the log, up to a cursor, in a transaction of the target.
-	// It reports whether more rows remain.
+	// CopyLog copies the next rows of the log in a transaction of the target. It copies no row
+	// after the cursor `at`, and reports whether more rows up to the cursor remain.
 	CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error)
-	// Staged is called before changed rows are written to the table t of a part. rows is an
-	// item for a FROM list that has the changed rows. If the form of t is ByKey, the temporary
-	// table moved_keys has the keys of the changed rows.
+	// Staged is called before changed rows are written to the table t of a part. `rows` is the
+	// text of an item in a FROM clause: a query or table with the changed rows. If the form of t
+	// is ByKey, the temporary table moved_keys has the keys of the changed rows.
 	Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, rows string) error
-	// Mark returns a function that resets the recorded progress of the copy to the time of the
-	// call. The function is called after a rollback.
+	// Mark saves the progress of the copy in memory, and returns a function that restores this
+	// progress. The function is called after a transaction was rolled back.
 	Mark() (forget func())
 	// Round copies, in one snapshot, the folded part of the log and the rows of at most `most`
 	// recorded changes. It returns the number of these changes.
@@ -78,8 +78,8 @@ type Part struct {
 	Child *partition.Child
 }
 
-// query returns a SELECT statement for the rows of a table that the part gets. from is its FROM
-// list, in which the table has the alias t, and where is a further condition.
+// query returns a SELECT statement for the rows of a table that the part gets. `from` is the FROM
+// list of the statement, in which the table has the alias t. `where` is a further condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, where string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
@@ -100,17 +100,20 @@ type Copy struct {
 	// Progress is called with the current step, and the number of copied rows.
 	Progress func(step Step, rows int64)
 	// Patience is about how long one attempt of the switch may block publishers, default 800ms.
-	// Attempts is after how many attempts that would block them longer Switch fails, default 10.
+	// Attempts is the number of attempts, default 10: Switch fails if all of them would block
+	// publishers for longer than Patience.
 	Patience time.Duration
 	Attempts int
-	// Closed is when the switch closed the gate, zero before the switch.
+	// Closed is when the switch closed the gate. It is zero before the switch.
 	Closed time.Time
 	Result *Result
 
+	// columns maps the names of the source's tables to their columns; see ReadColumns.
 	columns map[string]partition.Columns
 }
 
-// ReadColumns reads the columns of all tables, which must be the same in both databases.
+// ReadColumns reads the columns of all tables of the source. It fails if the columns of a table
+// differ in the target.
 func (c *Copy) ReadColumns(ctx context.Context) error {
 	c.columns = map[string]partition.Columns{}
 	for _, name := range append(partition.Watched(c.Partition), partition.Log(c.Partition)+"_offsets") {
@@ -132,8 +135,8 @@ func (c *Copy) ReadColumns(ctx context.Context) error {
 	return nil
 }
 
-// Everything makes the first copy: of the folded part of the log, and of all tables that are not
-// copied by rounds only.
+// Everything makes the first copy. It copies the folded part of the log, and all tables except the
+// tables that only rounds copy; see [partition.Table.InRounds].
 func (c *Copy) Everything(ctx context.Context) error {
 	for more := true; more; {
 		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
@@ -168,8 +171,9 @@ func (c *Copy) Everything(ctx context.Context) error {
 // chunkRows is the number of rows of a table that one transaction copies.
 const chunkRows = 5000
 
-// bulk copies a table in the order of its key, each chunk in a transaction. Triggers record the
-// rows that change after their chunk was copied, so no long snapshot is needed.
+// bulk copies a table in chunks, in the order of its key. It copies each chunk in a transaction of
+// its own. No snapshot of the whole table is needed, since triggers record the rows that change
+// after their chunk was copied.
 func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -219,14 +223,14 @@ func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part,
 	return err
 }
 
-// copied adds to the number of copied rows, and reports it.
+// copied adds n to the number of copied rows, and passes the sum to Progress.
 func (c *Copy) copied(step Step, n int64) {
 	c.Result.Rows += n
 	c.Progress(step, c.Result.Rows)
 }
 
-// insert returns a statement that inserts rows into the table of a part, except rows that refer
-// to a row that the part does not have.
+// insert returns a statement that inserts rows into the table of a part. It omits rows whose
+// foreign key refers to a row that the part does not have.
 func (c *Copy) insert(t partition.Table, to Part, rows string) string {
 	refers := "true"
 	if t.Refers != "" {
@@ -264,8 +268,9 @@ func (c *Copy) Pipe(ctx context.Context, query, table, columns string) (int64, e
 var errTargetFailed = errors.New("the target has failed")
 
 // stage makes the rows of a query on the source readable for statements on the target. The query
-// must select all columns of a table of the source. stage returns an item for a FROM list: the
-// query itself if source and target are one database, else the temporary table moved_rows.
+// must select all columns of the table `name` of the source. stage returns an item for a FROM
+// clause of the target: the query itself if source and target are the same database, else the
+// temporary table moved_rows, to which it copies the rows.
 func (c *Copy) stage(ctx context.Context, tx pgx.Tx, name, query string) (rows string, err error) {
 	if c.Target == c.Session {
 		return "(" + query + ")", nil
@@ -278,15 +283,16 @@ func (c *Copy) stage(ctx context.Context, tx pgx.Tx, name, query string) (rows s
 	return "moved_rows", err
 }
 
-// StageAll stages all rows of a table in moved_rows.
+// StageAll copies all rows of a table of the source to the temporary table moved_rows of the
+// target, which must be another database.
 func (c *Copy) StageAll(ctx context.Context, tx pgx.Tx, name string) error {
 	_, err := c.stage(ctx, tx, name, `SELECT `+c.columns[name].List("")+` FROM `+name)
 	return err
 }
 
 // Changes copies the log up to a cursor, and the rows of at most `most` recorded changes, in a
-// transaction of the target. The source's transaction must see one snapshot, or the gates must be
-// closed.
+// transaction of the target. It returns the changes. So that the copied tables agree with each
+// other, the source's transaction must see one snapshot, or the gates must be closed.
 func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (Changes, error) {
 	done, err := c.notedChanges(ctx, most)
 	if err != nil {
@@ -314,8 +320,8 @@ func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most i
 	return done, nil
 }
 
-// changed copies again the rows of a table for which a change is recorded whose number is at most
-// last.
+// changed copies again the rows of a table that have changed, according to the recorded changes
+// whose number is at most `last`.
 func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last int64) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -351,8 +357,9 @@ func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last i
 	return nil
 }
 
-// stageKeys copies the keys of changed rows into the temporary table moved_keys of the target. It
-// returns an item for a FROM list in a query on the source that has the same keys.
+// stageKeys copies the keys of changed rows, the result of the query `keys`, into the temporary
+// table moved_keys of the target. It returns an item with the same keys for the FROM clause of a
+// query on the source.
 func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, error) {
 	if _, err := tx.Exec(ctx, `DROP TABLE IF EXISTS moved_keys; CREATE TEMPORARY TABLE moved_keys (key text[] COLLATE "C") ON COMMIT DROP`); err != nil {
 		return "", err
@@ -365,8 +372,8 @@ func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, e
 	return "(" + keys + ")", err
 }
 
-// kept returns the columns of a table that an upsert in a part does not overwrite: after a split,
-// the number of members of a room, since the split counts the members itself.
+// kept returns the columns of a table that changed does not overwrite in existing rows of a part.
+// This is the number of members of a room in a split, since the split counts the members itself.
 func (p *Part) kept(t partition.Table) []string {
 	if p.Child != nil && t.Kind == "rooms" {
 		return []string{"members"}
@@ -374,8 +381,7 @@ func (p *Part) kept(t partition.Table) []string {
 	return nil
 }
 
-// CatchUp runs rounds, each of which copies recorded changes, until another round would not shorten
-// the switch.
+// CatchUp copies recorded changes in rounds, until another round would not shorten the switch.
 func (c *Copy) CatchUp(ctx context.Context) error {
 	return c.catchUp(func() (int, error) {
 		forget := c.Mark()
@@ -388,9 +394,9 @@ func (c *Copy) CatchUp(ctx context.Context) error {
 	})
 }
 
-// Resumed is called after the switch, and measures in the background when projectors own the
-// partitions of the target. The caller must call wait, which blocks until projectors own them and
-// sets Result.FoldingPaused.
+// Resumed is called after the switch. It measures in the background when projectors own the given
+// partitions of the target. The caller must call the returned function, which blocks until then
+// and sets Result.FoldingPaused.
 func (c *Copy) Resumed(ctx context.Context, target *Session, partitions ...int) (wait func()) {
 	if c.Closed.IsZero() {
 		return func() {}

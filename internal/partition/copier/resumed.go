@@ -11,17 +11,19 @@ import (
 )
 
 const (
-	// ownedPatience limits the wait, after a switch, until projectors own the partitions. A
-	// projector that misses the notification of the switch needs seconds.
+	// ownedPatience limits the wait, after a switch, until projectors own the new partitions. A
+	// notification tells projectors of the switch. A projector that misses it needs seconds to
+	// find the partitions.
 	ownedPatience = 5 * time.Second
-	// ownedPause is the interval between checks of the owners' locks.
+	// ownedPause is the interval at which watchOwners looks for the locks of the owners.
 	ownedPause = 5 * time.Millisecond
 )
 
-// watchOwners measures in the background when projectors own partitions of a database after a
-// switch. The caller must call paused, which blocks until each partition has an owner, and returns
-// the time from closed until then. paused returns 0 if no projector is connected, or if not all
-// partitions have an owner within ownedPatience.
+// watchOwners measures how long it takes after a switch until projectors own the partitions. It
+// measures in the background. The caller must call the returned function: it blocks until each
+// partition has an owner, and returns the time from `closed`, when the gate was closed, until then.
+// The function returns 0 if no projector is connected, or if some partition has no owner within
+// ownedPatience.
 func watchOwners(ctx context.Context, pool *pgxpool.Pool, closed time.Time, partitions ...int) (paused func() time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, ownedPatience)
 	took := make(chan time.Duration, 1)

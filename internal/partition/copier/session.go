@@ -33,19 +33,20 @@ type Session struct {
 	Conn      *pgx.Conn
 	// Blocked is called repeatedly while a transaction of another session blocks this session.
 	Blocked func(by pgsession.Holder)
-	// Most limits the wait for a blocking transaction; see [pgsession.Blocking].
+	// Most is the longest wait for a blocking transaction; see [pgsession.Blocking].
 	Most time.Duration
 
 	pool *pgxpool.Pool
 	job  *rebuild.Job
-	// checked is when the session last looked for a transaction that would delay closing the
-	// gate, the lock that blocks publishers; it is a time of the database's clock. gate reports
-	// such a transaction and limits the wait for it.
+	// The gate is the lock that blocks publishers. checked is when the session last looked for a
+	// transaction that would delay closing the gate, by the database's clock. gate reports such a
+	// transaction and limits the wait for it.
 	checked time.Time
 	gate    pgsession.Blocking
 	// lastRound is the duration of the last round of catching up.
 	lastRound time.Duration
-	// due is the time until which the running attempt may block publishers, zero if none runs.
+	// due is the time until which the running attempt may block publishers. It is zero if no
+	// attempt runs.
 	due time.Time
 }
 
@@ -53,10 +54,11 @@ type Session struct {
 // first completes the current statement of that session.
 const endingPatience = 5 * time.Second
 
-// Open connects, acquires the lock of the job, and sets application_name. The caller must close
-// the session. If another session with the same name has the lock, that session may belong to a
-// process that was just killed, so Open retries for endingPatience. others are further
-// partitions to which the session writes before the database holds them.
+// Open connects with this application_name and acquires the lock of the job. The caller must close
+// the session, even after an error. If another session with the same application_name has the
+// lock, that session may belong to a process that was just killed, so Open retries for
+// endingPatience. `others` are further partitions to which the session writes before the database
+// holds them.
 func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string, others ...int) error {
 	job, err := begin(ctx, pool, log, application)
 	if err != nil {
@@ -79,7 +81,8 @@ func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log,
 	return nil
 }
 
-// begin acquires the lock of the job.
+// begin acquires the lock of the job. It retries while a session with the same application_name has
+// the lock, at most for endingPatience.
 func begin(ctx context.Context, pool *pgxpool.Pool, log *events.Log, application string) (*rebuild.Job, error) {
 	for deadline := time.Now().Add(endingPatience); ; {
 		job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: pool, Log: log}, application)
@@ -113,13 +116,14 @@ func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
 }
 
-// blocking returns the settings for retrying while other transactions have locked tables.
+// blocking returns the settings with which a transaction is retried while other transactions have
+// locked the tables.
 func (s *Session) blocking(tables []string) pgsession.Blocking {
 	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
 }
 
-// RetryOnLock runs f in a transaction, and repeats the transaction until f gets its locks.
-// Meanwhile it reports which other transaction has locks on the tables in locked.
+// RetryOnLock runs f in a transaction, and repeats the transaction until f acquires its locks.
+// Meanwhile it calls Blocked with the transaction that has locks on the tables in `locked`.
 func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pgx.Tx) error) error {
 	blocked := s.blocking(locked)
 	return s.wrap(blocked.Retry(ctx, s.Conn, f))
@@ -149,8 +153,9 @@ func (s *Session) CreateTables(ctx context.Context, p int) error {
 	return nil
 }
 
-// OpenForCopy empties the tables of a partition that the database does not hold, and permits
-// sessions that copy the partition to append to its log. The gate refuses all other sessions.
+// OpenForCopy empties the tables of a partition that the database does not hold. Then it permits
+// the session that copies the partition to append to the log of the partition. The gate refuses
+// appends by all other sessions.
 func OpenForCopy(ctx context.Context, tx pgx.Tx, p int) error {
 	if err := empty(ctx, tx, p); err != nil {
 		return err
@@ -189,7 +194,8 @@ func empty(ctx context.Context, tx pgx.Tx, p int) error {
 	return Forget(ctx, tx, p)
 }
 
-// Forget deletes the records of a move or split of a partition.
+// Forget deletes the record of a move or split of a partition, the recorded changes of rows, and
+// the translated places.
 func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
 	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
 		if _, err := tx.Exec(ctx, sql, partition); err != nil {
@@ -199,7 +205,7 @@ func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
 	return nil
 }
 
-// ForgetChanges deletes the recorded changes of a partition.
+// ForgetChanges deletes the recorded changes of a partition's rows.
 func ForgetChanges(ctx context.Context, tx pgx.Tx, partition int) error {
 	_, err := tx.Exec(ctx, statements.Get("forget the changes"), partition)
 	return err
@@ -211,16 +217,16 @@ func trigger(sql string, partition int) string {
 }
 
 // gateSQL returns a statement that creates the gate of a partition: a trigger on the log. While
-// the gate is closed, the trigger blocks appends until the switch ends, and then refuses them if
-// the database no longer holds the partition.
+// the gate is closed, the trigger blocks appends. When the switch ends, it permits the appends, or
+// refuses them if the database no longer holds the partition.
 func gateSQL(p int) string { return trigger(statements.Of(p, "gate the log"), p) }
 
 func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partition.Log(p) }
 
 // Watch creates the gate and the triggers that record which rows change. Each statement waits only
 // briefly for its lock and is then retried, since other transactions queue behind a waiting
-// statement. Last, Watch records as changed all rows of the tables that only rounds copy; see
-// [partition.Table.InRounds].
+// statement. Last, Watch records all rows of the tables that only rounds copy as changed, so that
+// the first round copies them; see [partition.Table.InRounds].
 func (s *Session) Watch(ctx context.Context) error {
 	if err := s.RetryOnLock(ctx, []string{partition.Log(s.Partition)}, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition))
@@ -283,8 +289,8 @@ func (s *Session) Unwatch(ctx context.Context) error {
 	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
 }
 
-// WatchedStill reports whether an interrupted copy can be resumed: all triggers of Watch still
-// exist, so every change was recorded, and the frozen tables are unchanged.
+// WatchedStill reports whether an interrupted copy can be resumed: every change was recorded, since
+// all triggers of Watch still exist, and no frozen table and no payload in the log has changed.
 func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
 	var triggers int
 	var replaced bool
@@ -300,11 +306,12 @@ func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
 type Changes struct {
 	Numbers []int64
 	Kinds   map[string]bool
-	// Last is the greatest of Numbers, or the greatest int64 if no further changes are recorded.
+	// Last is the number up to which changes are included: the greatest of Numbers, or the
+	// greatest int64 if no further changes were recorded.
 	Last int64
 }
 
-// notedChanges returns the first recorded changes by number, at most `most`.
+// notedChanges returns the recorded changes with the lowest numbers, at most `most` of them.
 func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
 	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
 	rows, _ := s.Conn.Query(ctx, statements.Get("changes"), s.Partition, most)
@@ -323,15 +330,15 @@ func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
 	return found, nil
 }
 
-// Keys returns a query for the keys of changed rows of a table, by the recorded changes whose
-// number is at most last.
+// Keys returns a query for the keys of the changed rows of a table, according to the recorded
+// changes whose number is at most `last`.
 func (s *Session) Keys(kind string, last int64) string {
 	return fmt.Sprintf(`SELECT DISTINCT key FROM badged.move_changes WHERE partition_id = %d AND kind = %s AND number <= %d`, s.Partition, partition.Literal(kind), last)
 }
 
-// Copied deletes recorded changes after their rows were copied. It deletes exactly these numbers
-// and not all numbers up to the greatest, since a change with a lower number may have been
-// committed meanwhile.
+// Copied deletes recorded changes after their rows were copied. It deletes exactly the changes with
+// these numbers, and not all changes up to the greatest number, since a change with a lower number
+// may have been committed after the changes were read.
 func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 	_, err := s.Conn.Exec(ctx, statements.Get("changes are copied"), numbers)
 	return s.wrap(err)

@@ -16,18 +16,20 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Limits of a round. A round copies at most roundChanges changes. The gate may be closed after a
-// round of at most fewChanges changes that took less than quickRound; see catchUp.
+// Limits of a round, which copies recorded changes. A round copies at most roundChanges changes.
+// The gate may be closed after a round of at most fewChanges changes that took less than
+// quickRound; see catchUp.
 const (
 	roundChanges = 50_000
 	fewChanges   = 5_000
 	quickRound   = 250 * time.Millisecond
 )
 
-// catchUp calls round, which copies changes and returns their number, until a round has no changes,
-// or few changes and is quick. On a slow machine or network no round may be quick. Then catchUp
-// ends when a round with few changes is not much quicker than the round before it; if that is
-// still too slow, the attempt to switch fails.
+// catchUp calls `round`, which copies changes and returns their number, until a further round would
+// not shorten the switch. This is the case after a round without changes, or after a quick round
+// with few changes. On a slow machine or network perhaps no round is quick. So catchUp also ends
+// if a round with few changes takes more than three quarters of the time of the round before it.
+// If such a round is still too slow, the attempt to switch fails.
 func (s *Session) catchUp(round func() (int, error)) error {
 	for before := time.Duration(math.MaxInt64); ; {
 		began := time.Now()
@@ -44,7 +46,8 @@ func (s *Session) catchUp(round func() (int, error)) error {
 	}
 }
 
-// ErrBusy means that all attempts of the switch failed. The partition is unchanged.
+// ErrBusy means that every attempt of the switch would have blocked publishers for too long. The
+// partition is unchanged.
 var ErrBusy = errors.New("the switch would block publishers for too long")
 
 // ErrNotYet means that the current attempt would block publishers for longer than permitted. The
@@ -58,16 +61,17 @@ func notYet(err error) bool {
 	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
 }
 
-// Pauses between attempts to switch.
+// Pauses between attempts to switch: the first pause, and the longest. Each pause is twice as long
+// as the one before.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// mostBehind is the number of unfolded rows up to which an attempt may start. The projector
-	// folds this number of rows in one batch.
+	// mostBehind is the greatest number of unfolded rows with which an attempt may start. The
+	// projector usually folds this number of rows in one batch.
 	mostBehind = 50
 )
 
-// StoppedError wraps an error that left the partition unchanged.
+// StoppedError wraps an error after which the partition is unchanged.
 type StoppedError struct{ Err error }
 
 // Error implements error.
@@ -76,14 +80,15 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Switch catches up and attempts the switch until an attempt succeeds. It makes no attempt while
-// a long transaction would block closing the gate, or while the projector is behind. If Attempts
-// attempts took too long, the error wraps [ErrBusy]. An error is a [*StoppedError], unless an
-// attempt failed in another way than taking too long: then Switch returns the error of the
-// attempt.
+// Switch catches up and attempts the switch, repeatedly until an attempt succeeds. It makes no
+// attempt while a long transaction would block closing the gate, or while the projector is behind.
+//
+// If the partition is certainly unchanged, the error is a [*StoppedError]; it wraps [ErrBusy] if
+// c.Attempts attempts took too long. If an attempt failed for another reason than time, Switch
+// returns the error of the attempt: the switch may have been committed nevertheless.
 func (c *Copy) Switch(ctx context.Context) error {
-	// The statement is a VACUUM: dead rows would slow down reading the changes while publishers are
-	// blocked.
+	// The statement is a VACUUM of the table of recorded changes: its dead rows would slow down
+	// reading the changes while publishers are blocked.
 	if _, err := c.Conn.Exec(ctx, statements.Get("forget copied changes")); err != nil {
 		return &StoppedError{c.wrap(err)}
 	}
@@ -112,8 +117,8 @@ func (c *Copy) Switch(ctx context.Context) error {
 	}
 }
 
-// attempt closes the gates and makes the switch, in one transaction of the source. It fails with
-// an error for which notYet is true if that takes too long.
+// attempt closes the gates and makes the switch, in one transaction of the source. If it takes too
+// long, it fails with an error for which notYet is true.
 func (c *Copy) attempt(ctx context.Context) error {
 	c.Progress(Switching, c.Result.Rows)
 	c.Result.Attempts++
@@ -150,8 +155,9 @@ func (s *Session) remedy(ctx context.Context, err error) string {
 	return fmt.Sprintf("%s, %s, has locks; %s", by, by.Open(), by.Remedy())
 }
 
-// delayed reports whether an attempt must be delayed: a long transaction would block closing the
-// gate, or the projector is behind. It passes the reason to Blocked or Progress.
+// delayed reports whether the next attempt must be delayed, because a long transaction would block
+// closing the gate, or because the projector is behind. It reports a transaction to Blocked, and
+// a projector that is behind to Progress.
 func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	before := c.checked
 	if err := c.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&c.checked); err != nil {
@@ -161,8 +167,9 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	// A transaction is long if it was already open at the previous check. If the role may not
-	// see when the transaction began, the attempt shows whether it blocks.
+	// A transaction counts as long if it was already open at the previous check. At the first
+	// check, every open transaction counts as long. If this role may not see when the transaction
+	// began, do not delay the attempt: it shows whether the transaction blocks.
 	if ok && !by.Since.IsZero() && (before.IsZero() || by.Since.Before(before)) {
 		_, err := c.gate.HeldBy(by)
 		return true, err
@@ -183,8 +190,8 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// behind returns the number of rows that a projector with this cursor has not folded. It counts
-// only up to a limit.
+// behind returns the number of rows that a projector with this cursor has not folded. It counts at
+// most 10,000 rows after the cursor, and all rows of pending transactions.
 func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
 	pending := at.Pending
 	if pending == nil {
@@ -196,12 +203,12 @@ func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, 
 	return behind, nil
 }
 
-// endHangingSQL makes Postgres end the session if it is idle for 5 s. The session blocks
-// publishers, and it is idle only if this process hangs or its host has failed.
+// endHangingSQL makes Postgres end the session if its transaction is idle for 5 s. The transaction
+// blocks publishers. It is idle for so long only if this process hangs or its host has failed.
 const endHangingSQL = `SET LOCAL idle_in_transaction_session_timeout = '5s'`
 
-// Overdue returns [ErrNotYet] if an attempt runs and publishers have been blocked for longer
-// than permitted.
+// Overdue returns [ErrNotYet] if the running attempt has blocked publishers for longer than
+// permitted, and nil if no attempt runs.
 func (s *Session) Overdue() error {
 	if !s.due.IsZero() && time.Now().After(s.due) {
 		return ErrNotYet
@@ -211,10 +218,12 @@ func (s *Session) Overdue() error {
 
 // closeGates closes the gate for publishers, waits until all events in the log are folded, and
 // closes the gate for all other writers. It returns the time from which publishers are blocked,
-// and the cursor. Transactions that have appended must end within half of patience, folding must
-// be complete after three quarters of it, and no later statement of tx may take longer than
-// patience. closeGates fails at once if the last round took longer than patience, since the last
-// copy would take as long.
+// and the projector's cursor.
+//
+// closeGates fails if open transactions that have appended do not end within half of patience, or
+// if folding is not complete after three quarters of patience. It sets patience as the timeout of
+// each later statement of tx. It fails at once if the last round took longer than patience, since
+// the copy under the gates would probably take as long.
 func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
 	if s.lastRound > patience {
 		return closed, at, ErrNotYet
@@ -239,8 +248,9 @@ func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 	return closed, at, err
 }
 
-// awaitFolded blocks until all events in the log are folded, and locks the position of the
-// partition in the current transaction. The caller must have blocked appends.
+// awaitFolded blocks until all events in the log are folded, and locks the projector's position in
+// the current transaction. The caller must have blocked appends. After the deadline, awaitFolded
+// fails with ErrNotYet.
 func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
 	lock := ""
 	for {

@@ -17,10 +17,10 @@ type Completed struct {
 
 // Complete completes the switch of a partition after the mover stopped between the commits of
 // the two shards: the source has released the partition, and the target has all rows but does
-// not hold the partition. It returns true once the target holds the partition because of this
-// move. It returns false, and changes nothing, if the partition is in any other state, or if the
-// source or the target cannot be reached. It fails with ErrTargetLost if the target has lost rows
-// since. It is safe for concurrent use, also by other processes and the mover.
+// not hold the partition. Complete returns true after the target holds the partition. It returns
+// false, and changes nothing, if the partition is in any other state, or if the source or the
+// target cannot be reached. It fails with ErrTargetLost if the target has lost rows since the
+// release. Several processes and the mover may call it at the same time.
 //
 // The source stores the old rows until the move is run again.
 func Complete(ctx context.Context, databases []Database, partition int) (Completed, bool, error) {
@@ -66,10 +66,10 @@ func (s *side) hasReleased(to *side) bool {
 	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
 }
 
-// has reports whether the target of a move has all rows of the partition. released is the record
-// of the move on the source. In the last round the target commits the state ready, and then the
-// source commits the state released with the same round number. So if the attempt failed, or the
-// target has lost it, the round numbers differ.
+// has reports whether the target s of a move has all rows of the partition. `released` is the
+// record of the move on the source. In the last round the target commits the state ready with a
+// random round id, and then the source commits the state released with the same id. If the target
+// has lost its commit, such as after a restore, the two ids differ.
 func (s *side) has(released move) bool {
 	return s.move.role == targetRole && (s.move.state == ready || s.move.state == held) && s.move.id == released.id && s.move.round == released.round
 }
@@ -84,7 +84,7 @@ func lostBy(to, from *side, partition int) error {
 		ErrTargetLost, from.Name, partition, to.Name)
 }
 
-// errNotReady means that the target has no record of the move with this round number.
+// errNotReady means that the target has no record of the move with this round id.
 var errNotReady = errors.New("the shard no longer has this move of the partition")
 
 // hold makes the target hold the partition that the source has released.

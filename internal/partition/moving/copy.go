@@ -13,10 +13,10 @@ import (
 
 // CopyLog implements copier.Operation. It copies rows in the order in which they were folded.
 // The copied rows get transaction id 3, the lowest id of a transaction in any database, and
-// ascending offsets, so they come before all rows that the target appends. Their offsets are
-// greater than all offsets that the partition has ever had, since archives and dead letters
-// still refer to the places of deleted rows. After the last row CopyLog translates the places in
-// the log that the source's tables store.
+// ascending offsets. So they come before all rows that the target appends. Archives and dead
+// letters may refer to places with transaction id 3 whose rows were deleted, so the new offsets are
+// greater than all offsets that the partition has ever had with this id. After the last row,
+// CopyLog translates the places in the log that the source's tables store.
 func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
 	const most = 2000
 	moved := &m.target.move

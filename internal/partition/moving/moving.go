@@ -1,14 +1,14 @@
-// Package moving moves a partition from one shard to another while both serve.
+// Package moving moves a partition from one shard, the source, to another shard, the target, while
+// both serve reads and writes.
 //
 // The rows are copied while triggers record which rows change. Changed rows are copied again,
 // until few changes remain. The log is copied in the order in which it was folded. Then the mover
-// closes a gate: publishers to the partition block, all appended events are folded, and the last
-// changes are copied. The source commits that it releases the partition, and then the target
-// commits that it holds the partition.
+// closes a gate: a lock that blocks publishers to the partition and ends with the session of the
+// mover. All appended events are folded, and the last changes are copied. The source commits that
+// it releases the partition, and then the target commits that it holds the partition.
 //
-// Until the source commits, the source serves the partition as before; after that commit, the
-// target needs nothing more from the source. So the same call continues an interrupted move.
-// The gate is a lock that ends with the session of the mover.
+// Until the source commits, the source serves the partition as before. After that commit, the
+// target needs nothing more from the source. So calling Move again continues an interrupted move.
 //
 // It does not know the projector's loop or the serving processes: databases refuse writes of
 // processes that use an old map of partitions. ADR 83 has the reasons.
@@ -61,13 +61,13 @@ type Config struct {
 	Progress func(step Step, rows int64)
 	// Blocked, if not nil, is called repeatedly while a transaction on a shard delays the move.
 	Blocked func(shard string, by pgsession.Holder)
-	// MostBlocked limits the wait for a delaying transaction; see [pgsession.Blocking].
+	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
 	MostBlocked time.Duration
 	// Patience is about how long one attempt of the switch may block publishers to the partition
 	// and its folding. Default 800ms.
 	Patience time.Duration
-	// Attempts is after how many attempts of the switch that exceed Patience Move fails with an
-	// error that wraps [ErrBusy]. Default 10.
+	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
+	// Patience, Move fails with an error that wraps [ErrBusy].
 	Attempts int
 }
 
@@ -90,8 +90,8 @@ type Result struct {
 	copier.Result
 	// Resumed is set if an earlier call started the move.
 	Resumed bool `json:"resumed"`
-	// Split is set if the partition was split after an earlier move, and this call only deleted
-	// the rows that the earlier move had left on From.
+	// Split is set if the partition was split after an earlier move. Then this call has only
+	// deleted the rows that the earlier move had left on From.
 	Split bool `json:"split,omitempty"`
 }
 
@@ -106,7 +106,7 @@ var (
 	ErrBusy             = copier.ErrBusy
 )
 
-// errNotIt means that the database behind a configured URL is not the shard with that name.
+// errNotIt means that a configured database is not the shard with the configured name.
 var errNotIt = errors.New("not the shard")
 
 // Move moves a partition to another shard, or continues an interrupted move. After an error the
@@ -137,17 +137,18 @@ type mover struct {
 	p              int
 	result         Result
 	source, target *side
-	// onlyOldRows is set if the call only deletes old rows from the source: the source released
-	// the partition in an earlier move, and later the partition was moved again or split.
+	// onlyOldRows is set if this call only deletes old rows from the source. This is the case if
+	// the source released the partition in an earlier move, and the partition was moved again or
+	// split later.
 	onlyOldRows bool
 	// splitAt is the revision of the map in which the partition was split, 0 if the partition
 	// was not split.
 	splitAt int64
-	// counted is the target's progress when places were last translated, with the number of
-	// rows up to that point; see addPlaces.
+	// counted is a copy of target.move from the time when places were last translated: counted.rows
+	// is the number of rows up to the position counted.copied; see addPlaces.
 	counted move
-	// stored is the committed progress of the target. It is restored if a round or an attempt of
-	// the switch fails.
+	// stored is the last committed state of target.move. If a round or an attempt of the switch
+	// fails, target.move is reset to it.
 	stored move
 	// revoked is the number of the last revocation of tokens that was copied to the target.
 	revoked int64
@@ -160,8 +161,8 @@ type side struct {
 
 	cluster string // the id of the cluster
 	holds   bool   // whether the shard holds the partition
-	// revision is the revision of the partition's entry in the shard's map. split is set if the
-	// map says that the partition was split.
+	// revision is the revision of the partition's entry in the shard's map. split is set if this
+	// entry says that the partition was split.
 	revision   int64
 	split      bool
 	partitions int
@@ -177,7 +178,8 @@ type move struct {
 	revision int64
 	copied   events.Position
 	rows     int64
-	// behind is an offset. The copied rows on the target get the offsets after it.
+	// behind is an offset: the copied rows get the offsets behind+1, behind+2 and so on in the
+	// target's log.
 	behind int64
 	// settled is false if the log of the shard was renumbered after the move began.
 	settled bool
@@ -244,7 +246,8 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 			m.target = one
 			continue
 		}
-		// If no shard holds the partition, the source is the shard that released it to the target.
+		// If no shard holds the partition, the source is the shard that released it to the target
+		// cfg.To.
 		switch {
 		case one.holds && m.source != nil && m.source.holds:
 			return nil, fmt.Errorf("both %s and %s say that they have partition %d", m.source.Name, s.Name, m.p)
@@ -312,7 +315,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	return m, nil
 }
 
-// alone fails if a split of the partition, or a move of it to another target, has begun.
+// alone fails if a split of the partition has begun, or a move of the partition to another target.
 func (m *mover) alone() error {
 	switch other := m.source.move; {
 	case other.role != sourceRole || m.onlyOldRows:
@@ -327,9 +330,9 @@ func (m *mover) alone() error {
 	return nil
 }
 
-// hasOldRows reports whether a shard has old rows of the partition without holding it: the shard
-// released the partition, and in a later revision of the map the target holds the partition or
-// the partition is split.
+// hasOldRows reports whether a shard still has rows of the partition that an earlier move should
+// have deleted. This is the case if the shard released the partition, and a later revision of the
+// map says that the target holds the partition or that the partition was split.
 func (m *mover) hasOldRows(s *side) bool {
 	known := m.splitAt
 	if m.target.holds {
@@ -339,7 +342,8 @@ func (m *mover) hasOldRows(s *side) bool {
 		s.move.role == sourceRole && s.move.state == released && s.move.revision < known
 }
 
-// open opens the session, which acquires the lock of the job, and reads the state again under it.
+// open opens the session, which acquires the lock of the job. Under this lock it reads the state
+// again.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
 	s.Session = &copier.Session{Where: s.Name, Partition: partition, Most: cfg.MostBlocked, Blocked: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
@@ -356,7 +360,7 @@ func (m *mover) close(ctx context.Context) {
 	}
 }
 
-// run does the remaining steps of the move.
+// run does the steps of the move that were not done by an earlier call.
 func (m *mover) run(ctx context.Context) error {
 	from, to := m.source, m.target
 	switch {
@@ -404,7 +408,8 @@ func isAway(err error) bool {
 		!errors.Is(err, errNotIt)
 }
 
-// copy copies the partition until few recorded changes remain to be copied.
+// copy copies the partition, and then recorded changes until few changes remain. It does not close
+// the gate.
 func (m *mover) copy(ctx context.Context) error {
 	if err := m.prepare(ctx); err != nil {
 		return err
@@ -436,8 +441,8 @@ func (m *mover) copy(ctx context.Context) error {
 	return m.CatchUp(ctx)
 }
 
-// updateMaps writes the new entry for the partition to the maps of the other shards. It ignores
-// errors, since shards also get new entries from each other's maps.
+// updateMaps writes the partition's new entry to the maps of the shards that are neither source nor
+// target. It ignores errors, since shards also copy new entries from each other's maps.
 func (m *mover) updateMaps(ctx context.Context, holder string, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/internal/partition/copier"
 )
 
-// Staged implements copier.Operation. If the rows of the table have places in the log, it replaces
-// them by the corresponding places in the target's log.
+// Staged implements copier.Operation. If the changed rows contain places in the source's log, it
+// replaces these places by the corresponding places in the target's log.
 func (m *mover) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, _ copier.Part, _ string) (err error) {
 	switch t.Places {
 	case partition.OfRow:
@@ -25,14 +25,14 @@ func (m *mover) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, _ copi
 	return err
 }
 
-// withPlaces replaces PLACES in a statement by a query that returns all places in the log which
-// the partition's tables store. A place is a transaction id and an offset.
+// withPlaces replaces PLACES in a statement by a query for all places in the log that the
+// partition's tables store. A place consists of a transaction id and an offset.
 func (m *mover) withPlaces(sql string) string {
 	return strings.ReplaceAll(sql, "PLACES", partition.PlacesSQL(fmt.Sprint(m.p)))
 }
 
-// translate finds the places in the log that the source's tables store, and stores for each of
-// them the corresponding place in the target's log. It omits places that were translated before.
+// translate finds the places in the log that the source's tables store. For each of these places it
+// stores the corresponding place in the target's log, unless the place was translated before.
 func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) error {
 	var place events.Position
 	known := map[events.Position]bool{}
@@ -63,14 +63,15 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 	if err := m.addPlaces(ctx, tx, late, m.counted, at); err != nil {
 		return err
 	}
-	m.counted = m.target.move // valid even if the transaction fails, since rows were counted on the source
+	m.counted = m.target.move // remains valid if the transaction fails, since it counts rows of the source
 	return nil
 }
 
-// addPlaces stores the offsets that places get in the target. The target numbers the copied rows
-// in their order, so the offset of a place is the number of the source's rows up to the place,
-// plus counted.behind. counted.rows is the number of rows up to counted.copied: addPlaces counts
-// only the rows after counted.copied, so no place may be before it.
+// addPlaces stores the offsets that places of the source get in the target. The target numbers the
+// copied rows in their order, beginning after counted.behind. So the offset of a place is the
+// number of the source's rows up to the place, plus counted.behind. addPlaces counts only the rows
+// after the position counted.copied, and adds counted.rows, the number of rows up to that
+// position. So no place may be before counted.copied.
 func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, counted move, at logread.Cursor) error {
 	if len(places[0]) == 0 {
 		return nil

@@ -24,7 +24,7 @@ type Partition struct {
 	Events int64 `json:"events"`
 	State  State `json:"state"`
 	// To is the target of a move that has begun. CopiedRows is the number of rows of the log
-	// that the target has.
+	// that the target has already.
 	To         string `json:"to,omitempty"`
 	CopiedRows int64  `json:"copied_rows,omitempty"`
 }
@@ -45,8 +45,8 @@ const (
 	LeftOver State = "cleaning"
 	// Splitting: a shard holds the partition, and a split of it runs or was interrupted.
 	Splitting State = "splitting"
-	// OldRows: the partition was split, and the shard still has rows of it. If To is empty, the
-	// split left the rows; otherwise an earlier move to To left them.
+	// OldRows: the partition was split, and the shard still has its rows. If To is empty, the split
+	// has not deleted the rows yet; otherwise an earlier move to the shard To has not deleted them.
 	OldRows State = "old rows"
 	// Away: all shards answered, and none holds the partition.
 	Away State = "away"
@@ -54,10 +54,11 @@ const (
 	Unknown State = "unknown"
 )
 
-// List returns the partitions in living, which were not split, in the same order. After them it
-// lists partitions that were split, once for each shard that still has old rows of the partition.
-// owner returns the shard of a partition according to the map. The error lists the shards that
-// did not answer within patience; the result is valid even if there is an error.
+// List returns an entry for each partition in `living`, the partitions that were not split, in the
+// same order. After these entries it lists partitions that were split, once for each shard that
+// still has old rows of the partition. The function `owner` returns the shard of a partition
+// according to the map. The error lists the shards that could not be read within `patience`; the
+// result is valid even if there is an error.
 func List(ctx context.Context, all []Database, living []int, owner func(partition int) string, patience time.Duration) ([]Partition, error) {
 	list := make([]Partition, len(living))
 	for i, p := range living {
@@ -78,8 +79,8 @@ func List(ctx context.Context, all []Database, living []int, owner func(partitio
 		if len(errs) > 0 && list[i].State == Away {
 			list[i].State = Unknown
 		}
-		// The partition may have been moved again, so its shard may differ from the target that the
-		// source of the earlier move has stored.
+		// The old rows may come from an earlier move, after which the partition was moved again. So
+		// the target of the earlier move may not be the present shard.
 		if list[i].State == LeftOver {
 			list[i].To = list[i].Shard
 		}
@@ -99,9 +100,9 @@ func readShardWithin(ctx context.Context, s Database, list []Partition, patience
 	return old, err
 }
 
-// readShard reads the partitions that a shard holds, their sizes and moves from its database, and
-// updates the list. It returns the partitions that are not in the list and of which the shard has
-// old rows.
+// readShard updates the list by the database of one shard: it reads the partitions that the shard
+// holds, their sizes, and the shard's records of moves. It returns entries for partitions that are
+// not in the list, since they were split, and of which the shard still has old rows.
 func readShard(ctx context.Context, s Database, list []Partition) (old []Partition, err error) {
 	of := make(map[int]*Partition, len(list))
 	for i := range list {
@@ -161,9 +162,9 @@ func readShard(ctx context.Context, s Database, list []Partition) (old []Partiti
 	return old, err
 }
 
-// stateOf returns the state of a partition that a shard holds. s is the state that the list has
-// for the partition, from the record of a move on another shard. stateOf returns "" if that move
-// does not change the state.
+// stateOf is called when a shard says that it holds a partition, and returns the partition's state.
+// s is the state in the list so far, which depends on the records of moves on the shards that were
+// read before. stateOf returns "" if these records do not matter: then the state is Serving.
 func stateOf(s State) State {
 	switch s {
 	case Moving, Splitting:
@@ -192,9 +193,9 @@ type Proposal struct {
 	Events    int64  `json:"events"`
 }
 
-// Plan proposes moves that balance a weight among shards, in this order. Each move is from the
-// shard with the most weight to the shard with the least weight, and reduces the difference
-// between the two. It proposes at most one move for a partition.
+// Plan proposes moves that balance a weight among shards. The moves must be made in this order.
+// Each move is from the shard with the most weight to the shard with the least weight, and reduces
+// the difference between these shards. Plan proposes at most one move for a partition.
 func Plan(list []Partition, shards []string, weight Weight) []Proposal {
 	list = slices.Clone(list)
 	load := map[string]int64{}

@@ -10,10 +10,10 @@ import (
 	"github.com/badged/badged/internal/partition/copier"
 )
 
-// prepare decides whether the copy of an interrupted move can be continued. The target must have
-// all rows of the last round, triggers must have recorded every change since, no database may
-// have been restored to a time before that round, and no log may have been renumbered. Otherwise
-// prepare begins a new copy.
+// prepare continues the copy of an interrupted move if possible. There are four conditions: the
+// target has all rows of the last round, triggers have recorded every change since that round,
+// neither database was restored to a time before that round, and neither log was renumbered.
+// Otherwise prepare begins a new copy.
 func (m *mover) prepare(ctx context.Context) error {
 	m.Progress(copier.Preparing, 0)
 	if m.p >= m.target.partitions {
@@ -84,7 +84,8 @@ func (m *mover) begin(ctx context.Context) error {
 	return err
 }
 
-// addWebhooks adds the source's webhooks to the target.
+// addWebhooks adds the source's webhooks to the target, except webhooks whose names the target has
+// already. The queued calls that are copied refer to webhooks.
 func (m *mover) addWebhooks(ctx context.Context) error {
 	rows, _ := m.source.Conn.Query(ctx, statements.Get("webhooks"))
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -16,8 +16,9 @@ func (m *mover) Mark() (forget func()) {
 	return func() { m.target.move = m.stored }
 }
 
-// Round implements copier.Operation. Both shards store the id of the round, and the target commits
-// first, so that a lost commit is detected; see badged.moves in 00007_cluster.sql.
+// Round implements copier.Operation. Both shards store the random id of the round, and the target
+// commits before the source. So if a database loses a commit, the ids differ, and a later call
+// detects the loss; see badged.moves in 00007_cluster.sql.
 func (m *mover) Round(ctx context.Context, most int) (int, error) {
 	var done copier.Changes
 	round := newID()

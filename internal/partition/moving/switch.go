@@ -32,8 +32,8 @@ func (m *mover) unchanged(err error) error {
 }
 
 // uncertain wraps an error of an attempt to switch. The source may have committed the release in
-// spite of the error, so uncertain reads the state of the source. If the source does not answer,
-// the error says that the result is unknown.
+// spite of the error. So uncertain reads the state of the source, and the returned error says which
+// shard has the partition. If the source does not answer, it says that the result is unknown.
 func (m *mover) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -111,9 +111,9 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	return err
 }
 
-// copyMap adds the entries of the source's map to the target's map. Otherwise the target might not
-// know the split that created the partition, and would look for the partition's users in the
-// partition that was split.
+// copyMap adds the entries of the source's map to the target's map. The target might not know the
+// split that created the partition. Then it would look for the partition's users in the partition
+// that was split.
 func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 	var partitions []int
 	var names []string
@@ -135,9 +135,9 @@ func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 // revocationsPage is the number of revocations that one call reads.
 const revocationsPage = 10_000
 
-// revocations reads the page of the source's token revocations that follows the number after. It
-// copies the revocations for users of the partition to the target. It returns the last number of
-// the page, or after if the page is empty.
+// revocations reads a page of the source's token revocations: the revocations that follow the
+// number `after`. It copies the revocations for users of the partition to the target. It returns
+// the last number of the page, or `after` if the page is empty.
 func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last int64, err error) {
 	var users []string
 	var before, ended []time.Time
@@ -164,7 +164,8 @@ func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last i
 	return *seq, nil
 }
 
-// lastRevocations copies the revocations after m.revoked.
+// lastRevocations copies all revocations whose number is greater than m.revoked. It does not change
+// m.revoked, so a later call copies them again.
 func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
 	for before, last := int64(-1), m.revoked; before != last; {
 		before = last
@@ -189,8 +190,8 @@ func (m *mover) hold(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp deletes the rows from the source. From then on a trigger on the source refuses appends
-// by servers with an old map.
+// cleanUp deletes the partition's rows from the source. From then on a trigger on the source's log
+// refuses appends by servers with an old map.
 func (m *mover) cleanUp(ctx context.Context) error {
 	m.Progress(CleaningUp, m.result.Rows)
 	err := m.source.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error { return m.clear(ctx, tx) })
@@ -208,8 +209,8 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if err := copier.Clear(ctx, tx, m.p); err != nil {
 		return err
 	}
-	// Since the switch, servers with an old map may have stored revocations on the source: copy
-	// them to the target.
+	// Since the switch, servers with an old map may have stored revocations on the source. Copy
+	// these revocations to the target.
 	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
 		return err
 	}

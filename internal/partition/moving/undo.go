@@ -15,9 +15,9 @@ import (
 var ErrNoMove = errors.New("no move was begun")
 
 // Undo reverts a move that was interrupted before the switch: it drops the triggers on the source
-// and deletes the copied rows from the target. It also reverts a move whose target has lost rows
-// after the switch: then the source holds the partition again, with the rows from before the
-// switch. Undo returns the names of source and target.
+// and deletes the copied rows from the target. It also reverts a switched move whose target has
+// lost rows: then the source holds the partition again, with the rows that it had at the switch.
+// Undo returns the names of the source and the target.
 func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(string, pgsession.Holder) {}
@@ -58,8 +58,9 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 	return from, cfg.To, nil
 }
 
-// reclaim makes the source hold the partition again if the source has released the partition
-// and the target has lost rows of it. away is the error of the databases that did not answer.
+// reclaim makes the source hold the partition again, if the source has released the partition and
+// the target has lost rows of the partition. `away` is the error of the databases that could not be
+// read, or nil.
 func (m *mover) reclaim(ctx context.Context, away error) error {
 	from, to := m.source, m.target
 	switch {

@@ -18,8 +18,9 @@ import (
 // milliseconds.
 const BulkRows = 5000
 
-// bulkLoad loads the users of a replay into the staging tables, and all rooms if rooms is true.
-// It loads rows in the order of their primary keys, so that Postgres appends to each index.
+// bulkLoad loads the users of a replay and their marks into the staging tables. If `rooms` is set,
+// it also loads all rooms. It loads rows in the order of their primary keys, so that Postgres
+// appends to each index.
 func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) error {
 	users := store.Sorted(r.Users)
 	var rows int64
@@ -28,7 +29,7 @@ func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) er
 	}
 	s.job.Config.Progress.Planned(s.partition, rows)
 	g, ctx := errgroup.WithContext(ctx)
-	chunks := make(chan chunk) // one chunk is prepared while another is written
+	chunks := make(chan chunk) // the next chunk is prepared while a chunk is written
 	g.Go(func() error {
 		defer close(chunks)
 		l := &loader{partition: s.partition, to: chunks}
@@ -124,7 +125,7 @@ func (l *loader) users(ctx context.Context, tables *store.Tables, users []*badge
 	return l.flush(ctx, &ofUsers, &ofPaths, &ofConversations)
 }
 
-// marks sends the marks of a replay's users.
+// marks sends the rows of the marks of a replay's users; see [replay.Mark].
 func (l *loader) marks(ctx context.Context, tables *store.Tables, r *replay.Replay) error {
 	var row store.MarkRow
 	c := chunk{sql: tables.Marks.Copy, columns: row.Columns()}

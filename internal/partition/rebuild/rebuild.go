@@ -2,8 +2,8 @@
 // from the staging tables, it replaces the live tables by the staging tables.
 //
 // It does not know the projector's loop. A lock on the partition's position blocks the projector
-// while live tables are replaced. Then a new revision of the partition makes the projector read
-// all rows again. ADR 19 has the reasons.
+// while live tables are replaced. Then a new revision of the partition makes the projector discard
+// the rows that it has cached. ADR 19 has the reasons.
 package rebuild
 
 import (
@@ -41,32 +41,32 @@ type Config struct {
 	// Archive, if not nil, is replayed before the log. If it is nil, the replay starts at the
 	// baseline.
 	Archive *archive.Archive
-	// Bus, if not nil, receives updates for the users whose badges were wrong, so that their
-	// clients read a snapshot at once. If the partition has a new epoch, all other clients read
-	// a snapshot when they are reconciled.
+	// Bus, if not nil, receives updates for the users whose rows were wrong. These updates make
+	// the clients of the users read a snapshot at once. If the partition has a new epoch, all
+	// other clients read a snapshot when they are reconciled.
 	Bus pubsub.Bus
 
 	// Partition is the partition to rebuild; nil means all.
 	Partition *int
-	// Anew makes a rebuild of all partitions start with the first partition. By default, if an
-	// earlier rebuild of all partitions was interrupted, the rebuild resumes with the partitions
-	// that are not rebuilt yet.
+	// Anew makes a rebuild of all partitions start with the first partition. By default, a rebuild
+	// of all partitions resumes an interrupted one: it omits the partitions that are rebuilt
+	// already.
 	Anew bool
 	// Memory is the approximate limit in bytes for the state of users during a replay. If the
-	// users need more, the log is read several times, each time for some of the users. Default
-	// 512 MiB. In addition, each event key of the partition needs about 32 bytes.
+	// users need more, the log is read several times, each time for another share of the users.
+	// Default 512 MiB. In addition, each event key of the partition needs about 32 bytes.
 	Memory int64
-	// MaxLoad is the fraction of time in which the rebuild works; the rest of the time it
+	// MaxLoad is the fraction of the time in which the rebuild works; the rest of the time it
 	// pauses. The value is above 0 and at most 1; the default is 1. MaxLoad does not apply to
 	// the last part of a rebuild, when the staging tables catch up with the live tables.
 	MaxLoad float64
 
-	// Resumed, if not nil, is called if Run resumes an interrupted rebuild of all partitions,
-	// with the results of the partitions that are rebuilt already.
+	// Resumed, if not nil, is called if Run resumes an interrupted rebuild of all partitions. It
+	// gets the results of the partitions that are rebuilt already.
 	Resumed func([]Result)
 	// Progress, if not nil, receives the progress of each partition.
 	Progress replay.Progress
-	// Rebuilt, if not nil, is called with each finished partition.
+	// Rebuilt, if not nil, is called with the result for each finished partition.
 	Rebuilt func(Result)
 }
 
@@ -78,10 +78,10 @@ type Result struct {
 	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
 	// the partition has new tables and a new epoch.
 	DifferentUsers int64 `json:"different_users"`
-	// First are the differences of the first users with differences, and of the first rooms, by
-	// user id. It is empty in results that Config.Resumed gets.
+	// First are the differences of at most 10 users and at most 10 rooms: the users and rooms with
+	// the lowest ids among those that differ. It is empty in results that Config.Resumed gets.
 	First []replay.Difference `json:"first,omitempty"`
-	// Held is the longest time for which the lock on the position blocked the projector.
+	// Held is the longest time for which a lock on the projector's position blocked the projector.
 	Held time.Duration `json:"-"`
 }
 
@@ -99,7 +99,7 @@ func (e *RunningError) Error() string {
 		e.Application, e.PID)
 }
 
-// rebuildClass is the first key of the advisory lock that all jobs of a database use.
+// rebuildClass is the first key of the advisory lock that every job of a database acquires.
 const rebuildClass = 0x62616472 // "badr"
 
 const takeRebuildSQL = `SELECT pg_try_advisory_lock($1, 0)`
@@ -122,8 +122,8 @@ func Running(ctx context.Context, q events.Querier) error {
 // Otherwise one short transaction replaces the live tables by the staging tables, with a new
 // epoch.
 //
-// If Run is interrupted, it has not changed unfinished partitions, and the next call resumes with
-// the unfinished partitions. A concurrent call fails with a [*RunningError].
+// An interrupted Run leaves unfinished partitions unchanged. The next rebuild of all partitions
+// resumes with them. A call fails with a [*RunningError] while another job runs.
 func Run(ctx context.Context, cfg Config) (err error) {
 	job, err := NewJob(ctx, cfg, "badged rebuild")
 	if err != nil {
@@ -170,8 +170,8 @@ type Job struct {
 	Partitions int
 	// Held are the partitions that the database holds.
 	Held []int
-	// Conn owns the lock. All writes use this connection, so a job that loses its lock cannot
-	// write.
+	// Conn is the connection whose session has the lock. All writes use this connection, so a job
+	// that has lost its lock cannot write.
 	Conn *pgx.Conn
 	// rested is when the last pause ended.
 	rested time.Time
@@ -205,8 +205,8 @@ func NewJob(ctx context.Context, cfg Config, application string) (*Job, error) {
 // Close releases the lock and closes the session.
 func (j *Job) Close(ctx context.Context) { pgsession.CloseSession(ctx, j.Conn) }
 
-// cleanUp closes the job. If the job was interrupted, cleanUp also drops the staging tables of the
-// unfinished partition. If that fails, the next rebuild drops these tables.
+// cleanUp closes the job. If the job was interrupted, cleanUp also drops the staging tables. If it
+// cannot drop them, the next rebuild does.
 func (j *Job) cleanUp(ctx context.Context) error {
 	j.Close(ctx)
 	if ctx.Err() == nil {
@@ -225,7 +225,8 @@ func (j *Job) cleanUp(ctx context.Context) error {
 	})
 }
 
-// all rebuilds the remaining partitions.
+// all rebuilds all partitions, except the partitions that an interrupted rebuild of all partitions
+// has finished.
 func (j *Job) all(ctx context.Context) error {
 	if j.Config.Anew {
 		if err := j.forget(ctx); err != nil {
@@ -254,7 +255,8 @@ func (j *Job) all(ctx context.Context) error {
 	return j.forget(ctx)
 }
 
-// forget makes the next rebuild of all partitions start with the first partition.
+// forget deletes the record of rebuilt partitions, so that the next rebuild of all partitions
+// starts with the first partition.
 func (j *Job) forget(ctx context.Context) error {
 	if _, err := j.Conn.Exec(ctx, `DELETE FROM badged.rebuilt_partitions`); err != nil {
 		return fmt.Errorf("forget the rebuilt partitions: %w", err)
@@ -295,8 +297,8 @@ func (j *Job) publish(ctx context.Context, partition int, users map[string]struc
 		}
 		updates := make([]pubsub.Update, len(badges))
 		for i, b := range badges {
-			// An update applies only to a client that has its base version. No client has this
-			// version in the new epoch, so every client reads a snapshot instead.
+			// A client applies an update only if the client has the update's base version. No
+			// client has this version in the new epoch, so every client reads a snapshot.
 			updates[i] = pubsub.Update{Badge: b, Partition: eventlog.Ancestor(partition, j.Partitions), BaseVersion: b.Version, Conversations: []pubsub.Conversation{}}
 		}
 		if err := j.Config.Bus.Publish(ctx, updates, nil); err != nil {
@@ -306,7 +308,8 @@ func (j *Job) publish(ctx context.Context, partition int, users map[string]struc
 	return nil
 }
 
-// rest pauses so long that the work since the last pause takes the fraction MaxLoad of the time.
+// rest pauses. The length of the pause is such that the work since the last pause takes the
+// fraction MaxLoad of the time of work and pause together.
 func (j *Job) rest(ctx context.Context) {
 	worked := time.Since(j.rested)
 	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {

@@ -18,16 +18,17 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Staging has the staging tables of a partition. The log is folded into the staging tables in
-// steps, until they have caught up with the live tables.
+// Staging fills the staging tables of a partition. It folds the log into them in steps, until they
+// have caught up with the live tables.
 type Staging struct {
 	job       *Job
 	partition int
 	tables    *store.Tables
 
+	// at is the position up to which the log is folded into the staging tables.
 	at events.Position
-	// Keys are the keys of the events up to at, by which repetitions are detected. generations
-	// is the number of generations of event keys that Keys includes.
+	// Keys are the event keys up to the position at, by which repetitions are detected.
+	// generations is the number of generations of event keys that Keys knows.
 	Keys        *store.DedupReplay
 	generations int
 
@@ -36,15 +37,15 @@ type Staging struct {
 	result Result
 }
 
-// judged is the result of comparing users or rooms with the live tables.
+// judged is the result of comparing the users, or the rooms, of the staging and the live tables.
 type judged struct {
 	// different has the ids whose live rows differ from the staging tables. touched has the ids
-	// with events since the comparison, which must be compared again; nil means that no
-	// comparison was made, so all ids must be compared.
+	// with events since the last comparison, which must be compared again. If touched is nil, no
+	// comparison was made yet, so all ids must be compared.
 	different, touched map[string]struct{}
 }
 
-// touch records ids that had events since the comparison.
+// touch records the keys of a map as ids that had events since the last comparison.
 func touch[V any](j *judged, by map[string]V) {
 	for id := range by {
 		if j.touched != nil {
@@ -53,8 +54,8 @@ func touch[V any](j *judged, by map[string]V) {
 	}
 }
 
-// judge compares the touched ids with the live tables again, and updates different. find returns
-// the ids among the given ids whose rows differ; nil stands for all ids.
+// judge compares the rows of the touched ids with the live tables again, and updates different. The
+// function `find` returns the ids, among the given ids, whose rows differ; nil stands for all ids.
 func (j *judged) judge(ctx context.Context, find func(ctx context.Context, suffix string, ids []string) ([]string, error)) error {
 	var ids []string // nil means all
 	if j.touched != nil {
@@ -88,8 +89,8 @@ const (
 	dropStagingSQL    = `SELECT badged.drop_staging_tables($1)`
 )
 
-// NewStaging returns the staging tables of a partition whose names end with suffix. The tables
-// must exist before they are filled.
+// NewStaging returns a Staging for the tables of a partition whose names end with suffix. The
+// tables must exist before they are filled.
 func NewStaging(job *Job, number int, suffix string) *Staging {
 	return &Staging{
 		job: job, partition: number,
@@ -98,14 +99,15 @@ func NewStaging(job *Job, number int, suffix string) *Staging {
 	}
 }
 
-// Limits of the events to fold, and of the users to compare, while the lock on the position blocks
-// the projector. Both double with each attempt, so that a rebuild ends at any rate of events.
+// Limits of the number of events to fold, and of users to compare, while the lock on the position
+// blocks the projector. Both limits double with each attempt, so that a rebuild ends at any rate
+// of events.
 const (
 	heldEvents = 500
 	heldUsers  = 500
 )
 
-// build makes the live tables agree with the log, and sets result.
+// build fills the staging tables, replaces the live tables by them if they differ, and sets result.
 func (s *Staging) build(ctx context.Context) error {
 	if _, err := s.job.Conn.Exec(ctx, createStagingSQL, s.partition); err != nil {
 		return fmt.Errorf("create staging tables: %w", err)
@@ -137,8 +139,8 @@ func (s *Staging) build(ctx context.Context) error {
 	}
 }
 
-// fill folds the log, or the archive and the log, into the empty staging tables, up to the present
-// position of the live tables.
+// fill folds the archive, if there is one, and the log into the empty staging tables. It folds the
+// log up to the present position of the live tables.
 func (s *Staging) fill(ctx context.Context) error {
 	var in replay.Snapshot
 	err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
@@ -158,8 +160,8 @@ func (s *Staging) fill(ctx context.Context) error {
 	return nil
 }
 
-// FillUpTo folds the log into the empty staging tables, up to the position of in. It reads the log
-// several times if the users need more memory than Config.Memory.
+// FillUpTo folds the log into the empty staging tables, up to the position of the snapshot `in`. If
+// the users need more memory than Config.Memory, it reads the log several times.
 func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	job := s.job
 	s.at = in.Position
@@ -198,8 +200,8 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	})
 }
 
-// catchUp folds the events that the projector has folded meanwhile. It repeats this until there
-// were at most heldEvents of them.
+// catchUp folds into the staging tables the events that the projector has folded into the live
+// tables since the last call. It repeats this until at most heldEvents events were new.
 func (s *Staging) catchUp(ctx context.Context) error {
 	for {
 		var in replay.Snapshot
@@ -229,8 +231,8 @@ func (s *Staging) catchUp(ctx context.Context) error {
 	}
 }
 
-// step folds the next records, about limit of them and at most up to the position of in, into the
-// staging tables, in the transaction of in. It returns the number of records.
+// step folds the next records of the log into the staging tables, in the transaction of `in`. It
+// folds about `limit` records, and none after the position of `in`. It returns their number.
 func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
 	s.Keys.Extend(in.Generations[s.generations:])
 	s.generations = len(in.Generations)
@@ -278,8 +280,8 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 }
 
 // compare compares the touched users and rooms with the live tables. The live tables may be ahead
-// of the staging tables. That does no harm: users and rooms with events in between are touched
-// again, and compared again, when the staging tables catch up.
+// of the staging tables. This does no harm: users and rooms with events between the two positions
+// are touched and compared again when the staging tables catch up.
 func (s *Staging) compare(ctx context.Context) error {
 	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(in *replay.Snapshot) error {
 		if s.users.touched == nil {
@@ -291,7 +293,7 @@ func (s *Staging) compare(ctx context.Context) error {
 	})
 }
 
-// measure counts the rows in the staging tables.
+// measure counts the users and conversations in the staging tables, for the result.
 func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	if err := in.ScanTables(ctx, true); err != nil {
 		return err
@@ -303,7 +305,7 @@ func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
 	return nil
 }
 
-// judge compares the touched users and rooms with the live tables in the snapshot in.
+// judge compares the touched users and rooms with the live tables in the snapshot `in`.
 func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
 	if err := s.rooms.judge(ctx, in.DifferingRooms); err != nil {
 		return err
@@ -316,21 +318,22 @@ type ending int
 
 const (
 	finished  ending = iota
-	overtaken        // too many events were folded meanwhile
+	overtaken        // the projector has folded more events than the attempt may fold
 	locked           // a long transaction reads the live tables
 )
 
-// reported is the number of users, and of rooms, whose differences are reported.
+// reported is the greatest number of users, and of rooms, whose differences Result.First lists.
 const reported = 10
 
-// maxTold is the greatest number of different users up to which rows are written that notify the
-// devices and webhooks of each user. If more users differ, all users are notified, which needs no
-// rows.
+// maxTold is the greatest number of different users that are notified one by one, by updating the
+// rows of their devices and queued calls. If more users differ, these rows are not updated: the new
+// revision of the partition makes the notifier notify all users.
 const maxTold = 10_000
 
-// finish locks the position, which blocks the projector, and folds at most about limit events to
-// catch up. Then it drops the staging tables, or replaces the live tables by the staging tables.
-// If more events remain, it returns overtaken; if a table is locked, it returns locked.
+// finish locks the projector's position, which blocks the projector, and folds the remaining
+// events, at most about `limit`. Then it drops the staging tables, or replaces the live tables by
+// them. If more events remain, it returns overtaken. If another transaction has locked a table, it
+// returns locked.
 func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
 	var began time.Time
 	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
@@ -371,8 +374,8 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	users, rooms := s.users.different, slices.Sorted(maps.Keys(s.rooms.different))
 	changed, end := len(users)+len(rooms) > 0, dropStagingSQL
 	if changed {
-		// The badge of every member depends on the room. So if a room differs, all its members
-		// count as different users.
+		// The badge of every member depends on the state of the room. So if a room differs, count
+		// all its members as different users.
 		rows, _ := in.Tx.Query(ctx, statements.Of(s.partition, "read the staged members"), rooms)
 		members, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {

@@ -1,9 +1,9 @@
 // Package renumber repairs a log that was restored or replicated from another Postgres cluster.
-// The transaction ids of the copied events have no meaning in this cluster. So the package gives
-// the copied events new places before all events that this cluster appends.
+// The transaction ids of the copied events have no meaning in this cluster. So the package assigns
+// new places to the copied events, before all events that this cluster appends.
 //
-// It does not know the tables of badges: it changes places and positions in the log, and
-// projectors continue at the changed positions. ADR 38 has the reasons.
+// It does not know the tables of badges. It changes the places of events and the positions of
+// readers of the log, and projectors continue at the changed positions. ADR 38 has the reasons.
 package renumber
 
 import (
@@ -24,31 +24,31 @@ import (
 type Config struct {
 	// Conn configures the connection to the database. Required.
 	Conn *pgx.ConnConfig
-	// DryRun reports what Run would do, and changes nothing.
+	// DryRun makes Run report what it would do, and change nothing.
 	DryRun bool
-	// Report, if not nil, is called with the result for each partition that has copied events:
-	// after the commit, or in a dry run after counting the events.
+	// Report, if not nil, is called with the result for each partition that has copied events.
+	// Run calls it after the commit, or in a dry run after counting the events.
 	Report func(Result)
-	// Blocked, if not nil, is called repeatedly while a session that reads the log of a
-	// partition delays Run.
+	// Blocked, if not nil, is called repeatedly while a transaction of another session has a lock
+	// on the log of a partition and delays Run.
 	Blocked func(partition int, by pgsession.Holder)
 }
 
 // Result is the result for one partition.
 type Result struct {
 	Partition int
-	// Copied is the number of events from another database. Run gives them new places in the
-	// same order, and adapts every stored position.
+	// Copied is the number of events from another database. Run assigns new places to these events
+	// in the same order, and adapts every stored position.
 	Copied int64
 	// Appended is the number of events that were appended in this database. Run does not change
 	// them; they come after all copied events.
 	Appended int64
 }
 
-// Run makes the log of a restored or replicated database readable. Afterwards the log has first
-// all copied events in the same order as in the other database, and then the events appended in
-// this database. Every consumer group continues at its position. Run begins new epochs, so that
-// clients read all state again, since they may have seen events that the copy does not have. It
+// Run makes the log of a restored or replicated database readable. Afterwards the log first has
+// all copied events, in the same order as in the other database, and then the events appended in
+// this database. Every consumer group continues at its position. Clients may have seen events that
+// the copy does not have: so Run begins new epochs, which makes clients read all state again. Run
 // reports whether there was anything to renumber.
 //
 // Run renumbers each partition in a transaction of its own. After an interruption the next call
@@ -58,9 +58,9 @@ type Result struct {
 // Run fails with [ErrRows] if rows of another database were copied into a database that already
 // had a log of its own.
 //
-// No projector may run: Run locks all partitions, and fails with a [*PartitionOwnedError] if a
-// projector owns one. Publishers may append meanwhile. Reads by other consumer groups block, or
-// fail and must be retried.
+// All projectors must be stopped first: Run locks all partitions, and fails with a
+// [*PartitionOwnedError] if a projector owns a partition. Publishers may append while Run works.
+// Reads by other consumer groups block, or fail and must be retried.
 func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(int, pgsession.Holder) {}
@@ -106,9 +106,9 @@ func Run(ctx context.Context, cfg Config) (needed bool, err error) {
 	return true, r.finish(ctx)
 }
 
-// ErrRows is returned if rows were copied from another database into this one, which already had
-// a log of its own. The copied rows do not show which other data, such as ranges of the log, was
-// not copied.
+// ErrRows is returned if rows were copied from another database into a database that already had
+// a log of its own. Renumbering cannot repair this: the copied rows do not show which other data,
+// such as ranges of the log, was not copied.
 var ErrRows = errors.New("rows of another database were copied into this one, which `badged migrate up` had created: " +
 	"what is missing here is not known; copy the whole database instead, with `pg_dump` into an empty one, or as files")
 
@@ -130,13 +130,13 @@ func (e *PartitionOwnedError) Error() string {
 type run struct {
 	cfg  Config
 	conn *pgx.Conn
-	// partitions are all partitions that have tables, even if they were split or another
-	// database holds them.
+	// partitions are all partitions that have tables in this database, including partitions that
+	// were split or that another database holds.
 	partitions []int
-	// home is set if the log was created, or completely renumbered, in this database.
+	// home is set if the log was created in this database, or was completely renumbered in it.
 	home bool
 	// foreign are the partitions to renumber. copied is set if any of these partitions has
-	// events or positions of another database.
+	// events or positions from another database.
 	foreign []int
 	copied  bool
 }
@@ -165,16 +165,16 @@ func (r *run) lockAll(ctx context.Context) error {
 	}
 }
 
-// homeEra is an SQL expression for the era of this database, -1 if its row is missing. Events and
-// positions with another era were copied from another database.
+// homeEra is an SQL expression for the era of this database, or -1 if the table log_home has no
+// row. Events and positions with another era were copied from another database.
 const homeEra = `coalesce((SELECT era FROM badged.log_home), -1)`
 
 // copied is an SQL condition for events that were copied into this database and are not
 // renumbered yet. Events that an earlier run has renumbered have transaction id 3.
 const copied = `transaction_id > '3' AND era <> ` + homeEra
 
-// unreachable is an SQL condition for a position of the projector that is after all future
-// events, so that the projector would never fold them.
+// unreachable is an SQL condition for a position of the projector whose transaction id this cluster
+// has not reached yet. The projector would skip all events with lower transaction ids.
 const unreachable = `(consumer_group = '` + events.ProjectorGroup + `' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)`
 
 // examine determines which partitions have copied events, copied positions or unreachable
@@ -196,7 +196,8 @@ OR EXISTS (SELECT FROM badged.TOPIC WHERE `+copied+`), EXISTS (SELECT FROM badge
 	return nil
 }
 
-// begin marks the log as being renumbered: events.Open fails until finish has committed.
+// begin marks the log as being renumbered: from then on events.Open fails until finish has
+// committed.
 func (r *run) begin(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		// A dump may have been restored without this row.
@@ -212,9 +213,10 @@ func (r *run) begin(ctx context.Context) error {
 	return nil
 }
 
-// renumber gives the copied events of a partition the transaction id 3, the lowest id of a
-// transaction in any cluster, and ascending offsets. So the copied events come before all events
-// that this cluster appends, and no open transaction hides them from readers.
+// renumber changes the places of the copied events of a partition: they get the transaction id 3,
+// the lowest id of a transaction in any cluster, and ascending offsets. So the copied events come
+// before all events that this cluster appends, and readers need not wait for an open transaction
+// before they read them.
 func (r *run) renumber(ctx context.Context, number int) error {
 	done := Result{Partition: number}
 	sql := strings.NewReplacer("TOPIC", events.Topic(number), "PARTITION", fmt.Sprint(number))
@@ -238,7 +240,8 @@ FROM badged.TOPIC`)).Scan(&done.Copied, &done.Appended)
 }
 
 // settle reorganizes the ranges of the log of a partition. It locks the log, and appends queue
-// behind its lock request. So it waits only briefly for readers, and then tries again.
+// behind its lock request. So it waits for readers only briefly before it withdraws the request
+// and tries again.
 func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 	blocked := pgsession.Blocking{Conn: r.conn, Tell: r.cfg.Blocked, Partition: number, Tables: []string{partition.Log(number)}}
 	return blocked.Retry(ctx, tx, func(tx pgx.Tx) error {
@@ -249,32 +252,33 @@ func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 
 // renumberSQL returns the statements that renumber a partition.
 //
-// Copied events keep their order. Events of one era were appended in the same database, and are
-// ordered by transaction id and offset. There are several eras if a copy was copied again before
-// it was renumbered: the era of the last renumbering comes first, then the other eras in ascending
-// order. Events of transactions that were pending for the projector come directly after the
-// projector's position, where the projector would have moved them.
+// The order of copied events does not change. Events of one era were appended in the same database,
+// and are ordered by transaction id and offset. There are several eras if a copy was copied again
+// before it was renumbered: the era of the last renumbering comes first, then the other eras in
+// ascending order. Events of transactions that were pending for the projector come directly after
+// the projector's position, since the projector would have moved them to this place.
 //
-// The position of a consumer group moves to the place before the first copied event that the
-// group has not read. The group has read the events of its position's era up to the position; it
-// may not have seen other events, such as events of pending transactions. So a position always
-// moves before all events appended in this database, even if the group has read some of them.
-// Then the group reads some events twice, which is harmless, and misses none.
+// The position of a consumer group is set directly before the first copied event that the group
+// may not have read. The group has read the events of its position's era up to the position, except
+// perhaps events of pending transactions. All other events count as not read. So the new position
+// is before all events that were appended in this database, even if the group has read some of
+// them. Then the group reads some events twice, which is harmless, and misses no event.
 func renumberSQL() []string {
-	// The last offset that an earlier renumbering has assigned, also to an event that is
-	// archived now.
+	// lastTaken is the last offset that an earlier renumbering has assigned, including offsets of
+	// events that are archived now.
 	lastTaken := `coalesce((SELECT max("offset") FROM (
         SELECT transaction_id, "offset" FROM badged.TOPIC UNION ALL ` + partition.PlacesSQL("PARTITION") + `) AS taken WHERE transaction_id = '3'), 0)`
-	// The new offset for a position p, which has the columns era, transaction_id and "offset".
+	// behind is the new offset for a position p, which has the columns era, transaction_id and
+	// "offset".
 	behind := `coalesce(
         (SELECT min(r.place) - 1 FROM renumbered AS r
          WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
         (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
 	statements := []string{
-		// Wait until current readers have finished. A reader that queues behind this lock has
-		// an old snapshot, without the renumbered events. A statement below updates the row of
-		// every position, also if the position stays the same, so that Postgres makes such a
-		// reader start over.
+		// Wait until current readers have finished. A reader that waits for this lock already has
+		// a snapshot without the renumbered events. So a statement below updates the row of every
+		// position, even if the position does not change: then Postgres makes such a reader start
+		// over.
 		`LOCK TABLE badged.TOPIC_offsets IN EXCLUSIVE MODE`,
 		`CREATE TEMPORARY TABLE renumbered (
     transaction_id xid8, "offset" bigint, era bigint, late boolean, place bigint, PRIMARY KEY (transaction_id, "offset")
@@ -320,8 +324,8 @@ FROM renumbered AS r
 WHERE r.transaction_id = e.transaction_id AND r."offset" = e."offset"`)
 }
 
-// finish begins new epochs, raises each sequence that is below the greatest number in its table,
-// and stores the era of this database as the era of the log.
+// finish begins a new epoch in each partition, and sets each sequence to the greatest number in its
+// table if the sequence is below it. It stores the era of this database as the era of the log.
 func (r *run) finish(ctx context.Context) error {
 	err := pgx.BeginFunc(ctx, r.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `UPDATE badged.partitions SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12)`); err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// ArchivedFiles returns the files of an archive that have the events which were removed from a
-// partition's log: the files that the database lists. The result includes files that were given
-// up, which cannot be read. It does not include files that the database does not list, which an
-// interrupted run wrote. It fails if a file is missing or differs from what the database lists.
+// ArchivedFiles returns the archive's entries of the files that the database lists for a partition:
+// together these files have all events that were removed from the log. The result includes files
+// that were given up, which cannot be read. It omits files that the database does not list, such as
+// files of an interrupted run. ArchivedFiles fails if a listed file has no entry, or if the hash in
+// the entry differs from the hash in the database.
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, false)
 }
 
-// MovedFiles is like ArchivedFiles for a partition that was moved to this database. a is the
-// archive of the database from which the partition was moved.
+// MovedFiles is like ArchivedFiles for a partition that was moved to this database. The archive a
+// belongs to the database from which the partition was moved, so the id of its log is not checked.
 func MovedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, true)
 }
@@ -58,16 +59,18 @@ type Listed struct {
 	// File is the entry of the manifest. If there is no entry, File has the number, events and
 	// hash that the database stores.
 	File archive.File
-	// Missing is set if the manifest has no entry, and the file was not given up.
+	// Missing is set if the manifest has no entry, and the database does not list the file as
+	// given up.
 	Missing bool
-	// Matches is set if the entry agrees with the database: the file has the hash that the
-	// database stores, or an erasure that the database does not know rewrote the file, or the
-	// database lists the file as given up.
+	// Matches is set if the entry agrees with the database. There are three cases: the entry has
+	// a hash that the database stores; the entry has a proof that an erasure rewrote the file
+	// later; or the database lists the file as given up.
 	Matches bool
 }
 
-// ListedFiles compares the files that the database lists for a partition with an archive of its
-// log.
+// ListedFiles returns the files that the database lists for a partition, compared with the manifest
+// of the log's archive. It fails with an [*archive.SplitError] if the archive has files of children
+// of the partition.
 func ListedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]Listed, error) {
 	return listedFiles(ctx, q, a, partition, false)
 }
@@ -126,9 +129,9 @@ type knownFile struct {
 	givenUp           *time.Time
 }
 
-// became reports whether f is a later revision of this file that an erasure wrote. The database
-// may not know the erasure, since it was restored to an earlier time; the proof of f shows that
-// this database or a copy of it wrote the revision.
+// became reports whether f is a later revision of this file, which an erasure has written. The
+// database does not know this erasure if it was restored to an earlier time. The proof of f shows
+// that this database or a copy of it has written the revision.
 func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
 	if f.Origin != k.origin || f.Revision <= k.revision {
 		return false, nil // an older copy, or another file
@@ -139,8 +142,8 @@ func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.Fil
 	return proven, nil
 }
 
-// Lacking returns a function that returns which of the given rows the log of a partition does not
-// have. Two rows are the same if their UUIDs and times are equal; their places may differ.
+// Lacking returns a function that determines which of the given rows are not in the log of a
+// partition. Two rows are the same if their UUIDs and times are equal, even if their places differ.
 func Lacking(q events.Querier, partition int) archive.Lacking {
 	return func(ctx context.Context, rows []archive.Row) ([]archive.Row, error) {
 		uuids, times := make([][16]byte, len(rows)), make([]time.Time, len(rows))

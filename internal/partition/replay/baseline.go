@@ -16,12 +16,12 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 )
 
-// Baseline describes where the log of a partition starts after earlier events were archived.
-// Separate tables have the state after these events, with which a replay starts. The zero
-// Baseline means that no events were ever removed from the log.
+// Baseline describes the point up to which the events of a partition were archived. The tables
+// with the suffix "_baseline" have the state at this point, with which a replay of the log starts.
+// The zero Baseline means that no events were ever removed from the log.
 type Baseline struct {
 	Position events.Position
-	// Generation is the generation of event keys at that position.
+	// Generation is the latest generation of event keys that begins before Position.
 	Generation int
 	// Events is the number of archived events; Until is when the latest of them was appended.
 	Events int64
@@ -39,7 +39,8 @@ func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baselin
 }
 
 // newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
-// archive if there is an archive. It has no keys yet: each and eachOf add the baseline's keys.
+// archive if there is one. The DedupReplay has no keys yet: each and eachOf add the keys of the
+// baseline.
 func (in *Snapshot) newKeys() *store.DedupReplay {
 	if in.archive != nil {
 		return store.NewDedupReplay(nil)
@@ -54,9 +55,9 @@ func (in *Snapshot) laterGenerations() []store.Generation {
 	return slices.DeleteFunc(slices.Clone(in.Generations), func(g store.Generation) bool { return g.Number <= in.Baseline.Generation })
 }
 
-// restoreKeys adds the event keys of the baseline to keys: all event keys, or only the event keys
-// in of if of is not nil. It does nothing if keys is nil, if there is no baseline, or if the
-// replay starts with an archive.
+// restoreKeys adds the event keys of the baseline to `keys`. If `of` is not nil, it adds only the
+// event keys in `of`. It does nothing if `keys` is nil, if there is no baseline, or if the replay
+// starts with an archive.
 func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of [][16]byte) error {
 	if keys == nil || in.Baseline.Events == 0 || in.archive != nil {
 		return nil
@@ -81,9 +82,9 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 // weighKeys returns the approximate memory in bytes that a replay of `records` records needs for
 // event keys, including the keys of the baseline.
 func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
-	// The size of the users of a key is estimated by the size of the payload: an id in a payload
-	// takes more bytes than a user in a UserSet, unless Postgres has compressed the payload.
-	// rest is the assumed size in bytes of a payload without its users.
+	// Estimate the size of the users of a key by the size of the payload: an id of a user in a
+	// payload takes more bytes than a user in a UserSet, unless Postgres has compressed the
+	// payload. rest is the assumed size in bytes of a payload without the ids of users.
 	const rest = 300
 	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the payloads"), rest).Scan(&weight); err != nil {
 		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
@@ -100,9 +101,9 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 }
 
 // restoreUsers adds to r all rooms of the baseline, and the users of the baseline for which r.Wants
-// is true. If named is not nil, it adds only users in named. It calls added after each row; added
-// may remove users from r. restoreUsers does nothing if there is no baseline, or if the replay
-// starts with an archive.
+// is true. If `named` is not nil, it adds only users in `named`. It calls `added` after each row of
+// a user or conversation; `added` may remove users from r. restoreUsers does nothing if there is no
+// baseline, or if the replay starts with an archive.
 func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
 	if in.Baseline.Events == 0 || in.archive != nil {
 		return nil
@@ -113,9 +114,10 @@ func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string,
 	return in.restoreRooms(ctx, r)
 }
 
-// loadUsers adds to r the users for which r.Wants is true, from the tables whose names end with
-// suffix. It marks them as changed, as if they had just been folded. If named is not nil, it adds
-// only users in named. It calls added after each row; added may remove users from r.
+// loadUsers reads users from the tables whose names end with suffix, and adds to r the users for
+// which r.Wants is true. It marks them as changed, as if they had just been folded. If `named` is
+// not nil, it reads only users in `named`. It calls `added` after each row of a user or
+// conversation; `added` may remove users from r.
 func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
 	if err := in.ScanTables(ctx, named == nil); err != nil {
 		return err
@@ -158,8 +160,8 @@ func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, nam
 	return nil
 }
 
-// loadedUser returns the user of a row, and adds the user to r if necessary. It returns nil if
-// r.Wants is false for the user.
+// loadedUser returns the user with the id of a row, and adds the user to r if necessary. It returns
+// nil if r.Wants is false for the user.
 func (r *Replay) loadedUser(id string) *badge.User {
 	if !r.Wants(id) {
 		return nil
@@ -172,10 +174,10 @@ func (r *Replay) loadedUser(id string) *badge.User {
 	return u
 }
 
-// UseArchive makes the replay start with the events of an archive instead of the baseline. It
-// first checks that the archive has all events that were removed from this log. If the archive
-// is nil, or if files of the partition were given up, UseArchive does nothing: the replay starts
-// at the baseline.
+// UseArchive makes a replay start with the events of an archive instead of the baseline. It first
+// checks that the archive has all events that were removed from the log of the partition. If a is
+// nil, or if files of the partition were given up, UseArchive changes nothing, and the replay
+// starts at the baseline.
 func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	if a == nil {
 		return nil
@@ -203,9 +205,10 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	return nil
 }
 
-// archivedPages sends every record of the archive to a channel, in order. Before the records of
-// each file it sends a page with the generations of event keys that begin in the file. After all
-// files it sends a page with the generations that begin in the log.
+// archivedPages sends the records of the archive to a channel, in order. Before the records of each
+// file it sends a page without records, with the generations of event keys that begin in the file.
+// After all files it sends such a page with the generations that begin in the log. Without an
+// archive it sends nothing.
 func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 	if in.archive == nil {
 		return nil

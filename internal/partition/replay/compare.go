@@ -20,8 +20,8 @@ type comparison struct {
 	options VerifyOptions
 	healed  map[string]healedVersions
 	result  Verified
-	// roomsDone is set once the rooms have been compared. They are compared only once, since
-	// every share of the users has the same rooms.
+	// roomsDone is set once the rows of rooms have been compared. They are compared only with the
+	// first share of the users, since every share has the same rooms.
 	roomsDone bool
 }
 
@@ -30,9 +30,9 @@ func (in *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*
 	return &comparison{in: in, options: options, healed: healed, result: Verified{Position: in.Position}}, err
 }
 
-// compare compares the rows of the users for which r.Wants is true with the state in r. If the
-// options name users, it compares only the rooms in r, else all rooms. It removes from r what it
-// has compared.
+// compare compares the rows of the users for which r.Wants is true, and of rooms, with the state in
+// r. If the options name users, it compares only the rooms in r, else all rooms. It removes the
+// users and conversations that it has compared from r.
 func (c *comparison) compare(ctx context.Context, r *Replay) error {
 	var users, rooms []string // nil means all
 	if err := c.in.ScanTables(ctx, len(c.options.Users) == 0); err != nil {
@@ -52,8 +52,8 @@ func (c *comparison) compare(ctx context.Context, r *Replay) error {
 }
 
 // CompareTables compares the live tables with the tables whose names end with suffix, and calls
-// found for each difference. It compares the rows of the given users, and the rows of the given
-// rooms without their marks.
+// `found` for each difference. It compares only the rows of the given users and rooms. It does not
+// compare the marks of the rooms.
 func (in *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
 	c, err := in.newComparison(ctx, VerifyOptions{Users: users, Found: found})
 	if err != nil {
@@ -80,8 +80,8 @@ func (in *Snapshot) CompareTables(ctx context.Context, suffix string, users, roo
 type table struct {
 	name    string // without the partition
 	columns []store.Column
-	// keys is the number of key columns. They are the first columns, and the first of them
-	// identifies the user or the room.
+	// keys is the number of columns of the primary key. They come first in columns, and the first
+	// of them has the id of the user or room.
 	keys int
 }
 
@@ -89,11 +89,12 @@ func tableOf(name string, row interface{ Columns() []store.Column }, keys int) t
 	return table{name, row.Columns(), keys}
 }
 
-// rowKey has the values of up to three key columns, as text.
+// rowKey has the values of the columns of a row's primary key, at most three, as text.
 type rowKey [3]string
 
-// at returns a Difference with the user and the conversation of a row. For a row that is only a
-// part of them, such as a path, Field names the part; it follows the name of a column.
+// at returns a Difference with the user and the conversation of a row, and no values. For a row
+// about a part of a user or room, such as a category, Field is a text like " of category a/b",
+// which found appends to the name of a column.
 func (t *table) at(key rowKey) (d Difference) {
 	for i := range t.keys {
 		switch t.columns[i].Name {
@@ -117,22 +118,22 @@ type expectedRows struct {
 	table
 	// of are the users or rooms to compare; nil means all.
 	of []string
-	// take is called with the key and the other values of each row in the table. It loads the
-	// row that is expected for this key into the columns of table.
+	// take is called for each row in the table, with the values of its key and of its other
+	// columns. It loads the row that the log expects for this key into the columns of table.
 	take func(key rowKey, stored []string) expected
-	// rest calls f with the keys of the expected rows for which take was not called, so that
-	// the table does not have them.
+	// rest is called after the last call of take. It calls f with the key of each expected row
+	// for which take was not called: the table does not have this row.
 	rest func(f func(rowKey))
 }
 
-// expected says what the log expects for the key of a row.
+// expected says which rows with a key are right, according to the log.
 type expected int
 
 const (
 	noRow    expected = iota
-	oneRow            // the row in the columns of table
-	anyRow            // the row may exist or not: it has no effect
-	emptyRow          // no row, or the empty row in the columns of table
+	oneRow            // only the row that take has loaded
+	anyRow            // no row, or any row: it has no effect
+	emptyRow          // no row, or the empty row that take has loaded
 )
 
 func (c *comparison) compareRows(ctx context.Context, r *Replay, all ...*expectedRows) error {
@@ -144,8 +145,8 @@ func (c *comparison) compareRows(ctx context.Context, r *Replay, all ...*expecte
 	return nil
 }
 
-// compareTable compares the rows of a table that belong to rooms, or to users for which r.Wants is
-// true, with the expected rows.
+// compareTable compares the rows of a table with the expected rows. It skips rows of users for
+// which r.Wants is false.
 func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRows) error {
 	values, targets, list := make([]string, len(t.columns)), make([]any, len(t.columns)), make([]string, len(t.columns))
 	for i := range t.columns {
@@ -180,7 +181,7 @@ func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRow
 	return nil
 }
 
-// found reports differing columns of a row.
+// found reports the differing columns of a row, which `at` describes.
 func (c *comparison) found(at Difference, differing ...Difference) {
 	for _, d := range differing {
 		d.Partition, d.UserID, d.ConversationID = c.in.Partition, at.UserID, at.ConversationID
@@ -190,7 +191,8 @@ func (c *comparison) found(at Difference, differing ...Difference) {
 	}
 }
 
-// differences returns the columns whose values differ from the values in the table.
+// differences returns an entry for each column whose loaded value differs from the value in the
+// table.
 func differences(columns []store.Column, table []string) (all []Difference) {
 	for i := range columns {
 		c, have, log := &columns[i], table[i], columns[i].Text()
@@ -204,8 +206,8 @@ func differences(columns []store.Column, table []string) (all []Difference) {
 	return all
 }
 
-// normalCategories sorts the category paths in the text of a column, in the order in which a
-// replay writes the paths. It returns a text without category paths unchanged.
+// normalCategories sorts the category paths in the text of a column, so that they have the order in
+// which a replay writes them. It returns a text that cannot be parsed unchanged.
 func normalCategories(text string) string {
 	paths, err := badge.Restore(text)
 	if err != nil {
@@ -241,7 +243,7 @@ func (c *comparison) userRows(r *Replay, of []string) *expectedRows {
 
 // conversationRows returns the expected conversations of the users of r. Comparing removes the
 // conversations from r. A healed user may have an empty row for a conversation that is not in
-// the log: by this row clients learn that the conversation is empty.
+// the log: healing empties such a row instead of deleting it, so that clients get the change.
 func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
 	var row store.ConversationRow
 	return &expectedRows{tableOf("conversations", &row, store.ConversationKey), of, func(key rowKey, stored []string) expected {
@@ -274,8 +276,8 @@ func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
 	}}
 }
 
-// pathRows returns the expected rows of the table paths. Only users with too many category paths
-// for the row of the user have such rows.
+// pathRows returns the expected rows of the table paths. A user has such rows only if the user has
+// too many category paths to store them in the user's own row.
 func pathRows(r *Replay, of []string) *expectedRows {
 	var row store.PathRow
 	paths := map[rowKey]*badge.Path{}
@@ -298,7 +300,7 @@ func roomRows(r *Replay, of []string) *expectedRows {
 	return rowsIn(tableOf("rooms", &row, store.RoomKey), of, rooms, func(_ rowKey, room *badge.Room) { row.Set(room) })
 }
 
-// chunkRows returns the expected closed chunks, which have the older messages of rooms.
+// chunkRows returns the expected rows of closed chunks, which have the older messages of rooms.
 func chunkRows(r *Replay, of []string) *expectedRows {
 	var row store.ChunkRow
 	chunks := map[rowKey]*badge.Chunk{}
@@ -333,8 +335,8 @@ func markRows(r *Replay, of []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the rows in the map log as expected rows. Comparing removes rows from log. set
-// loads a row into the columns of t.
+// rowsIn returns the rows in the map `log` as expected rows. Comparing removes the rows from the
+// map. The function `set` loads a row into the columns of t.
 func rowsIn[V any](t table, of []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, of, func(key rowKey, _ []string) expected {
 		v, ok := log[key]
@@ -354,7 +356,7 @@ func rowsIn[V any](t table, of []string, log map[rowKey]V, set func(rowKey, V)) 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // DifferingUsers returns the users whose rows differ between the live tables and the tables
-// whose names end with suffix. users limits the comparison; nil means all.
+// whose names end with suffix. It compares only the given users; nil means all users.
 func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []string) ([]string, error) {
 	differing, err := in.differing(ctx, suffix, users, tableOf("users", new(store.UserRow), store.UserKey),
 		tableOf("conversations", new(store.ConversationRow), store.ConversationKey), tableOf("paths", new(store.PathRow), store.PathKey))
@@ -365,7 +367,8 @@ func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []s
 	if err != nil {
 		return nil, err
 	}
-	// The versions of healed users always differ. CompareTables takes that into account.
+	// The versions of healed users always differ. So compare these users by CompareTables, which
+	// computes the versions that healing has given them.
 	var unsure []string
 	differing = slices.DeleteFunc(differing, func(id string) bool {
 		_, ok := healed[id]
@@ -380,14 +383,15 @@ func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []s
 }
 
 // DifferingRooms returns the rooms whose rows differ between the live tables and the tables
-// whose names end with suffix. rooms limits the comparison; nil means all.
+// whose names end with suffix. It compares only the given rooms; nil means all rooms.
 func (in *Snapshot) DifferingRooms(ctx context.Context, suffix string, rooms []string) ([]string, error) {
 	return in.differing(ctx, suffix, rooms, tableOf("rooms", new(store.RoomRow), store.RoomKey),
 		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
 }
 
-// differing compares each table with the table whose name is the same and ends with suffix. It
-// returns the users or rooms with a row that differs, or that only one of the two tables has.
+// differing compares each live table with the table whose name is the same and then ends with
+// suffix. It returns the ids of users or rooms with a row that differs, or that only one of the two
+// tables has. It compares only rows of the given ids; nil means all.
 func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
 	if err := in.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err

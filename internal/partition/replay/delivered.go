@@ -24,8 +24,8 @@ type DeliveredMessage struct {
 	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether the message mentions the user."`
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What happened to the message. An unread message counts as the level of its conversation says. read_before and recalled_before mean that the message never counted, because it was read or recalled before its delivery."`
-	// By is the event that decided Fate. It is nil if the message is unread, if the user sent
-	// it, or if the event is not known.
+	// By is the event because of which the message has its Fate. It is nil if the message is
+	// unread, if the user sent it, or if the event is not known.
 	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled the message, if known. conversation.reset reads the messages that it does not name, and room.reset reads the messages that it deletes."`
 	LoggedEvent
 }
@@ -52,8 +52,9 @@ type deliveries struct {
 	more int64
 }
 
-// followMessages adds the message that a folded event has delivered to s.delivered, or updates the
-// fate of messages that were delivered before. The event must not be a repetition.
+// followMessages updates s.delivered after an event was folded. If the event has delivered a
+// message, it adds the message to the list. Otherwise it updates the fate of the listed messages.
+// `why` is the reason if the event changed no count. The event must not be a repetition.
 func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
 	d, id := s.delivered, e.Data.ConversationID
 	if d == nil {
@@ -107,7 +108,7 @@ func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent
 	case m.Fate != FateUnread:
 	case recall && m.Seq == e.Data.Seq:
 		m.Fate, m.By = FateRecalled, &logged
-	case m.Seq <= c.ReadSeq && !recall || reset: // !counts would not suffice: of very many unread messages, the oldest are only stored as a number
+	case m.Seq <= c.ReadSeq && !recall || reset: // !counts does not suffice: very many unread messages are partly stored only as a number
 		m.Fate, m.By = FateRead, &logged
 	}
 }
@@ -119,8 +120,8 @@ func (d *deliveries) add(m DeliveredMessage) {
 	}
 }
 
-// newest returns the last messages, newest first; nil if d is nil, since no messages were
-// requested.
+// newest returns the last d.limit messages, newest first. If d is nil, no messages were requested,
+// and it returns nil.
 func (d *deliveries) newest() *Delivered {
 	if d == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 // Effect is the effect of one event on the badge of one user.
 type Effect struct {
 	UserID string `json:"user_id"`
-	// Folded is set if the event is folded. Otherwise the event has no effect yet, and only
-	// UserID is set.
+	// Folded is set if the event was found among the folded events. Otherwise the event has no
+	// effect yet, and only UserID is set.
 	Folded bool `json:"folded"`
 	// Before and After are the user's totals before and after the event.
 	Before int64 `json:"before"`
@@ -39,8 +39,9 @@ type ConversationEffect struct {
 }
 
 // EventName identifies an event in the log: the first event with this source and id whose
-// transaction id is at least TransactionID. The id may be greater for two reasons: an event that
-// is folded late is moved, and an event that is published again has a greater transaction id.
+// transaction id is at least TransactionID. The transaction id may be greater than TransactionID
+// for two reasons: an event that is folded late gets a later place, and the event may have been
+// published again.
 type EventName struct {
 	Source, ID    string
 	TransactionID int64
@@ -66,7 +67,8 @@ type watchedEvent struct {
 	effect Effect
 }
 
-// note is called for each event. If the event is the watched event, note stores its effect in w.
+// note is called after each event that concerns the user. If the event is the watched event, note
+// stores its effect in w. x has Before, Why and Detail of the effect.
 func (w *watchedEvent) note(s *search, at events.Position, e *events.Event, x Effect, changes []badge.Change) {
 	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
 		return

@@ -22,7 +22,7 @@ const (
 	maxExplained = 500
 	// maxCounted is the greatest number of counted messages of one conversation.
 	maxCounted = 100
-	// maxUncounted is the greatest number of events that changed nothing.
+	// maxUncounted is the greatest number of listed events that changed no count.
 	maxUncounted = 100
 	// maxDifferences is the greatest number of differences between tables and log.
 	maxDifferences = 100
@@ -38,8 +38,9 @@ type Explainer struct {
 	slots chan struct{}
 }
 
-// explanationsAtOnce is the number of explanations that run at once, each on one connection.
-// Further calls wait, so that explanations do not slow down reading badges.
+// explanationsAtOnce is the greatest number of explanations that run at the same time, each on one
+// connection. Further calls wait until one has ended. So explanations do not slow down reading
+// badges.
 const explanationsAtOnce = 2
 
 // NewExplainer returns an explainer of a database and its log.
@@ -72,27 +73,27 @@ func (e *ArchivedError) Error() string {
 
 // Question says what an explanation contains. The zero value requests the current badge.
 type Question struct {
-	// At, if not zero, requests the badge at that time: after the events that were folded up to
-	// this time. Times of folding are known to the second.
+	// At, if not zero, requests the badge as it was at that time, after the events that were
+	// folded up to then. Times of folding are known to the second.
 	At time.Time
 	// Conversation, if not "", limits the listed conversations, messages and uncounted events
-	// to one conversation, which is listed even if it has nothing unread. Totals and history
-	// still cover all conversations of the user.
+	// to one conversation. This conversation is listed even if it has no unread message. Totals
+	// and history still cover all conversations of the user.
 	Conversation string
 	// History requests the total over time.
 	History bool
 	// Delivered is the greatest number of delivered messages to list; 0 lists none.
 	Delivered int
-	// Before, if not zero, requests only messages that were delivered before that place in the
-	// log.
+	// Before, if not zero, is a place in the log: only messages that were delivered before it are
+	// listed.
 	Before events.Place
 }
 
 // Explain explains from the log why the badge of a user is what it is.
 //
 // It searches the partition of the user. The time depends on the number of the user's events and
-// on the size of the incomplete ranges of the log, the memory on the number of unread messages.
-// Two explanations run at a time; further calls wait.
+// on the size of the incomplete ranges of the log. The memory depends on the number of unread
+// messages. If two explanations are running, Explain waits until one of them has ended.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
 	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (_ *search, err error) {
@@ -125,9 +126,9 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 	return e, nil
 }
 
-// replay searches the partition of a user for the events that were folded up to the time at, or
-// for all events if at is zero. It calls begin, which returns the search; then it passes the
-// events to the search, and calls end with the completed search.
+// replay searches the partition of a user for the events that were folded up to the time `at`, or
+// for all folded events if `at` is zero. It first calls the function `begin`, which returns the
+// search. Then it passes the events to the search, and calls `end` with the completed search.
 func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, begin func(*Snapshot) (*search, error), end func(*Snapshot, *search) error) error {
 	select {
 	case x.slots <- struct{}{}:
@@ -164,8 +165,8 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 	})
 }
 
-// countMembers sets the number of members of each room in e of which the user is a member. It
-// counts the members in all partitions of the database.
+// countMembers sets Members in each conversation of e that is a room of which the user is a member.
+// It counts the members of the room in all partitions that the database holds.
 func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
 	rooms := map[string]*ExplainedConversation{}
 	for i := range e.Conversations {
@@ -188,8 +189,9 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 	return nil
 }
 
-// compareTables adds to e the badge in the tables, and the differences between the tables and the
-// log in the rows of the user and of the user's rooms. It removes the compared state from s.
+// compareTables adds to e the user's badge according to the tables. It compares the rows of the
+// user and of the user's rooms with the state in s, and adds the differences to e. Comparing
+// removes the state from s.
 func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
 	table, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
 	if err != nil {
@@ -204,7 +206,8 @@ func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation
 	return c.compare(ctx, s.replay)
 }
 
-// differs adds a difference between the tables and the log.
+// differs adds a difference between the tables and the log to e, or counts it if e already has
+// maxDifferences differences.
 func (e *Explanation) differs(d Difference) {
 	e.Agrees = false
 	if len(e.Differences) == maxDifferences {

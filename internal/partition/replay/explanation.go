@@ -21,8 +21,8 @@ type Explanation struct {
 	// it is not 0, events up to ArchivedUntil cannot be listed, even with the archive.
 	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"The number of archived events of the partition in files that were given up. If there are any, events up to archived_until cannot be listed, even with the archive. Absent if there are none."`
 
-	// Version and Numbers are the state according to the log. Version includes the increase by
-	// an earlier healing, except for a time in the past.
+	// Version and Numbers are the state according to the log. If the user was healed, Version
+	// includes the increase by the healing, except in an explanation of a past time.
 	Version int64 `json:"version" minimum:"0" doc:"The version according to the log."`
 	pubsub.Numbers
 	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category, according to the log."`
@@ -30,18 +30,18 @@ type Explanation struct {
 	Levels map[string]LoggedEvent `json:"levels,omitempty" doc:"The events that set the levels of categories, by category; absent if no category has a level."`
 
 	// Conversations are the conversations with unread messages or a mark, even if their level
-	// excludes them from the total: the maxExplained most recently changed conversations, the
-	// last changed first.
+	// excludes them from the total. The most recently changed conversations come first, at most
+	// maxExplained.
 	Conversations     []ExplainedConversation `json:"conversations" doc:"Conversations with unread messages or a mark, whatever their level, the most recently changed first."`
 	MoreConversations int                     `json:"more_conversations" minimum:"0" doc:"The number of further conversations, which are not listed."`
 	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total together."`
 
-	// Uncounted are the newest events that named the user and changed no count, newest first,
-	// at most maxUncounted. MoreUncounted counts the events that are not listed.
+	// Uncounted are events that concerned the user and changed no count, newest first, at most
+	// maxUncounted. MoreUncounted counts the events of this kind that are not listed.
 	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. If there are many events of the same type and reason, only the newest of them are listed, so that rare events are listed too."`
 	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"The number of further events, which are not listed."`
-	// UncountedKinds counts all events that changed no count, listed or not, by type and
-	// reason, most frequent first.
+	// UncountedKinds counts all events that changed no count, listed or not. It has an entry for
+	// each type and reason, the most frequent first.
 	UncountedKinds []UncountedKind `json:"uncounted_kinds" doc:"The number of events that changed no count, by type and reason, including events that are not listed; most frequent first."`
 
 	// History and Delivered are set if the question requests them.
@@ -49,8 +49,8 @@ type Explanation struct {
 	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent if the request did not ask for them."`
 
 	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
-	// Agrees reports whether every row of the user, and of the user's rooms, agrees with the
-	// log. Differences lists at most maxDifferences differences.
+	// Agrees is set if every row of the user, and of the user's rooms, agrees with the log.
+	// Differences lists at most maxDifferences differences, and MoreDifferences counts the rest.
 	Agrees          bool         `json:"agrees" doc:"Whether all rows of the user, of the user's conversations and of the user's rooms agree with the log; always true for a past time."`
 	Differences     []Difference `json:"differences" doc:"The differences between the tables and the log. Long values are truncated."`
 	MoreDifferences int64        `json:"more_differences" minimum:"0" doc:"The number of further differences, which are not listed."`
@@ -61,8 +61,8 @@ func (e *Explanation) Known() bool {
 	return e.Version > 0 || len(e.Uncounted) > 0 || e.Table != nil && e.Table.Version > 0 || !e.Agrees
 }
 
-// LoggedEvent identifies an event in the log. If the event cannot be decoded, ID is the message
-// id, and Source, Type and Time are empty.
+// LoggedEvent identifies an event in the log. If the event cannot be decoded, ID is the UUID of its
+// row, and Source, Type and Time are empty.
 type LoggedEvent struct {
 	ID         string      `json:"event_id" doc:"The id of the event."`
 	Source     string      `json:"source,omitempty" doc:"The source of the event; absent if the event cannot be decoded."`
@@ -112,8 +112,8 @@ type UncountedEvent struct {
 	Detail         string `json:"detail" doc:"The reason, as a sentence."`
 }
 
-// Why is the reason why an event changed nothing: a reason that the fold gives, or one of the
-// reasons below, for which an event is not folded.
+// Why is the reason why an event changed no count. It is a reason that the fold returns, or one of
+// the reasons below for which an event is not folded.
 type Why = badge.Why
 
 // The reasons why an event is not folded.

@@ -15,22 +15,23 @@ import (
 )
 
 // healedVersions says how the versions of a healed user, and of the user's conversations, differ
-// from the versions that a replay of the log gives. The zero value means that the user was never
-// healed.
+// from the versions that a replay of the log computes. The zero value means that the user was
+// never healed.
 type healedVersions struct {
-	// version is the version that healing gave the user and the conversations. ahead is how far
-	// the user's version is since then above the version that a replay gives.
+	// version is the version that healing wrote to the rows of the user and the conversations.
+	// ahead is the difference between the user's version and the version that a replay computes;
+	// it is constant after the healing.
 	version, ahead int64
 }
 
 // user returns the version that the user's row should have. version is the version that a replay
-// gives.
+// computes.
 func (v healedVersions) user(version int64) int64 { return version + v.ahead }
 
-// conversation returns the version that the row of a conversation should have. log is the version
-// that a replay gives, table the version in the row. If the log does not have the conversation,
-// the result is 0, or the version of the healing if the row has this version: healing makes such
-// a row empty instead of deleting it.
+// conversation returns the version that the row of a conversation should have. `log` is the version
+// that a replay computes, and `table` is the version in the row. If the log does not have the
+// conversation, `log` is 0. Then the result is 0, or the version of the healing if the row has this
+// version, since healing empties such a row instead of deleting it.
 func (v healedVersions) conversation(log int64, table string) int64 {
 	switch {
 	case log > 0:
@@ -56,8 +57,9 @@ func (in *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions,
 	return healed, nil
 }
 
-// healAttempts is how many replays of a user Heal tries while the projector continues. If the user
-// gets events during each of these replays, Heal blocks the projector during one more replay.
+// healAttempts is the number of times that Heal replays a user while the projector continues. If
+// the user gets events during each of these replays, Heal blocks the projector during one more
+// replay.
 const healAttempts = 3
 
 // errOvertaken is returned if the user got events during the replay.
@@ -68,9 +70,9 @@ var errOvertaken = errors.New("the user got events during the replay")
 // publish update, which makes the clients read the state again. If the rows agreed, version is
 // 0.
 //
-// The transaction that writes the rows is short, and blocks the projector of the partition. If the
-// user gets events all the time, this transaction includes the search of the log. Then all
-// partitions may be blocked as long as the search takes: seconds if the log is long.
+// The transaction that writes the rows is short, and blocks the projector of the partition. But if
+// the user gets events during every earlier attempt, this transaction also searches the log. Then
+// all partitions may be blocked as long as the search takes: seconds if the log is long.
 func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
@@ -100,10 +102,10 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 	return update, version, nil
 }
 
-// healUser compares the rows of a user with the log, and writes them if they differ. log is the
-// state of the user at the position at; if log is nil, healUser replays the user. If the user may
-// have got events after at, healUser fails with errOvertaken. It locks the row of the partition's
-// position, so that no batch runs meanwhile.
+// healUser compares the rows of a user with the log, and writes the rows if they differ. `log` is
+// the state of the user at the position `at`. If the user may have got events after `at`, healUser
+// fails with errOvertaken. If `log` is nil, healUser itself replays the user. It locks the
+// projector's position, so that no batch is folded until it has ended.
 func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
@@ -131,8 +133,8 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 	return update, version, err
 }
 
-// mayHaveChanged reports whether the log may have events that concern a user, after the position
-// at and up to the position of in.
+// mayHaveChanged reports whether the log may have events that concern a user and come after the
+// position `at`, but not after the position of `in`.
 func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
 	if at == in.Position {
 		return false, nil
@@ -154,17 +156,18 @@ func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bo
 		return false, err
 	}
 	c.roomsDone = true
-	compared := *log.user(userID) // comparing empties it
+	compared := *log.user(userID) // a copy, since comparing removes the state
 	compared.Conversations = maps.Clone(compared.Conversations)
 	err = c.compare(ctx, &Replay{Users: map[string]*badge.User{userID: &compared}, Rooms: log.Rooms, Wants: log.Wants})
 	return c.result.Differences > 0, err
 }
 
-// write replaces the rows of a user by the state that a replay gives. The new version of the user
-// is above the version in the table and above the version that the replay gives. write returns
-// the new version that clients see. marks are the marks that the replay gives for the user.
+// write replaces the rows of a user by the state `log` and the marks that a replay has computed.
+// The new version of the user is above the version in the table and above the version in `log`.
+// write returns an update that makes clients read the state again, and the new version that they
+// see.
 func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
-	live := map[string]int64{} // versions of conversations
+	live := map[string]int64{} // the versions of the conversations in the table
 	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string
 	var version int64
@@ -190,8 +193,8 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	for id := range live {
 		ids = append(ids, id)
 		if c := log.Conversation(id); !c.Touched {
-			// The log does not have the conversation. Write an empty row instead of deleting
-			// the row, so that clients learn that the conversation is empty.
+			// The log does not have the conversation. Empty the row instead of deleting it, so
+			// that clients get the change.
 			c.Touched = true
 			log.Changed = append(log.Changed, c)
 		}
@@ -220,16 +223,16 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	return pubsub.Update{
 		Badge:     store.PublicBadge(log, epoch),
 		Partition: in.Partition,
-		// An update applies only to a client that has its base version. No client has this
-		// version, so every client reads the state again.
+		// A client applies an update only if the client has the update's base version. No client
+		// has this version, so every client reads the state again.
 		BaseVersion:   v.version + log.Carried,
 		Conversations: []pubsub.Conversation{},
 	}, v.version + after, nil
 }
 
-// versionsAhead returns how far the version that clients see is above the version in the user's
-// row: changes of the user's rooms raise only the former. before is the difference for the
-// memberships in the tables, after for the memberships according to the log.
+// versionsAhead returns the difference between the version that clients see and the version in the
+// user's row. Changes of the user's rooms raise only the version that clients see. `before` is the
+// difference with the memberships in the tables, and `after` with the memberships in the log.
 func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
 	var rooms []string
 	var joined []int64

@@ -32,8 +32,8 @@ type Step struct {
 }
 
 // historySketch stores a history in bounded memory. It divides the steps into buckets of equal
-// size, and stores for each bucket the steps with the least and the greatest total. When there
-// are too many buckets, it merges each two neighbours, which doubles the size of a bucket.
+// size, and stores for each bucket the steps with the least and the greatest total. If there are
+// historyBuckets full buckets, it merges them in pairs, which doubles the size of a bucket.
 type historySketch struct {
 	before      int64
 	count       int64
@@ -43,7 +43,7 @@ type historySketch struct {
 	buckets []stepBucket
 }
 
-// numberedStep is a step with the number of earlier steps.
+// numberedStep is a step with its number: the number of steps before it.
 type numberedStep struct {
 	number int64
 	Step
@@ -57,8 +57,8 @@ type stepBucket struct {
 	low, high numberedStep
 }
 
-// historyBuckets is the greatest number of buckets: a history lists two steps of each bucket, and
-// in addition the first and the last step.
+// historyBuckets is the greatest number of buckets. It is such that a history has at most maxSteps
+// steps: two of each bucket, the first and the last.
 const historyBuckets = maxSteps/2 - 1
 
 // newHistorySketch returns an empty history. total is the user's total before the first event.
@@ -101,7 +101,7 @@ func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after i
 	h.buckets = append(h.buckets, stepBucket{1, s, s})
 }
 
-// with returns b merged with a later bucket.
+// with returns a bucket with the steps of b and of the bucket `later`, which follows b.
 func (b stepBucket) with(later stepBucket) stepBucket {
 	b.steps += later.steps
 	if later.low.Total < b.low.Total {

@@ -11,8 +11,8 @@ import (
 )
 
 // MembershipChange identifies an event by which a user joined or left a room. The place alone does
-// not suffice: after a log was renumbered, an archived event and an event of the log may have the
-// same place.
+// not identify the event: after a log was renumbered, an archived event and an event of the log may
+// have the same place.
 type MembershipChange struct {
 	events.Place
 	AppendedAt time.Time
@@ -23,10 +23,10 @@ func ChangeAt(r *events.Record) MembershipChange {
 	return MembershipChange{r.Place, r.AppendedAt.UTC()}
 }
 
-// MembershipChanges maps each event by which a user became or ceased to be a member of rooms to
-// these rooms. It omits events without effect, such as repetitions and joins of a member. It reads
-// the log from the baseline up to the position of in, or, with an archive, the archive and then
-// the log.
+// MembershipChanges returns the events by which a user has become or ceased to be a member of
+// rooms. It maps each event to the ids of these rooms. It omits events without effect, such as
+// repetitions, and joins of a user who is a member already. It reads the archive, if the snapshot
+// has one, and the log from the baseline up to the position of `in`.
 func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
 	r := in.newReplay(func(id string) bool { return id == userID }, nil)
 	if err := in.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {
@@ -56,7 +56,7 @@ func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[M
 	return changes, err
 }
 
-// roomsOf returns the sorted rooms of which a replayed user is a member.
+// roomsOf returns the sorted ids of the rooms of which a replayed user is a member.
 func (r *Replay) roomsOf(userID string) (rooms []string) {
 	if u := r.Users[userID]; u != nil {
 		for id, c := range u.Conversations {

@@ -5,11 +5,11 @@ import "github.com/badged/badged/internal/pg/pgsession"
 // Progress receives the progress of a verification, rebuild or archiving. Its methods are not
 // called concurrently.
 type Progress interface {
-	// Planned adds work to the planned work on a partition. The job chooses the unit, such as
-	// events or rows, and uses the same unit for Done.
+	// Planned reports additional work that the job must do on a partition. The job chooses the
+	// unit, such as events or rows, and uses the same unit for Done.
 	Planned(partition int, work int64)
 	// Done reports how much of the planned work was done since the last call, and how many
-	// events this work included.
+	// events were read for this work.
 	Done(work, events int)
 	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped,
 	// since another transaction uses them. by describes this transaction.

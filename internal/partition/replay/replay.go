@@ -27,8 +27,8 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// visit processes a record of the log and the item decoded from it. If the record is not folded,
-// dead is the reason, and the item is empty.
+// visit processes a record of the log and the item that was decoded from it. If the record must not
+// be folded, `dead` is the reason, and the item is empty.
 type visit func(r *events.Record, it store.Item, dead error) error
 
 // Limits of one read of the log.
@@ -37,11 +37,12 @@ const (
 	replayPageBytes = 8 << 20
 )
 
-// each calls v with every record up to the position of in, in order, from the baseline or from the
-// start of the archive. If keys is not nil, newKeys must have returned it: each adds the baseline's
-// event keys to it, and later the generations that begin. done is called after each page with the
-// number of its records. While v gets a page, the next page is decoded and the page after that is
-// read, so v and done must not use the transaction.
+// each calls v with every record up to the position of `in`, in order. It starts at the baseline,
+// or at the start of the archive if there is one. If `keys` is not nil, it must be the result of
+// newKeys: each adds the event keys of the baseline to it, or the generations of event keys in the
+// archive. After each page, each calls `done` with the number of the page's records. While v gets
+// the records of a page, other goroutines read and decode later pages, so v and `done` must not use
+// the transaction.
 func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
 	if err := in.restoreKeys(ctx, keys, nil); err != nil {
 		return err
@@ -94,17 +95,17 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 	return g.Wait()
 }
 
-// page has the records of one read, and generations of event keys that begin in this page or in a
-// later page.
+// page has the records of one read of the log or of an archive. It may have no records, but
+// generations of event keys that begin in later pages.
 type page struct {
 	records []events.Record
-	// letters has the dead letters of the records.
+	// letters has the dead letters among the events of the records.
 	letters     store.Letters
 	generations []store.Generation
-	// begins is set for the page that starts an archived file, and for the page that starts the
-	// log after the files. At this point all generations of earlier pages have begun. The
-	// positions do not always show that: an earlier file may have greater positions, if the
-	// partition was moved, since positions of different shards cannot be compared.
+	// begins is set for the first page of an archived file, and for the first page of the log
+	// after the files: all generations of earlier pages have begun when this page is reached.
+	// Positions do not always show this. If the partition was moved, an earlier file may have
+	// greater positions, since positions of different shards cannot be compared.
 	begins bool
 }
 
@@ -122,8 +123,8 @@ type decodedRecord struct {
 	dead   error
 }
 
-// pages sends every record of the log to a channel, from the baseline up to the position of in, in
-// order.
+// pages sends the records of the log to a channel in order, from the baseline up to the position of
+// `in`.
 func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
 	for at.Before(in.Position) {
@@ -148,18 +149,18 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	return nil
 }
 
-// maxSought is the greatest number of users whose events are found by a search of the log. For
+// maxSought is the greatest number of users for which the log is searched by SQL conditions. For
 // more users, reading the whole log is faster.
 const maxSought = 16
 
-// eachOf calls v, in order, with the records up to the position of in that are necessary to replay
-// at most maxSought users from the baseline: the records that name one of the users or one of
-// their rooms, and perhaps dead letters. It removes all other rooms from r, and adds the
+// eachOf calls v, in order, with the records that are necessary to replay at most maxSought users
+// from the baseline up to the position of `in`. These are the records that name one of the users or
+// one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r, and adds the
 // baseline's event keys to r.Keys.
 //
-// eachOf searches complete ranges of the log by an index. Postgres scans the other ranges once, or
-// three times if the users are members of rooms. An archive cannot be searched: with an archive,
-// eachOf calls v with every record.
+// In complete ranges of the log, eachOf finds the records by an index. Postgres scans the other
+// ranges once, or three times if the users are members of rooms. An archive cannot be searched: if
+// the snapshot has an archive, eachOf calls v with every record.
 func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
 	if in.archive != nil {
 		return in.each(ctx, r.Keys, v, func(int) {})
@@ -171,7 +172,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 	if err != nil {
 		return err
 	}
-	for id := range r.Rooms { // the state of the other rooms would be wrong, since not all their events are read
+	for id := range r.Rooms { // the state of other rooms would become wrong, since most of their events are not read
 		if _, ok := sought.rooms[id]; !ok {
 			delete(r.Rooms, id)
 			delete(r.others, id)
@@ -201,7 +202,7 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 	})
 }
 
-// visitFound visits the records of the found rows, in order.
+// visitFound reads the rows that a search has found, and calls v with their records, in order.
 func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
 	letters, err := store.LoadLettersOf(ctx, in.Tx, in.Partition, found.ids, found.offsets)
 	if err != nil {
@@ -229,12 +230,12 @@ func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error
 // rowsSQL replaces COLUMNS by the columns of a row of the log.
 func rowsSQL(sql string) string { return strings.ReplaceAll(sql, "COLUMNS", logread.Columns) }
 
-// found has the places of the rows that a search of the log has found, and the event keys of the
-// sought events in these rows.
+// found is the result of a search of the log: the places of the found rows, and the event keys of
+// the sought events in these rows.
 type found struct {
 	ids, offsets []int64
 	keys         map[uuid.UUID]struct{}
-	// memberships maps the event keys of found joins and leaves to the ids of the events.
+	// memberships maps the event keys of the found joins and leaves to the ids of these events.
 	memberships map[uuid.UUID]string
 }
 
@@ -245,7 +246,7 @@ func (f *found) add(at events.Position) {
 	f.ids, f.offsets = append(f.ids, at.TransactionID), append(f.offsets, at.Offset)
 }
 
-// keyList returns keys as an argument of a statement.
+// keyList returns the keys of a map as an array argument of a statement.
 func keyList[V any](keys map[uuid.UUID]V) [][16]byte {
 	list := make([][16]byte, 0, len(keys))
 	for key := range keys {
@@ -254,15 +255,16 @@ func keyList[V any](keys map[uuid.UUID]V) [][16]byte {
 	return list
 }
 
-// searchSQL returns the statement of search, with its arguments.
+// searchSQL returns the statement that search runs, and the arguments of the statement.
 func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, args []any) {
 	text, texts := what.text(7)
 	sql = rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "TEXT", text))
 	return sql, slices.Concat(in.folded(after), []any{what.namesToFind()}, texts)
 }
 
-// search returns the rows with sought events, after the position after and up to the position of
-// in. It does not know which events are dead letters, so it may return rows that were not folded.
+// search finds the rows with sought events that come after the position `after` and not after the
+// position of `in`. It does not know which events are dead letters, so it may also find events that
+// were not folded.
 func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
 	sql, args := in.searchSQL(after, what)
 	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
@@ -271,7 +273,7 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 		err = logread.Scan(rows, func(records []events.Record) error {
 			for i := range records {
 				r := &records[i]
-				if r.Payload == nil { // the query omits most payloads of single events; the UUID is the event key
+				if r.Payload == nil { // a single event, whose UUID is the event key: the query omits most such payloads
 					f.keys[r.UUID] = struct{}{}
 					f.add(r.Position)
 					continue
@@ -301,29 +303,30 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 
 // quoted returns an id in the quotes that the log stores.
 func quoted(id string) []byte {
-	b, _ := jsontext.AppendQuote(nil, id) // an id that cannot be quoted is not in the log
+	b, _ := jsontext.AppendQuote(nil, id) // ignore the error: an id that cannot be quoted is not in the log
 	return b
 }
 
 // Replay is the state of some users according to the log.
 type Replay struct {
 	Users map[string]*badge.User
-	// Rooms are all rooms, or at least the rooms of the users. Each room has all its closed
-	// chunks (older messages), and those marks that belong to the users.
+	// Rooms are the rooms of the users, and perhaps other rooms. Each room has all its closed
+	// chunks (older messages), and the marks that belong to the users.
 	Rooms map[string]*badge.Room
 	// Wants reports whether a user is to be replayed.
 	Wants func(user string) bool
 	// Keys has the event keys by which repeated events are detected. It is nil if repeats lists
 	// the repeated events.
 	Keys *store.DedupReplay
-	// repeats maps each record with a repeated event to the users who have had an earlier event
-	// with the same key.
+	// repeats maps the place of each record with a repeated event to the users who have had an
+	// earlier event with the same key.
 	repeats map[events.Place]store.UserSet
-	// others maps rooms to their members who are not replayed. Rooms count these members too.
+	// others maps each room to its members who are not replayed. The room counts these members
+	// too.
 	others map[string]map[string]struct{}
 }
 
-// newReplay returns a Replay without users. repeats may be nil.
+// newReplay returns a Replay without users. If repeats is nil, event keys detect repeated events.
 func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
 	r := &Replay{
 		Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats,
@@ -335,8 +338,8 @@ func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.P
 	return r
 }
 
-// fold folds the item of the record at a place, unless it is a repetition. It returns the number of
-// replayed users to which the event was applied.
+// fold folds the item of the record at the place `at`, unless the event is a repetition. It returns
+// the number of replayed users that the event names, without users for which it is refused.
 func (r *Replay) fold(at events.Place, it *store.Item) int {
 	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
 		return 0
@@ -352,7 +355,8 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 			r.Users[u.ID] = u
 		}
 	}
-	// Determine the refused users again: for a dead letter in an archive only the place is known.
+	// Determine again for which users the event is refused: for a dead letter in an archive, only
+	// the place is known.
 	refused := state.Refused(&it.Event)
 	wanted := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(refused, id) })
 	d.UserIDs = all
@@ -373,7 +377,8 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 	return len(wanted)
 }
 
-// user returns the state of a user, or a new state if r does not have the user.
+// user returns the state of a user. If r does not have the user, it returns an empty state, which
+// it does not add to r.
 func (r *Replay) user(id string) *badge.User {
 	if u, ok := r.Users[id]; ok {
 		return u
@@ -381,7 +386,7 @@ func (r *Replay) user(id string) *badge.User {
 	return badge.NewUser(id)
 }
 
-// replayOf replays up to maxSought users.
+// replayOf replays at most maxSought users. It searches the log for their events.
 func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
 	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
@@ -399,20 +404,20 @@ func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, erro
 // Rough memory use, in bytes.
 const (
 	keyWeight = 64
-	// foldWeight is the most that folding an event adds for one user.
+	// foldWeight is the most that one event adds to the memory of one user.
 	foldWeight = badge.UserWeight + badge.ConversationWeight + 3*badge.RangeWeight
 )
 
 // repeats finds the repeated events of the log. It maps the place of each record with a repeated
-// event to the users who have had an earlier event with the same key. weight is the size of all
-// event keys in bytes. Since only about budget bytes of event keys are in memory at a time,
-// repeats reads the log weight/budget+1 times.
+// event to the users who have had an earlier event with the same key. `weight` is the size of all
+// event keys in bytes, and `budget` is about how many bytes of them may be in memory at a time. So
+// repeats reads the log weight/budget+1 times, each time for another part of the keys.
 func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
 	repeats := map[events.Place]store.UserSet{}
 	passes := uint64(weight/budget) + 1 //nolint:gosec // neither is negative
 	for pass := range passes {
 		keys := in.newKeys()
-		// Keys are hashes: their last bytes spread them evenly.
+		// Keys are hashes, so the values of their last eight bytes are evenly distributed.
 		keys.Wants = func(key uuid.UUID) bool { return binary.BigEndian.Uint64(key[8:])%passes == pass }
 		err := in.each(ctx, keys, func(r *events.Record, it store.Item, dead error) error {
 			if dead != nil || !keys.Wants(it.Key) {
@@ -432,7 +437,7 @@ func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func
 }
 
 // Share is a part of the users that is replayed at once: the users whose hash is between lo and
-// hi, inclusive. The hash is random for each call of AllUsers.
+// hi, inclusive. Each call of AllUsers chooses a random seed for the hash.
 type Share struct {
 	seed   maphash.Seed
 	lo, hi uint64
@@ -447,7 +452,7 @@ func (s *Share) has(user string) bool {
 	return s.lo <= h && h <= s.hi
 }
 
-// narrow halves s. It returns false if s has only one hash.
+// narrow reduces s to the lower half of its hashes. If s has only one hash, it returns false.
 func (s *Share) narrow() bool {
 	if s.lo == s.hi {
 		return false
@@ -456,8 +461,9 @@ func (s *Share) narrow() bool {
 	return true
 }
 
-// Next returns the share that follows s. ok is false if s is the last share. The next share has
-// twice as many hashes as s, since s may have been narrowed because of a few large users.
+// Next returns the share after s. ok is false if s is the last share. The next share has twice as
+// many hashes as s, or all remaining hashes: perhaps s was narrowed only because of a few large
+// users.
 func (s *Share) Next() (_ Share, ok bool) {
 	if s.hi == math.MaxUint64 {
 		return Share{}, false
@@ -469,14 +475,14 @@ func (s *Share) Next() (_ Share, ok bool) {
 	return n, true
 }
 
-// ReplayShare replays the users of a share that wants accepts. If their states need more than
-// budget bytes of memory, it narrows the share and drops the users who are no longer in it. It
-// calls done with the number of records after each page. repeats lists the repeated events; if it
-// is nil, event keys detect them.
+// ReplayShare replays the users of the share s for which `wants` is true. If the states of these
+// users need more than `budget` bytes of memory, it narrows s and drops the users who are no longer
+// in s. After each page it calls `done` with the number of the page's records. `repeats` lists the
+// repeated events; if it is nil, event keys detect them.
 func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
 	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
-	// Weighing is slow: weigh only when the weight may have grown by an eighth of the budget
-	// since the last time.
+	// Computing the weight is slow. So compute it only if the weight may have grown by an eighth of
+	// the budget since the last time.
 	folded, weighAfter := 0, budget/8/foldWeight
 	weigh := func(more int) {
 		if folded += more; int64(folded) < weighAfter {

@@ -24,8 +24,8 @@ func (r *Replay) room(id string) *badge.Room {
 	return (&badge.State{Rooms: r.Rooms}).Room(id)
 }
 
-// followOthers applies joins and leaves of users who are not replayed to the rooms, since a room
-// counts all its members.
+// followOthers updates the numbers of members of rooms after an event by which users who are not
+// replayed joined or left: a room counts all its members.
 func (r *Replay) followOthers(e *events.Event) {
 	id := e.Data.ConversationID
 	switch e.Type {
@@ -79,8 +79,8 @@ func (r *Replay) drop(user string) {
 	delete(r.Users, user)
 }
 
-// forgetMarks deletes the marks that have no effect any more after an event, as the projector's
-// batches do.
+// forgetMarks is called after an event was folded. It deletes the marks (see Mark) that no longer
+// have an effect, as the projector does.
 func (r *Replay) forgetMarks(it *store.Item) {
 	if len(r.Rooms) == 0 {
 		return
@@ -121,7 +121,7 @@ func (r *Replay) forgetMarks(it *store.Item) {
 	}
 }
 
-// forgetRead deletes the marks of messages that a member has read since the last call.
+// forgetRead deletes a member's marks of messages that the member has read since the last call.
 func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
 	if !c.Member() {
 		return
@@ -135,8 +135,8 @@ func (r *Replay) forgetRead(u *badge.User, c *badge.Conversation) {
 	c.Membership.Unmarked = nil
 }
 
-// Mark says that a member sent a message to a room (Own is true), or that a message mentions the
-// member by name.
+// Mark relates a member of a room to a message: the member has sent the message (Own is true), or
+// the message mentions the member by name.
 type Mark struct {
 	Room string
 	Seq  int64
@@ -144,7 +144,8 @@ type Mark struct {
 	Own  bool
 }
 
-// Marks returns the marks of members above their read positions. Other marks have no effect.
+// Marks returns the marks of the replayed users for messages that they have not read. Other marks
+// have no effect.
 func (r *Replay) Marks() (marks []Mark) {
 	for _, room := range store.Sorted(r.Rooms) {
 		for seq, byUser := range room.Marks {
@@ -162,7 +163,7 @@ func (r *Replay) Marks() (marks []Mark) {
 	return marks
 }
 
-// baselineRooms returns the rooms of which users are members in the baseline.
+// baselineRooms returns the ids of the rooms of which one of the users is a member in the baseline.
 func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
 	rooms := map[string]struct{}{}
 	if in.Baseline.Events == 0 {
@@ -179,8 +180,9 @@ func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[stri
 	return rooms, nil
 }
 
-// restoreRooms adds the rooms of the baseline to r, with the members who are not replayed and the
-// marks of the users who are. The replayed users must have been added before.
+// restoreRooms adds the rooms of the baseline to r, with the marks of the replayed users. It adds
+// the members who are not replayed to r.others. The replayed users must have been added to r
+// before.
 func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 	if err := in.loadRooms(ctx, r, "_baseline", nil); err != nil {
 		return err
@@ -209,9 +211,9 @@ func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 	return nil
 }
 
-// loadRooms adds rooms with their closed chunks (older messages) to r, from the tables whose names
-// end with suffix. It marks them as changed, as if they had just been folded. If named is not nil,
-// it adds only rooms in named.
+// loadRooms reads rooms with their closed chunks (older messages) from the tables whose names end
+// with suffix, and adds them to r. It marks them as changed, as if they had just been folded. If
+// `named` is not nil, it reads only the rooms with ids in `named`.
 func (in *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
 	tables := store.TablesNamed(in.Partition, suffix)
 	where, args := "", []any(nil)

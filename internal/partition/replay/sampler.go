@@ -18,14 +18,16 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits that keep the cost of verifying samples below about 3 % of a core. A search of the log
-// takes almost half a nanosecond of one core for each byte of the log and each user.
+// Limits of the work of a run, so that verifying samples takes less than about 3 % of a core. A
+// search of the log takes almost half a nanosecond of a core for each byte of the log and each
+// user.
 const (
 	sampleBytesPerSecond = 64 << 20
-	// sampleFloor is the least budget of a run in bytes, which applies after a short interval.
+	// sampleFloor is the least budget of a run in bytes. It applies if the last run was less than
+	// a second ago.
 	sampleFloor = 64 << 20
-	// searchPasses is the cost of a search that does not depend on the number of users. It is
-	// expressed as the number of users that would cost as much.
+	// searchPasses is the part of the cost of a search that does not depend on the number of
+	// users, in passes over the log. Each user costs one further pass.
 	searchPasses = 4
 )
 
@@ -46,11 +48,11 @@ type SamplerConfig struct {
 	Logger *slog.Logger
 	// Metrics defaults to metrics that are not registered.
 	Metrics *SamplerMetrics
-	// Interval is the average interval between samples, each of which verifies users of one
+	// Interval is the average interval between samples. Each sample verifies users of one
 	// partition. 0 turns sampling off.
 	Interval time.Duration
-	// Users is the greatest number of users in a sample. A sample has fewer users if the log of
-	// the partition is long. Default 10, at most 16.
+	// Users is the number of users in a sample, at most 16. Default 10. If the log of the
+	// partition is long, a sample has fewer users.
 	Users int
 	// Found is called with the users of a partition whose badges differ from the log, before
 	// any of them is healed. Default: nothing.
@@ -92,8 +94,8 @@ func (s *Sampler) Run(ctx context.Context) error {
 		return nil
 	}
 	v := NewVerifier(s.cfg.Pool, s.cfg.Log)
-	// The budget of a run grows with the time since the last run. So a long log is sampled too, at
-	// longer intervals.
+	// The budget of a run grows with the time since the last run. So even a partition with a long
+	// log is verified, at longer intervals.
 	last := time.Now()
 	for {
 		// Jitter, so that many processes do not search at the same time.
@@ -177,9 +179,9 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	return nil
 }
 
-// affordable returns how many users of a partition a run may verify: at most cfg.Users. It returns
-// 0 if the log is too long for a run. since is the time since the last run, with which the budget
-// grows.
+// affordable returns how many users of a partition a run may verify, at most cfg.Users. It returns
+// 0 if the log is too long for the budget of the run, which grows with `since`, the time since the
+// last run.
 func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
 	var size int64
 	err := s.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
@@ -189,8 +191,8 @@ func (s *Sampler) affordable(ctx context.Context, partition int, since time.Dura
 	return sampleSize(s.cfg.Users, since, size), nil
 }
 
-// sampleSize returns how many users, at most wanted, may be verified in a log of logBytes bytes.
-// since is the time since the last run.
+// sampleSize returns how many users, at most `wanted`, a run may verify in a log of logBytes bytes.
+// `since` is the time since the last run.
 func sampleSize(wanted int, since time.Duration, logBytes int64) int {
 	budget := max(int64(since.Seconds()*sampleBytesPerSecond), sampleFloor)
 	passes := budget / max(logBytes, 1)

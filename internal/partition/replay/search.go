@@ -18,17 +18,18 @@ import (
 // number.
 type search struct {
 	user *badge.User
-	// replay and state share the state of the user, and of the rooms of which the user is or
-	// was a member.
+	// replay and state refer to the same users and rooms: the user, and the rooms of which the
+	// user is or was a member.
 	replay *Replay
 	state  *badge.State
-	// total is the user's total.
+	// total is the user's total after the last folded event.
 	total int64
-	keys  *store.DedupReplay
-	// folded maps event keys to the place of the last event with this key that was folded for
+	// keys are the event keys of replay.
+	keys *store.DedupReplay
+	// folded maps each event key to the place of the last event with this key that was folded for
 	// the user.
 	folded map[uuid.UUID]events.Place
-	// levels maps categories to the event that set the level of the category.
+	// levels maps each category with a level to the event that set the level.
 	levels    map[string]LoggedEvent
 	traces    map[string]*trace
 	uncounted uncountedEvents
@@ -42,26 +43,26 @@ type search struct {
 
 // trace records which events caused the numbers of one conversation.
 type trace struct {
-	// messages maps the seqs of unread messages to the events that delivered them. If many
-	// messages are unread, it has only the messages with the greatest seqs.
+	// messages maps the seq of each unread message to the event that delivered the message. If
+	// many messages are unread, it has only the messages with the greatest seqs.
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead has the events that read or left the conversation up to a seq beyond the last
-	// delivered message, in the order of the log. A new event replaces all earlier events whose
-	// seqs are not greater than its seq.
+	// ahead has the events that read or left the conversation up to a seq after the last message
+	// that was delivered at that time, in the order of the log. If an event reads up to the same
+	// seq as an earlier event or further, it replaces the earlier event.
 	ahead []aheadEvent
 }
 
-// aheadEvent is an event that read or left a conversation up to the seq upTo, which was beyond the
-// last delivered message.
+// aheadEvent is an event that read or left a conversation up to the seq upTo, before the message
+// with this seq was delivered.
 type aheadEvent struct {
 	upTo int64
 	LoggedEvent
 }
 
-// reach adds an event to t.ahead. If ahead has more than badge.MaxClaims events, it removes the
-// first.
+// reach adds an event to t.ahead. If t.ahead then has more than badge.MaxClaims events, it removes
+// the oldest.
 func (t *trace) reach(upTo int64, e LoggedEvent) {
 	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
 	if surplus := len(t.ahead) - badge.MaxClaims; surplus > 0 {
@@ -69,10 +70,10 @@ func (t *trace) reach(upTo int64, e LoggedEvent) {
 	}
 }
 
-// mover is called for a delivery that moved the read position to seq. It returns the earlier event
-// that caused this: an event that read or left the conversation up to seq or beyond, before the
-// message was delivered. If that event is not known, since it is archived, mover returns the
-// delivery.
+// mover is called if the delivery of a message moved the read position to seq. The cause is an
+// earlier event: it read or left the conversation up to seq or further, before the message was
+// delivered. mover returns this event. If the event is archived and so not in t.ahead, it returns
+// the delivery.
 func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 	for _, a := range slices.Backward(t.ahead) {
 		if a.upTo >= seq {
@@ -91,8 +92,8 @@ func newSearch(userID string, in *Snapshot, q Question) *search {
 	return s
 }
 
-// begin prepares the search. It must be called before the first record, and after the user was
-// restored from the baseline.
+// begin prepares the search. Call it after the user was restored from the baseline, and before
+// the first call of visit.
 func (s *search) begin() {
 	s.total = s.user.Sums(s.replay.Rooms).Total
 	if s.question.History {
@@ -113,7 +114,7 @@ func (s *search) trace(conversationID string) *trace {
 	return t
 }
 
-// visit processes the next record.
+// visit processes the next record: it folds the record's item, and records its effect on the user.
 func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
 	if dead != nil {
 		if mayName(r.Payload, s.user.ID) {
@@ -169,7 +170,7 @@ func (s *search) wants(conversationID string) bool {
 	return s.question.Conversation == "" || s.question.Conversation == conversationID
 }
 
-// fold folds an event and records which numbers it changed.
+// fold folds an event, and records it as the cause of the numbers that it changed.
 func (s *search) fold(e *events.Event, logged LoggedEvent) badge.Outcome {
 	o := s.state.FoldFor(s.user, e)
 	for i := range o.Changes {
@@ -200,8 +201,8 @@ func (s *search) fold(e *events.Event, logged LoggedEvent) badge.Outcome {
 	return o
 }
 
-// note records an event as the cause of changes of a conversation: of its read position, mark or
-// level.
+// note records an event as the cause of a change of the conversation's read position, mark or
+// level. before and after are the conversation before and after the event.
 func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	if after.ReadSeq != before.ReadSeq {
 		t.lastRead = &ReadEvent{UpToSeq: after.ReadSeq, LoggedEvent: e}
@@ -217,8 +218,9 @@ func (t *trace) note(before, after badge.View, e LoggedEvent) {
 	}
 }
 
-// count records the event that delivered a message. If many messages are recorded, it deletes the
-// oldest. It keeps more messages than an explanation lists, since some may be recalled later.
+// count records the event that delivered a message. If too many messages are recorded, it deletes
+// the messages with the lowest seqs. It retains more messages than an explanation lists, since some
+// may be recalled later.
 func (t *trace) count(seq int64, e LoggedEvent) {
 	const enough = 10 * maxCounted
 	t.messages[seq] = e
@@ -266,7 +268,7 @@ func (s *search) explainConversation(c *badge.Conversation, version int64) Expla
 		Conversation: store.Public(c), Adds: adds,
 		Messages: []CountedMessage{}, LastRead: t.lastRead, LevelBy: t.levelBy,
 	}
-	x.Version += version - s.user.Version // changes of rooms raise the versions that clients see
+	x.Version += version - s.user.Version // changes of rooms raise only the version that clients see
 	if c.Member() {
 		x.Unread, x.Mentions, x.FirstUnreadSeq, x.LastSeq, x.Category, x.Version = v.Unread, v.Mentions, v.FirstUnread, v.LastSeq, v.Category, version
 		x.Seen, x.SeenMentions = v.Unread-v.Unseen, v.Mentions-v.UnseenMentions

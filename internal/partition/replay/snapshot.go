@@ -2,8 +2,8 @@
 // the tables. It verifies and heals the tables, explains badges, and verifies samples in the
 // background.
 //
-// It does not know the projector's loop, cache or SQL. So a difference between a replay and the
-// tables shows errors in them. ADR 12 has the reasons.
+// It does not know the projector's loop, cache or SQL. So errors in these parts show as differences
+// between a replay and the tables. ADR 12 has the reasons.
 package replay
 
 import (
@@ -30,16 +30,15 @@ type Snapshot struct {
 	// Generations says where the generations of event keys begin.
 	Generations []store.Generation
 	Baseline    Baseline
-	// archive, if not nil, has the events to fold before the log; files are its files of the
-	// partition. If archive is nil, a replay starts at the baseline.
+	// archive, if not nil, has the events to fold before the log. files are the archive's files of
+	// the partition. If archive is nil, a replay starts at the baseline.
 	archive *archive.Archive
 	files   []archive.File
-	// archived has the places of the events of these files that became dead letters.
+	// archived has the places of the dead letters among the events of these files.
 	archived store.Letters
 }
 
-// WithSnapshot calls f with the current snapshot of a partition, in a
-// read-only transaction.
+// WithSnapshot calls f with the current snapshot of a partition, in a read-only transaction.
 func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
@@ -62,8 +61,8 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 	})
 }
 
-// Open reads the position, the generations of event keys and the baseline. lock
-// is the locking clause for the row of the position, such as FOR UPDATE; "" means no lock.
+// Open reads the position, the generations of event keys and the baseline. `lock` is the locking
+// clause for the row of the position, such as FOR UPDATE; "" means no lock.
 func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
 		return err
@@ -91,8 +90,9 @@ func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
 	return nil
 }
 
-// ScanTables permits or forbids sequential scans in the transaction. They are slower than an index
-// for queries that return rows in an order, and faster for other queries.
+// ScanTables permits or forbids sequential scans in the transaction. For queries that return rows
+// in an order, a sequential scan is slower than an index; for queries of a whole table it is
+// faster.
 func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	if _, err := in.Tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
 		return fmt.Errorf("set up the transaction: %w", err)
@@ -100,7 +100,7 @@ func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
 	return nil
 }
 
-// LettersOf reads the dead letters of consecutive records: events that are not folded.
+// LettersOf reads which events of consecutive records are dead letters, which are not folded.
 func (in *Snapshot) LettersOf(ctx context.Context, records []events.Record) (store.Letters, error) {
 	if len(records) == 0 {
 		return store.Letters{}, nil
@@ -108,8 +108,8 @@ func (in *Snapshot) LettersOf(ctx context.Context, records []events.Record) (sto
 	return store.LoadLetters(ctx, in.Tx, in.Partition, records[0].Position, records[len(records)-1].Position)
 }
 
-// Item decodes a record as a batch of the projector does. letters must have the dead letters of the
-// record. If the record is not folded, the error is the reason.
+// Item decodes a record as the projector does. `letters` must include the dead letters of the
+// record. If the record must not be folded, Item returns the reason as an error.
 func (in *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, error) {
 	it, err := letters.Item(r, in.Partition, in.Partitions)
 	if err == nil && in.archived.Buried(r.Place) {
@@ -118,8 +118,8 @@ func (in *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, 
 	return it, err
 }
 
-// Length returns the number of records that a replay reads: all records of the archive, if a replay
-// starts with it, and the records of the log up to the position.
+// Length returns the number of records that a replay reads: the records of the log from the
+// baseline up to the position, and all records of the archive if the replay starts with it.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	var n int64
 	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...).Scan(&n)
@@ -132,8 +132,8 @@ func (in *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// folded returns the arguments for the SQL condition "folded after", which is true for a row that
-// comes after a position and is folded in the tables.
+// folded returns the first arguments of statements with the SQL condition "folded after". The
+// condition is true for a row of the log that comes after a position and is folded in the tables.
 func (in *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, in.Args()...)
 }

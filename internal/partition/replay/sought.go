@@ -15,28 +15,28 @@ import (
 )
 
 // sought describes the events that a search of the log must find: events that name one of the
-// users, and events of the rooms, such as messages, which do not name the members.
+// users, and events of the rooms. Events of rooms, such as messages, do not name the members.
 type sought struct {
 	users []string
 	rooms map[string]struct{}
-	// keys maps the event keys of joins and leaves of the rooms to the ids of the events. Every
-	// other event with one of these keys is sought too, whatever its content: if it comes first,
-	// the join or leave is a repetition without effect.
+	// keys maps the event keys of joins and leaves of the rooms to the ids of these events. Every
+	// other event with one of these keys is sought too, even if it names none of the users and
+	// rooms: if it comes first, the join or leave is a repetition without effect.
 	keys map[uuid.UUID]string
-	// posts is set if messages to any room that name one of the users are sought too.
+	// posts is set if messages to any room that mention one of the users are sought too.
 	posts bool
-	// quoted has the texts to search for. A sought event contains at least one of these texts,
+	// quoted has the texts to search for in payloads. A sought event contains one of these texts,
 	// or has one of the keys, or its publisher has written an id with escapes. names has the
 	// texts by which the index finds the events: ids, or types of events.
 	quoted [][]byte
 	names  []string
 }
 
-// maxSoughtRooms is the greatest number of rooms that are searched for by id. If there are more,
-// all events of rooms are read.
+// maxSoughtRooms is the greatest number of rooms for whose ids the log is searched. If there are
+// more rooms, the search finds all events of rooms.
 const maxSoughtRooms = 16
 
-// seek returns a search for events that name one of the users or rooms.
+// seek describes a search for the events that name one of the users or rooms.
 func seek(users []string, rooms map[string]struct{}) *sought {
 	s := &sought{users: users, rooms: rooms}
 	s.name(users...)
@@ -52,7 +52,7 @@ func seek(users []string, rooms map[string]struct{}) *sought {
 		s.name(slices.Collect(maps.Keys(rooms))...)
 	}
 	if len(rooms) > 0 {
-		s.name(string(events.UserLeftAll)) // an event of this type leaves rooms without naming them
+		s.name(string(events.UserLeftAll)) // by an event of this type users leave rooms that it does not name
 	}
 	return s
 }
@@ -65,8 +65,8 @@ func (s *sought) name(texts ...string) {
 	s.names = append(s.names, texts...)
 }
 
-// soughtFor returns a description of all events that are necessary to replay users: events that
-// name the users, and events of the rooms that the users have joined or left.
+// soughtFor describes a search for all events that are necessary to replay users: the events that
+// name the users, and the events of the rooms that the users have joined or left.
 func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
 	var inUse bool
 	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "find a room"), users).Scan(&inUse); err != nil {
@@ -107,14 +107,15 @@ func (s *sought) has(it *store.Item) bool {
 		}
 	}
 	if it.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
-		return true // the event leaves rooms without naming them
+		return true // by the event, users leave rooms that it does not name
 	}
 	_, ok := s.rooms[d.ConversationID]
 	return ok && (it.ToRoom() || movesMembers(it.Event.Type))
 }
 
-// members returns the erased members of the sought rooms. The tombstone of an event that left
-// several rooms may also have members of other rooms, whose other events are not read.
+// members returns the erased members of the sought rooms among `erased`, the members in a
+// tombstone. The tombstone of an event by which a user left several rooms may also have members of
+// other rooms; they must not be folded, since the other events of these rooms are not read.
 func (s *sought) members(erased []tombstones.Members) []tombstones.Members {
 	return slices.DeleteFunc(erased, func(m tombstones.Members) bool {
 		_, ok := s.rooms[m.ConversationID]
@@ -122,25 +123,28 @@ func (s *sought) members(erased []tombstones.Members) []tombstones.Members {
 	})
 }
 
-// shares reports whether s.keys has the key of an event.
+// shares reports whether the key of an event is one of s.keys.
 func (s *sought) shares(key uuid.UUID) bool {
 	_, ok := s.keys[key]
 	return ok
 }
 
-// mayBeIn reports whether a payload contains one of the quoted texts. It does not check keys.
+// mayBeIn reports whether a payload contains one of the texts in s.quoted. It does not check
+// whether the event has one of s.keys.
 func (s *sought) mayBeIn(payload []byte) bool {
 	return slices.ContainsFunc(s.quoted, func(name []byte) bool { return bytes.Contains(payload, name) })
 }
 
-// maxSoughtKeys is the greatest number of keys for whose event ids payloads are searched: the UUID
-// of a row with several events does not show their keys. If there are more keys, the search reads
-// all rows with several events that contain a name.
+// maxSoughtKeys is the greatest number of event keys for which payloads are searched by the ids of
+// the events. This is necessary for rows with several events, since the UUID of such a row does not
+// show the keys of its events. If there are more keys, the search reads all rows with several
+// events that the index finds.
 const maxSoughtKeys = 16
 
-// text returns an SQL condition that is true for every row with a sought event. args are its
-// arguments, which begin with the parameter $first. The condition searches for quoted ids. It also
-// searches for escapes, since a publisher may have written an id with escapes.
+// text returns an SQL condition that is true for every row with a sought event. `args` are the
+// arguments of the condition; `first` is the number of their first parameter. The condition
+// searches payloads for quoted ids. It also searches for escapes, since a publisher may have
+// written an id with escapes.
 func (s *sought) text(first int) (condition string, args []any) {
 	texts, anyOf := s.quoted, `substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea)`
 	if len(s.keys) > maxSoughtKeys {
@@ -162,8 +166,8 @@ func (s *sought) text(first int) (condition string, args []any) {
 	return anyOf, append(args, []byte(escape), keyList(s.keys))
 }
 
-// namesToFind returns the texts by which the index finds rows. Every row with a sought event has
-// one of these texts.
+// namesToFind returns the texts by which the index finds rows. In the index, every row with a
+// sought event has one of these texts.
 func (s *sought) namesToFind() []string {
 	return slices.AppendSeq(slices.Clone(s.names), maps.Values(s.keys))
 }

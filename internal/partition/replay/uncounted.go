@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// UncountedKind counts the events of a type that changed nothing, by reason.
+// UncountedKind counts the events of one type that changed no count for one reason.
 type UncountedKind struct {
 	Type   events.Type `json:"type,omitempty" doc:"The type of the events; absent for events that cannot be decoded."`
 	Why    Why         `json:"why" enum:"duplicate,dead_letter,own_message,already_read,recalled,already_delivered,not_delivered,already_marked,left,same_level,same_state,nothing_unread,already_member,no_member" doc:"The reason."`
@@ -21,11 +21,11 @@ type kind struct {
 	why Why
 }
 
-// uncountedEvents stores the newest events that changed nothing, and counts all such events, in
-// bounded memory. If there are too many events, it first deletes old events of the most frequent
-// kinds, so that a flood of retries does not hide a single late message.
+// uncountedEvents stores the newest events that changed no count, and counts all such events, in
+// bounded memory. If there are too many events, it deletes old events of the most frequent kinds.
+// So a large number of repeated events does not displace a single late message.
 type uncountedEvents struct {
-	// kept are in the order of the log, at most twice maxUncounted.
+	// kept are the stored events in the order of the log, at most twice maxUncounted.
 	kept  []UncountedEvent
 	kinds map[kind]int64
 }
@@ -41,8 +41,8 @@ func (u *uncountedEvents) add(e UncountedEvent) {
 	}
 }
 
-// newest returns the events to list, newest first; more is the number of events that are not
-// listed. kinds has the number of events of each kind, most frequent first.
+// newest returns the events to list, newest first. `more` is the number of events that are not
+// listed. `kinds` has the number of events of each kind, the most frequent kind first.
 func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []UncountedKind) {
 	list = append([]UncountedEvent{}, thinned(u.kept, maxUncounted)...)
 	slices.Reverse(list)
@@ -57,9 +57,9 @@ func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []U
 	return list, more - int64(len(list)), kinds
 }
 
-// thinned returns at most limit of the events, in the same order: the newest events of each kind.
-// The limit is divided equally among the kinds; what a kind does not need goes to the more
-// frequent kinds.
+// thinned returns at most `limit` of the events, in the same order: the newest events of each kind.
+// Each kind may have an equal part of the limit. If a kind has fewer events than its part, the more
+// frequent kinds may have the rest of it.
 func thinned(all []UncountedEvent, limit int) []UncountedEvent {
 	if len(all) <= limit {
 		return all

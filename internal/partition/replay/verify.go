@@ -26,7 +26,8 @@ type Verifier struct {
 // Held returns the partitions that the database holds. Other shards may hold other partitions.
 func (v *Verifier) Held(ctx context.Context) ([]int, error) { return eventlog.Held(ctx, v.pool) }
 
-// NotFolded returns how many events of partitions are not folded. Verify does not compare them.
+// NotFolded returns how many events of the given partitions are not folded yet. Verify ignores
+// these events.
 func (v *Verifier) NotFolded(ctx context.Context, partitions []int) (int64, error) {
 	return lag.NotFolded(ctx, v.pool, partitions)
 }
@@ -36,7 +37,7 @@ func NewVerifier(pool *pgxpool.Pool, log *events.Log) *Verifier {
 	return &Verifier{pool: pool, log: log}
 }
 
-// WithArchive returns a verifier that starts with the events of an archive, and not with the
+// WithArchive returns a verifier whose replays start with the events of an archive instead of the
 // baseline.
 func (v *Verifier) WithArchive(a *archive.Archive) *Verifier {
 	return &Verifier{pool: v.pool, log: v.log, archive: a}
@@ -47,19 +48,19 @@ type VerifyOptions struct {
 	// Users are the users to compare, who must belong to the partition. If empty, all users in
 	// the tables or the log are compared.
 	Users []string
-	// Memory is the approximate limit in bytes for the state of users and for event keys. If
-	// they need more, the log is read several times. Default 256 MiB.
+	// Memory is the approximate limit in bytes for the state of users and the event keys together.
+	// If these need more, the log is read several times. Default 256 MiB.
 	Memory int64
 	// Found is called for each difference. Required.
 	Found func(Difference)
-	// Progress, if not nil, receives the number of events that are read. If Users has 1 to 16
-	// users, Progress is not called, since Postgres searches the log for their events.
+	// Progress, if not nil, receives the number of events that are read. It is not called if Users
+	// has 1 to 16 users, since Postgres then searches the log for their events.
 	Progress Progress
 }
 
 // Verified is the result of a verification.
 type Verified struct {
-	// Position is the position at which the tables and the replay of the log were compared.
+	// Position is the position up to which the log was replayed and the tables were folded.
 	Position events.Position
 	// Users and Conversations count the users and conversations of the log.
 	Users, Conversations int64
@@ -119,10 +120,10 @@ func cut(value string) string {
 
 const defaultVerifyMemory = 256 << 20
 
-// Verify replays the log of a partition up to the position of the tables, and compares the
-// result with the tables at that position. Meanwhile the projector continues to fold new events.
-// Verify uses one read-only transaction on one connection. The transaction delays no event, but
-// until it ends vacuum cannot remove dead rows anywhere in the database.
+// Verify replays the log of a partition up to the position to which the tables are folded, and
+// compares the result with the tables in the same snapshot. Meanwhile the projector continues to
+// fold new events. Verify uses one read-only transaction on one connection. The transaction delays
+// no event, but until it ends, vacuum cannot remove new dead rows of any table in the database.
 func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOptions) (Verified, error) {
 	if options.Memory <= 0 {
 		options.Memory = defaultVerifyMemory
@@ -153,7 +154,8 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	return result, nil
 }
 
-// samplePages is the least number of pages of the table of users from which a sample is drawn.
+// samplePages is the least number of pages of the table of users from which a sample is drawn. A
+// larger sample is drawn from as many pages as it has users.
 const samplePages = 50
 
 // Sample returns up to n users of a partition, drawn at random from its tables.
@@ -166,7 +168,7 @@ func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, erro
 	return users, nil
 }
 
-// few compares at most maxSought users. It searches the log for their events.
+// few compares at most maxSought users with the log. It searches the log for their events.
 func (c *comparison) few(ctx context.Context) error {
 	r, err := c.in.replayOf(ctx, c.options.Users)
 	if err != nil {
@@ -175,16 +177,16 @@ func (c *comparison) few(ctx context.Context) error {
 	return c.compare(ctx, r)
 }
 
-// many compares all users, or more than maxSought users. It divides the users into shares that fit
-// into memory, and reads the log once for each share.
+// many compares all users, or more than maxSought users, with the log. It divides the users into
+// shares that fit into memory, and reads the log once for each share.
 func (c *comparison) many(ctx context.Context) error {
 	length, err := c.in.Length(ctx)
 	if err != nil {
 		return err
 	}
 	c.options.Progress.Planned(c.in.Partition, length)
-	// If the event keys do not fit into memory, find all repeated events in separate passes. They
-	// are the same for every share.
+	// If the event keys do not fit into memory, first find all repeated events in separate passes
+	// over the log. The repeated events are the same for every share.
 	var repeats map[events.Place]store.UserSet
 	half := max(c.options.Memory/2, keyWeight)
 	keys, err := c.in.weighKeys(ctx, length)

@@ -15,11 +15,11 @@ import (
 	"github.com/badged/badged/internal/partition/copier"
 )
 
-// logRows is the number of rows of the log that one call copies.
+// logRows is the greatest number of rows of the log that one call of CopyLog reads.
 const logRows = 2000
 
-// CopyLog implements copier.Operation. Each child gets the rows with events of its users, at the
-// same places as in the parent's log.
+// CopyLog implements copier.Operation. Each child gets the rows that [childfilter.Filter.Row] makes
+// for it, at the same places as in the parent's log.
 func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
 	if !s.copied.Before(at.Position) {
 		return false, nil
@@ -105,9 +105,10 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most
 	return len(done.Numbers), s.Copied(ctx, done.Numbers)
 }
 
-// Staged implements copier.Operation. When conversations of the second child have changed, it adds
-// the number of begun memberships, minus the number of ended memberships, to the number of members
-// of each room. Counting all members of a large room would block publishers for too long.
+// Staged implements copier.Operation. If conversations of the second child have changed, it updates
+// the number of members of their rooms: it adds the number of changed rows that are memberships
+// now, and subtracts the number that were memberships in the child's table. Counting all members of
+// a large room would block publishers for too long.
 func (s *splitter) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to copier.Part, rows string) error {
 	if t.Kind != "conversations" || to.Child.First {
 		return nil
@@ -121,9 +122,10 @@ WHERE more.conversation_id = r.conversation_id AND more.n <> 0`, s.table("rooms"
 	return err
 }
 
-// countOthers sets the number of members of rooms in the first child: the parent's number minus the
-// second child's number. So the first child's number includes erased members. of is an SQL
-// condition that selects the rooms r of the parent.
+// countOthers sets the number of members of rooms in the first child to the parent's number minus
+// the second child's number. So the first child's number includes erased members. The names of the
+// tables end with `suffix`: "" or "_baseline". `of` is an SQL condition that selects the rooms r of
+// the parent.
 func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, of string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
 FROM %s AS r JOIN %s AS o USING (conversation_id)

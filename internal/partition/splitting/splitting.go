@@ -4,11 +4,11 @@
 // Both children are in the database of the parent, so the switch is one transaction, and places
 // in the log do not change. The rows are copied to the children's tables while triggers record
 // which rows change. Changed rows are copied again until few changes remain. Then gates block
-// publishers and other writers as in a move, all appended events are folded, the last changes are
-// copied, and one transaction makes the database hold the children instead of the parent.
+// publishers and other writers as in a move. All appended events are folded, and one transaction
+// copies the last changes and makes the database hold the children instead of the parent.
 //
-// If a split is interrupted before this commit, the parent is unchanged, and the next call
-// copies all rows again. After the commit the next call only cleans up.
+// If a split is interrupted before this transaction commits, the parent is unchanged, and the next
+// call copies all rows again. After the commit, the next call only deletes the parent's rows.
 //
 // It does not know the archive, which a split does not change, or the serving processes. ADR 93
 // has the reasons.
@@ -50,13 +50,13 @@ type Config struct {
 	Progress func(step Step, rows int64)
 	// Blocked, if not nil, is called repeatedly while a transaction delays the split.
 	Blocked func(by pgsession.Holder)
-	// MostBlocked limits the wait for a delaying transaction; see [pgsession.Blocking].
+	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
 	MostBlocked time.Duration
 	// Patience is about how long one attempt of the switch may block publishers to the partition
 	// and its folding. Default 800ms.
 	Patience time.Duration
-	// Attempts is after how many attempts of the switch that exceed Patience Split fails with an
-	// error that wraps [ErrBusy]. Default 10.
+	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
+	// Patience, Split fails with an error that wraps [ErrBusy].
 	Attempts int
 }
 
@@ -90,8 +90,8 @@ var (
 
 const application = "badged partition split"
 
-// Split splits a partition, or cleans up after a split that was interrupted after the switch. After
-// an error the partition is unchanged, unless the error text says otherwise.
+// Split splits a partition. If an earlier call was interrupted after the switch, Split only deletes
+// the old rows. After an error the partition is unchanged, unless the error text says otherwise.
 func Split(ctx context.Context, cfg Config) (Result, error) {
 	began := time.Now()
 	s, err := open(ctx, cfg)
@@ -128,8 +128,9 @@ func Undo(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// Begun returns the partitions of a database whose split has begun and is not complete, before or
-// after the switch. The database still has the rows of these partitions.
+// Begun returns the partitions of a database whose split has begun and is not complete: it was
+// interrupted, or is running, before or after the switch. The database still has the rows of these
+// partitions.
 func Begun(ctx context.Context, q events.Querier) ([]int, error) {
 	rows, _ := q.Query(ctx, statements.Get("begun"))
 	partitions, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -144,10 +145,10 @@ type splitter struct {
 	copier.Copy
 
 	cfg Config
-	// held is set if the database holds the partition, and begun if a split of the partition has
-	// begun and is not complete.
+	// held is set if the database holds the partition. begun is set if a split of the partition
+	// has begun and is not complete.
 	held, begun bool
-	name        string
+	name        string // the name of the shard, "" for a single database
 	children    [2]childfilter.Filter
 	// copied is the position up to which the log was copied to the children.
 	copied events.Position
@@ -156,7 +157,8 @@ type splitter struct {
 	result  Result
 }
 
-// open reads the state of the partition, and opens the session.
+// open reads the state of the partition, opens the session, which acquires the lock of the job, and
+// reads the state again under this lock.
 func open(ctx context.Context, cfg Config) (*splitter, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(Step, int64) {}
@@ -219,7 +221,7 @@ func (s *splitter) readState(ctx context.Context, q events.Querier) error {
 	return nil
 }
 
-// run does the remaining steps of the split.
+// run does all steps of the split, or only cleans up if an earlier call has made the switch.
 func (s *splitter) run(ctx context.Context) error {
 	if s.held {
 		err := s.copy(ctx)
@@ -238,9 +240,9 @@ func (s *splitter) run(ctx context.Context) error {
 	return nil
 }
 
-// uncertain wraps an error of a split. The switch may have been committed in spite of the error, so
-// uncertain reads the state of the partition. If the database does not answer, the error says that
-// the result is unknown.
+// uncertain wraps an error of a split. The switch may have been committed in spite of the error. So
+// uncertain reads the state of the partition, and the returned error says whether the partition is
+// split. If the database does not answer, it says that the result is unknown.
 func (s *splitter) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -254,7 +256,7 @@ func (s *splitter) uncertain(ctx context.Context, err error) error {
 	return fmt.Errorf("partition %d is split, but the command failed: run it again to delete the old rows: %w", s.Partition, err)
 }
 
-// copy copies all rows, and then changed rows until few changes remain.
+// copy copies all rows, and then changed rows until few changes remain. It does not close the gate.
 func (s *splitter) copy(ctx context.Context) error {
 	s.Progress(copier.Preparing, 0)
 	if err := s.begin(ctx); err != nil {
@@ -301,8 +303,8 @@ func (s *splitter) begin(ctx context.Context) error {
 	return s.Watch(ctx)
 }
 
-// cleanUp deletes the rows of the parent. From then on a trigger on the parent's log refuses
-// appends by servers with an old map.
+// cleanUp deletes all rows of the parent. From then on a trigger on the parent's log refuses
+// appends by servers with an old map of partitions.
 func (s *splitter) cleanUp(ctx context.Context) error {
 	s.Progress(CleaningUp, s.result.Rows)
 	return s.RetryOnLock(ctx, partition.OwnTables(s.Partition), func(tx pgx.Tx) error {

@@ -18,7 +18,7 @@ type letter struct {
 	users   []string
 }
 
-// errLost means that the partition was moved or split meanwhile.
+// errLost means that the partition was moved or split since the copy began.
 var errLost = errors.New("the database no longer holds the partition")
 
 // Attempt implements copier.Operation. It copies the remaining changes, moves the dead letters, and
@@ -40,7 +40,8 @@ func (s *splitter) Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) er
 	return s.Overdue()
 }
 
-// filterLetters adds to s.letters the children's parts of new dead letters of the parent.
+// filterLetters adds to s.letters the dead letters of the parent that it does not contain yet, each
+// divided into the parts of the children.
 func (s *splitter) filterLetters(ctx context.Context, tx pgx.Tx) error {
 	known := make([]int64, 0, len(s.letters))
 	for id := range s.letters {
@@ -60,8 +61,8 @@ func (s *splitter) filterLetters(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// letter returns the children's parts of a dead letter, at least one. If neither child has a user
-// of the letter, the first child gets the whole letter.
+// letter divides a dead letter into the parts of the children, and returns one or two parts. If no
+// user of the letter belongs to a child, the first child gets the whole letter.
 func (s *splitter) letter(payload []byte, users []string) (shares []letter, err error) {
 	for _, c := range s.children {
 		part, n, err := c.Row(payload)
@@ -85,8 +86,8 @@ func (s *splitter) letter(payload []byte, users []string) (shares []letter, err 
 	return shares, nil
 }
 
-// moveLetters moves the dead letters to the children. If both children get a part of a letter, the
-// first part keeps the id of the letter, and the other part gets a new id.
+// moveLetters moves the parts of the dead letters to the children. If both children get a part of a
+// letter, the first part has the id of the letter, and the other part gets a new id.
 func (s *splitter) moveLetters(ctx context.Context, tx pgx.Tx) error {
 	var batch pgx.Batch
 	for id, shares := range s.letters {
