@@ -17,7 +17,7 @@ import (
 // has the log.
 //
 // If tx stays open for long, only its own events are delayed. They are folded soon after tx
-// commits, after all events that were folded until then.
+// commits. In the order of folding, they come after all events that were folded before this commit.
 //
 // Publish returns a [*BatchError] if events are invalid, or have a type or attribute that only
 // badged may write: see [Event.CheckReserved]. After a BatchError, tx is still usable. Any other

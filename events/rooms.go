@@ -21,12 +21,12 @@ func (t Type) ToRoom() bool {
 // that a category covers.
 func (t Type) OfConversations() bool { return t.ofAll() || t == UserLeftAll || t == CategoryLevelSet }
 
-// ofAll reports whether events of the type may apply to all conversations, by naming no
-// category.
+// ofAll reports whether events of the type may omit the category, and then apply to all
+// conversations.
 func (t Type) ofAll() bool { return t == UserReadAll || t == UserSeenAll }
 
-// ReachesRoom reports whether e is about a room as a whole: it changes the members, or reaches
-// members that it does not name.
+// ReachesRoom reports whether e concerns a whole room: it changes the members of the room, or
+// applies to members that it does not name.
 func (e *Event) ReachesRoom() bool { return e.Type.OfRooms() || len(e.Data.UserIDs) == 0 }
 
 // A message to a room is written to every partition, even if the room has no members there. So

@@ -71,8 +71,8 @@ func (p problems) err() error {
 // Validate returns an [*InvalidError] that names the invalid fields, or nil. Time may be zero,
 // since an append sets it.
 func (e *Event) Validate() error {
-	// In a struct, a required field cannot be absent, only zero. So it counts as present, and
-	// validate checks its value.
+	// In a struct, a required field cannot be absent, only zero. So every required field counts as
+	// present, and validate checks its value.
 	rule, _ := ruleOf(e.Type)
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
@@ -180,7 +180,7 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
 			}
 		case *time.Time:
-			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in another unit, such as seconds for milliseconds, mostly gives an earlier year
+			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a time in a wrong unit, such as seconds given as milliseconds, mostly has an earlier year
 				p.add(f.path, "must lie in the years 2000 to 9999")
 			}
 		case *Notification:
@@ -324,8 +324,8 @@ func quoteShort(s string) string {
 	return strconv.Quote(cutText(s, most)) + "…"
 }
 
-// cutText returns the first n bytes of s, or up to three fewer so that no character is split. s
-// must have more than n bytes.
+// cutText returns the first n bytes of s. It returns up to three bytes fewer if it would otherwise
+// split a character. s must have more than n bytes.
 func cutText(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--

@@ -35,8 +35,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// TrailOf returns the audit trail for actions that concern no user: the trail in the first
-// database, by name, that is available.
+// TrailOf returns the database whose audit trail records the actions that concern no user: the
+// first available database in the order of names. Each call of Exec chooses the database again.
 func TrailOf(c *cluster.Cluster) Execer {
 	byName := slices.SortedFunc(slices.Values(c.Databases()), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
 	return trail(byName)
@@ -54,9 +54,9 @@ func (t trail) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 // action was interrupted.
 const endPatience = 5 * time.Second
 
-// Audited runs do, an action of an operator, and records its start and its result in the audit
-// trail. If the start cannot be recorded, the action does not run. arguments and the result of
-// do are stored as JSON.
+// Audited runs an action of an operator, the function do, and records the start and the result of
+// the action in the audit trail. If the start cannot be recorded, the action does not run. The
+// arguments and the result of the action are stored as JSON.
 func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
 	end, err := begin(ctx, db, by, action, arguments)
 	if err != nil {
@@ -106,9 +106,9 @@ func jsonText(v any) (*string, error) {
 }
 
 // Audit returns up to limit actions, newest first. The page begins before the action with the id
-// `before`, or with the newest action if `before` is 0. A page may be shorter to stay within
-// deadletters.MaxPageBytes, but is empty only if there are no more actions. Actions in databases
-// that are not available are missing.
+// `before`, or with the newest action if `before` is 0. A page may be shorter, since it also ends
+// once it has deadletters.MaxPageBytes bytes. It is empty only if there are no more actions.
+// Actions in databases that are not available are missing.
 func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {

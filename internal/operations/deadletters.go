@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
-// DeadLetter is a dead letter in the form for operators.
+// DeadLetter is a dead letter as operators see it.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
 	Shard     string          `json:"shard,omitempty" doc:"The name of the shard that stores it; absent if there are no shards."`

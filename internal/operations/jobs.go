@@ -103,10 +103,10 @@ var ErrNoJob = errors.New("there is no such job")
 // ErrJobEnded is returned if a job cannot be canceled because it has ended.
 var ErrJobEnded = errors.New("the job has ended already")
 
-// Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the
-// id `before`, or with the newest job if `before` is 0. A page may be shorter to stay within
-// deadletters.MaxPageBytes, but is empty only if there are no more jobs. Jobs in databases that
-// are not available are missing.
+// Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the id
+// `before`, or with the newest job if `before` is 0. A page may be shorter, since it also ends once
+// it has deadletters.MaxPageBytes bytes. It is empty only if there are no more jobs. Jobs in
+// databases that are not available are missing.
 func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {
@@ -195,16 +195,16 @@ type Meter interface {
 	Note(text string)
 }
 
-// Partitions shows the progress of work on several partitions, one after the other, on a meter.
-// Each partition counts the same, since the amount of work on a partition is known only once
-// this work begins. Partitions implements [replay.Progress].
+// Partitions reports the progress of work on several partitions, one after the other, to a Meter.
+// Each partition has the same share of the progress, since the amount of work on a partition is
+// known only once this work begins. Partitions implements [replay.Progress].
 type Partitions struct {
 	meter         Meter
 	finished      int64
 	planned, done int64 // of the current partition
 }
 
-// wholePartition is the progress on the meter for one partition.
+// wholePartition is the progress of the meter when one partition is finished.
 const wholePartition = 1000
 
 // BeginPartitions begins a phase of m that works on the given number of partitions.
@@ -219,8 +219,8 @@ func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
 // Done implements replay.Progress.
 func (p *Partitions) Done(work, events int) {
 	p.done += int64(work)
-	// Stay below wholePartition: after the planned work, a rebuild folds the events that came
-	// meanwhile, and may wait for sessions that read the tables.
+	// Stay below wholePartition until Finish: after the planned work, a rebuild still folds the
+	// events that were appended meanwhile, and may wait for sessions that read the tables.
 	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// RebuildOptions selects the partitions to rebuild, by default all, and the way to do it.
+// RebuildOptions selects the partitions to rebuild (by default all) and how to rebuild them.
 type RebuildOptions struct {
 	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all partitions if absent."`
 	User      string  `json:"user,omitempty" doc:"Only this user: the user's rows are corrected in the current tables."`
@@ -123,8 +123,8 @@ type Healed struct {
 	Differences []replay.Difference `json:"differences"`
 }
 
-// Heal computes the rows of a user again from the log and stores them. It publishes the result
-// on bus, which may be nil. Differences lists what was wrong before.
+// Heal computes the rows of a user again from the log and stores them. It publishes the new state
+// on bus, unless bus is nil. Differences of the result lists what was wrong before.
 func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
 	did := Healed{UserID: userID, Differences: []replay.Difference{}}
 	_, err := v.Verify(ctx, partition, replay.VerifyOptions{
