@@ -94,7 +94,7 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation as text. It joins the errors of writing in err.
+// explanationPrinter prints an explanation as text. err joins the errors of its writes.
 type explanationPrinter struct {
 	w   io.Writer
 	err error
@@ -236,7 +236,7 @@ func damaged(differences []replay.Difference, more int64) error {
 		return nil
 	}
 	whose := slices.IndexFunc(differences, func(d replay.Difference) bool { return d.UserID == "" })
-	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // for the rows of a room, rebuild the partition: healing a user does not correct them
+	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // if rows of a room differ, the partition must be rebuilt: healing a user does not correct these rows
 	if whose < 0 {
 		heal = "--user " + differences[0].UserID
 	}
@@ -261,7 +261,8 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints the last delivered messages, and what happened to each.
+// delivered prints the last delivered messages, each with the event that removed it from the count,
+// if any.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return

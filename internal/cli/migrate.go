@@ -144,7 +144,8 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 		return 0, err
 	}
 	defer connect.Close(databases)
-	// Detect databases of another cluster first: their numbers of partitions mean nothing here.
+	// Detect databases of another cluster first: their numbers of partitions would cause a
+	// misleading error.
 	if err := cluster.Identify(ctx, slices.Clone(databases), true); err != nil {
 		return 0, err
 	}
@@ -185,11 +186,12 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 	return n, nil
 }
 
-// perServer is the number of concurrent migrations on one Postgres server. More would hardly be
-// faster. Each migration needs thousands of locks, and their number on a server is limited.
+// perServer is the number of concurrent migrations on one Postgres server. A greater number would
+// hardly be faster. Each migration needs many locks, and the number of locks on a server is
+// limited.
 const perServer = 2
 
-// migrateAll applies the pending migrations of all databases in parallel. It prints the lines of
+// migrateAll applies the pending migrations of all databases in parallel. It prints the results of
 // a database together. After an error it continues with the other databases.
 func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))

@@ -71,8 +71,8 @@ func NewReader(r io.Reader, format Format, channels *channels) *Reader {
 	return reader
 }
 
-// errHeader is a bad CSV header. It ends reading, because the other lines cannot be parsed without
-// the header.
+// errHeader is an error in the CSV header. It is final, because the other lines cannot be parsed
+// without the header.
 type errHeader struct{ error }
 
 // Line returns the number of the last line that was read.
@@ -334,8 +334,7 @@ func (r *Reader) parseObject(line []byte) error {
 // describeJSON converts a decoding error of a line to an error that names the field.
 func describeJSON(line []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		// Do not accept a duplicate name or invalid UTF-8: a guess at the intended value could be
-		// wrong.
+		// Do not accept a duplicate name or invalid UTF-8, since the intended value is not certain.
 		if errors.Is(err, jsontext.ErrDuplicateName) || !utf8.Valid(line) {
 			return wrong(cmp.Or(syntax.JSONPointer.LastToken(), "line"), "%v", strings.TrimPrefix(fmt.Sprint(syntax.Err), "jsontext: "))
 		}

@@ -46,12 +46,13 @@ type backlogKey struct {
 // backlog describes the messages of a broker's partition that are not stored yet.
 type backlog struct {
 	messages int64
-	// since is the time of the oldest message that is known and not stored, zero if there is none.
+	// since is the time of the oldest message that this process has read and not stored yet. It is
+	// zero if there is none.
 	since time.Time
 }
 
-// backlogs has the backlogs of the partitions that this process reads. It is a collector, so that
-// the ages grow even while no messages are read.
+// backlogs has the backlogs of the partitions that this process reads. It is a Prometheus
+// collector, so that the ages in the metrics grow even while no messages are read.
 type backlogs struct {
 	mu sync.Mutex
 	of map[backlogKey]*backlog

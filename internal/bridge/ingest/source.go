@@ -100,8 +100,8 @@ func (s *source) lockClass(purpose string) int {
 	return int(h.Sum32() >> 1) // the key must be a signed 32-bit number
 }
 
-// report stores err for Health. It logs an error that is new, and the end of an error. partition is
-// "" if the error concerns the whole broker.
+// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
+// logs that reading works again. partition is "" if the error concerns the whole broker.
 func (s *source) report(ctx context.Context, partition string, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

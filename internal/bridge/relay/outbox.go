@@ -108,7 +108,7 @@ func (o *Outbox) Close() { o.pool.Close() }
 // Pool returns the connections to the database.
 func (o *Outbox) Pool() *pgxpool.Pool { return o.pool }
 
-// maxCounted is the number of waiting events at which counting stops.
+// maxCounted is the number of events in the outbox at which counting stops.
 const maxCounted = 1_000_000
 
 // Backlog describes the events in an outbox.
@@ -117,7 +117,8 @@ type Backlog struct {
 	Events int64
 	// Age is the age of the oldest event, 0 if there is none.
 	Age time.Duration
-	// Refused is the number of events that badged refused; they are set aside.
+	// Refused is the number of events that badged refused, and that were moved to
+	// badged.outbox_refused.
 	Refused int64
 }
 

@@ -34,7 +34,8 @@ type writer interface {
 	// subject is missing. The error says what to do.
 	check(ctx context.Context) error
 	// write writes records; records with the same key are written in order. It returns nil once the
-	// broker has acknowledged all records. After an error some of them may have been written.
+	// broker has acknowledged all records. If write fails, some of the records may have been
+	// written.
 	write(ctx context.Context, records []record) error
 	close()
 }
@@ -49,9 +50,9 @@ type record struct {
 	// if the record is not an event.
 	partition, place string
 	payload          []byte
-	// about names the users and the conversation of an event. Two events must be written in order
-	// if they have one of these names in common. about is nil for a badge, because badges have
-	// versions.
+	// about has names of the users and the conversation of an event. Two events that have a name in
+	// common must be written in order. about is nil for a badge, because a reader can order badges
+	// by their versions.
 	about []string
 }
 
@@ -86,7 +87,7 @@ func Parse(urls []string) (all []Target, errs []error) {
 }
 
 // Limits of the lengths, in bytes, of the target's name and the stream's name. The name of the
-// consumer group contains both.
+// consumer group contains both names.
 const (
 	maxName   = 32
 	maxStream = 200

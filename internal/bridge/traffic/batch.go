@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxBatchBytes bounds the lines of a batch, to half of the API's limit for a request. No event
-// that the API accepts is longer than maxBatchBytes.
+// maxBatchBytes limits the total length of the lines of a batch. It is half of the API's limit for
+// a request. No event that the API accepts is longer than maxBatchBytes.
 const maxBatchBytes = 4 << 20
 
 // batch has consecutive events that are published in one call.
@@ -17,8 +17,8 @@ type batch struct {
 	events []events.Event
 	lines  []int // the line of each event
 	bytes  int
-	// ordered is set if changing the order of an event in the batch and earlier or later events
-	// could change the numbers.
+	// ordered is set if the batch has an event whose order relative to other events affects the
+	// numbers of badges.
 	ordered bool
 }
 
@@ -46,7 +46,7 @@ func (b *batch) failed(file string, err error) error {
 	return err
 }
 
-// commutes reports whether events of a type lead to the same numbers in any order.
+// commutes reports whether events of a type lead to the same numbers of badges in any order.
 func commutes(t events.Type) bool {
 	switch t {
 	case events.MessageDelivered, events.ConversationRead, events.ConversationExpired, events.MessageRecalled,

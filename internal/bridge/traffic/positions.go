@@ -8,8 +8,8 @@ import (
 )
 
 // positions assigns numbers to positions in several databases, because a Target returns a position
-// as a number. A greater number includes all positions with lesser numbers. If there is a single
-// database, its position already is such a number and is not changed. positions is safe for
+// as a number. A number stands for all positions that have this number or a lesser one. If there is
+// a single database, its position is a number already and is not changed. positions is safe for
 // concurrent use.
 type positions struct {
 	mu sync.Mutex

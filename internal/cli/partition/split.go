@@ -76,7 +76,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", s.Name, err)
 		}
-		for _, p := range begun { // the new partitions may already have moved to another database
+		for _, p := range begun { // s began the split of p, and has to finish it even if the new partitions have moved to another database
 			parents[p] = s
 		}
 	}
@@ -112,8 +112,8 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions that were split least often, in ascending order. n is the number
-// of partitions before the first split.
+// lowest returns the partitions that the fewest splits have led to, in ascending order. n is the
+// number of partitions before the first split.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {

@@ -85,7 +85,7 @@ type parsed struct {
 // quotas, for the expiry of keys, and for the signatures of pushes.
 func parse(cfg config.Server, now func() time.Time, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
 	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry, Now: now}
-	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles; without the file, profiles have no keys
+	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles, so the file may be missing
 		keys.File = cfg.KeysFile
 	}
 	p.keys, errs = keyring.New(keys)
