@@ -261,8 +261,8 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints the last delivered messages, each with the event that removed it from the count,
-// if any.
+// delivered prints the last delivered messages. Each has its fate, such as read, and the event that
+// decided it, if any.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return
