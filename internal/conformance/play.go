@@ -190,7 +190,7 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 		if err != nil {
 			return Outcome{}, fmt.Errorf("make a folder for the client: %w", err)
 		}
-		defer os.RemoveAll(folder) //nolint:errcheck // ignore files that cannot be removed
+		defer os.RemoveAll(folder) //nolint:errcheck // what is left does not matter
 		p.store = folder
 	}
 	var err error

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Client returns the network from which a request comes, which counts as one client. If the peer is
-// a trusted proxy, the network is that of the address that the trusted proxies name in
-// X-Forwarded-For; otherwise it is the network of the peer. The network is an IPv4 address, or the
-// /64 of an IPv6 address, which is the range of one household. ok is false if there is no address,
-// as on a Unix socket.
+// Client returns the network from which a request comes, which counts as one client. It takes the
+// address of the peer or, if the peer is a trusted proxy, the address that the trusted proxies name
+// in X-Forwarded-For. The network is this IPv4 address, or the /64 of this IPv6 address, which is
+// the range of one household. ok is false if there is no address, as on a Unix socket.
 func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	address, ok := addressOf(r, trusted)
 	if !ok {

@@ -31,7 +31,8 @@ type problem struct {
 	retryAfter string
 }
 
-// lacking lists the users for whom a request failed.
+// lacking identifies the users whose part of a request failed: by their partitions and, for a query
+// of badges, by their ids.
 type lacking struct {
 	Partitions []int `json:"partitions" doc:"The partitions of these users, numbered as before the first split."`
 	Of         int   `json:"of" minimum:"1" doc:"The number of partitions before the first split. To find the partition of a user, take the first 4 bytes of the SHA-256 of the user's id as a big-endian number, modulo this number."`
