@@ -20,12 +20,12 @@ type Receipt struct {
 	// TransactionID is the Postgres transaction that appended the events. An event is folded once
 	// the projector's position is past this transaction in each partition of the event.
 	TransactionID int64
-	// Timeline is the Postgres timeline on which the transaction committed (a failover begins a
-	// new timeline), 0 if it is not known.
+	// Timeline is the Postgres timeline on which the transaction committed. A failover begins a new
+	// timeline. Timeline is 0 if it is not known.
 	Timeline int64
-	// Partitions are the partitions to which events were appended and not yet folded, in
-	// ascending order. The caller must wake the projectors of these partitions. A partition
-	// whose events were folded in the same transaction is not listed.
+	// Partitions has, in ascending order, the partitions to which events were appended that are not
+	// folded yet. The caller must wake the projectors of these partitions. A partition whose events
+	// were folded in the same transaction is not listed.
 	Partitions []int
 	// Token is the position of the append for publishers, if the database is one of several. With a
 	// single database, Token is "", and [Receipt.Position] computes the position from TransactionID
@@ -33,8 +33,8 @@ type Receipt struct {
 	Token string
 }
 
-// Position returns the position of the append, which a publisher can give with a later read to
-// wait until the events are folded.
+// Position returns the position of the append. A publisher can give it in a later read of badges,
+// which then waits until the events are folded.
 func (r Receipt) Position() string {
 	if r.Token != "" {
 		return r.Token
@@ -159,7 +159,8 @@ type BatchError struct {
 	Events []IndexedError
 }
 
-// IndexedError is the error of the event at Index, from 0, in the arguments of the call.
+// IndexedError is the error of one event of a call. Index is the index of the event in the
+// arguments, from 0.
 type IndexedError struct {
 	Index int
 	Err   *InvalidError

@@ -22,9 +22,9 @@ import (
 // twice, or of the wrong type is an error. Every error is an [*InvalidError].
 //
 // Besides the attributes of [Event], Decode accepts and ignores the CloudEvents attributes
-// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts
-// as absent, as CloudEvents requires. Data and each field of data may be null too and then count
-// as absent; an element of an array must not be null. ADR 3 has the reasons.
+// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts as
+// absent, as CloudEvents requires. Data and the fields of data count as absent too if they are
+// null. An element of an array must not be null. ADR 3 has the reasons.
 func Decode(b []byte) (Event, error) {
 	d := decoder{json: b}
 	var e Event
@@ -81,7 +81,7 @@ type decoder struct {
 	unchecked, wide bool
 }
 
-// attributes are the attributes that an event may have, the required ones first.
+// attributes are the attributes that an event may have. The required attributes come first.
 var attributes = [...]string{
 	"specversion", "id", "source", "type", "data",
 	"time", "traceparent", "tracestate", publishedBy, "datacontenttype", "dataschema", "subject", "data_base64",
@@ -258,7 +258,8 @@ func (d *decoder) object(path string, member func(name []byte)) bool {
 	}
 }
 
-// array reads an array and calls element for each index; element must read the element.
+// array reads an array and calls the function element for each index. The function must read the
+// element at this index.
 func (d *decoder) array(element func(i int)) {
 	d.at++
 	if d.next() == ']' {
@@ -474,7 +475,8 @@ func showPath(path string) string {
 	return strings.Trim(strconv.Quote(path), `"`)
 }
 
-// next skips white space and returns the next byte without reading it, 0 at the end.
+// next skips white space and returns the next byte without reading it. At the end of the JSON it
+// returns 0.
 func (d *decoder) next() byte {
 	for d.at < len(d.json) {
 		switch c := d.json[d.at]; c {

@@ -55,9 +55,9 @@ const (
 	// ConversationLevelSet changes what the conversation adds to the total. With Until, the
 	// change lasts until that time.
 	ConversationLevelSet Type = "conversation.level_set"
-	// ConversationLeft reads the conversation up to its last delivered message, or up to
-	// UpToSeq if that is greater, and removes it from every list until a message with a
-	// greater seq is delivered.
+	// ConversationLeft reads the conversation up to its last delivered message, or up to UpToSeq if
+	// that is greater. It removes the conversation from every list until a message with a greater
+	// seq is delivered.
 	ConversationLeft Type = "conversation.left"
 	// CategoryLevelSet sets the level of all present and future conversations that Category
 	// covers and that have no level of their own.
@@ -71,8 +71,8 @@ const (
 	// UserLeftAll is a ConversationLeft for every conversation that Category covers, and a
 	// RoomLeft for every room that Category covers.
 	UserLeftAll Type = "user.left_all"
-	// RoomJoined makes each user a member of the room. The new members have read the room up
-	// to UpToSeq, or without UpToSeq up to its last message.
+	// RoomJoined makes each user a member of the room. The read position of the new members is
+	// UpToSeq, or the last message of the room if UpToSeq is 0.
 	RoomJoined Type = "room.joined"
 	// RoomLeft ends the membership of each user. Their unread messages in the room are
 	// removed.
@@ -103,8 +103,8 @@ type Level string
 
 // The levels.
 const (
-	// LevelDefault unsets the level: the level of the conversation's category applies, or else
-	// LevelAll.
+	// LevelDefault removes the level of a conversation. Then the level of its category applies, or
+	// LevelAll if the category has no level.
 	LevelDefault  Level = "default"
 	LevelAll      Level = "all"      // the conversation adds its unread messages
 	LevelMentions Level = "mentions" // the conversation adds its unread mentions

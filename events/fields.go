@@ -14,7 +14,7 @@ import (
 type dataField struct {
 	name string
 	path string // as errors show it, such as data.user_ids
-	// most is the greatest number of bytes of a text, or of each text in a list.
+	// most is the maximum length in bytes of a text, or of each text in a list.
 	most int
 	// isPath is set if the text is a category.
 	isPath bool

@@ -67,7 +67,7 @@ func (l *Log) Check(ctx context.Context) error {
 	return nil
 }
 
-// UseClock sets the clock that gives events without a time their time. The default is the clock
+// UseClock sets the clock from which events without a time get their time. The default is the clock
 // of this machine. Call UseClock before the log is used.
 func (l *Log) UseClock(now func() time.Time) { l.now = now }
 
@@ -133,8 +133,9 @@ func (l *Log) refused(err error) {
 	}
 }
 
-// follow reads the layout again after an append failed with err, and reports whether the
-// layout has changed.
+// follow is called after an append has failed with err. If err says that the database does not have
+// a partition, follow reads the layout again. It reports whether the layout has changed, so that
+// the append can be repeated.
 func (l *Log) follow(ctx context.Context, err error) bool {
 	if l.shared.Load() || !errors.Is(err, ErrNotHeld) {
 		return false
@@ -157,6 +158,6 @@ func (l *Log) Partitions() int { return l.Layout().First() }
 // PartitionOf returns the partition of a user in the last known layout.
 func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
 
-// Route returns the partition that a user had before any split. It never changes. Updates for
-// clients are routed by this number.
+// Route returns the partition to which a user belonged before any split. It never changes. The bus
+// routes updates for clients by this number.
 func (l *Log) Route(userID string) int { return PartitionOf(userID, l.Partitions()) }

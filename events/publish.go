@@ -34,9 +34,9 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	return publish(ctx, layout, conn, evs)
 }
 
-// Publish does what the function [Publish] does, but does not query the layout. If a partition
-// was split since the last call, it fails with an error that wraps [ErrNotHeld]: roll tx back,
-// and repeat the transaction.
+// Publish does what the function [Publish] does, but uses the layout that l has read before. If a
+// partition was split in the meantime, it fails with an error that wraps [ErrNotHeld]: roll tx
+// back, and repeat the transaction.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {

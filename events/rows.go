@@ -55,7 +55,7 @@ type encoder struct {
 	own, keep bool
 
 	toRooms eventlog.Set
-	// expect is a guess of the number of events per partition, for allocation.
+	// expect is an estimate of the number of events per partition, for the allocation of slices.
 	expect      int
 	byPartition []*Rows
 	payload     []byte // buffer, reused for each row
@@ -96,7 +96,7 @@ func (enc *encoder) rows(evs []Event) ([]Rows, error) {
 	return all, nil
 }
 
-// encode adds e to the partition of each of its users, once for each partition, with only the
+// encode adds e to each partition that has users of e. In each partition, the event has only the
 // users of that partition. So a message to a large group becomes one event per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()

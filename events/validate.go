@@ -86,7 +86,7 @@ func (e *Event) Validate() error {
 }
 
 // publishedBy is the attribute with the name of the API key that published the event. It is an
-// extension of CloudEvents.
+// extension attribute, in the terms of CloudEvents.
 const publishedBy = "publishedby"
 
 // CheckReserved returns an [*InvalidError] if e has a type or an attribute that only badged

@@ -1,6 +1,6 @@
-// Package topics gives watermill access to the log of events. It has a publisher and a
-// subscriber of single events, and a schema with which watermill-sql's own publishers and
-// subscribers can use the tables. The log of a partition is a topic, named by [events.Topic].
+// Package topics gives watermill access to the log of events. It has a publisher and a subscriber
+// whose messages are single events, and a schema with which the publishers and subscribers of
+// watermill-sql can use the tables. The log of a partition is a topic, named by [events.Topic].
 //
 // The package does not know what events mean or how they are folded. ADR 1 has the reasons.
 package topics

@@ -42,8 +42,9 @@ type SubscriberConfig struct {
 	// ConsumerGroup names the position that subscribers share. It has at most 255 characters,
 	// and must not be [events.ProjectorGroup] or [events.NotifierGroup].
 	ConsumerGroup string
-	// PollInterval is the pause while there is nothing to deliver, and between attempts to get
-	// the lock that another subscriber of the group has; 0 means 100 ms.
+	// PollInterval is the pause between two reads if there is nothing to deliver. It is also the
+	// pause between two attempts to get the lock while another subscriber of the group has it. 0
+	// means 100 ms.
 	PollInterval time.Duration
 	// ResendInterval is the pause before a message that was not acknowledged is sent again; 0
 	// means 1 s.
@@ -117,9 +118,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return s, nil
 }
 
-// SubscribeInitialize stores a position of the consumer group in a topic, the start of the log,
-// if the group has none yet. From then on, archiving does not remove events that the group has
-// not read. Subscribe calls SubscribeInitialize too.
+// SubscribeInitialize stores the start of the log as the position of the consumer group in a topic,
+// if the group has no position there yet. From then on, archiving does not remove events that the
+// group has not read. Subscribe calls SubscribeInitialize too.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(s.closing, topic)
 }
@@ -211,7 +212,8 @@ type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out receives single messages. It is nil if handle is set; handle gets pages of messages.
+	// out receives single messages. It is nil if handle is set, which gets pages of messages
+	// instead.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
@@ -269,9 +271,9 @@ func (s *subscription) consume(ctx context.Context) error {
 	return nil
 }
 
-// lock returns a session that has the lock of the group on the topic, or nil if another session
-// has the lock. The session is removed from the pool, since it may last as long as the
-// subscription. It commits without waiting for the disk.
+// lock returns a session that has the lock of the group on the topic, or nil if another session has
+// the lock. The session is removed from the pool, since it may last as long as the subscription. It
+// commits without waiting for the disk (synchronous_commit = off).
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -313,9 +315,9 @@ func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) e
 	return s.move(ctx, conn, r)
 }
 
-// handOver calls handle with the events of a page until handle succeeds, then moves the position
-// of the group after the page. After a failure it pings the session, since the lock is lost with
-// the session.
+// handOver calls handle with the events of a page until handle succeeds, then moves the position of
+// the group after the page. After a failure it checks that the session is still connected, since
+// the lock ends with the session.
 func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logRow) error {
 	var all []*message.Message
 	for i := range page {

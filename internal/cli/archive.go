@@ -218,8 +218,8 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	return err
 }
 
-// finish prints the summary. It fails if nothing could be archived because a transaction is open
-// for long, so that a scheduler that runs the command alerts an operator.
+// finish prints the summary. If nothing could be archived because a transaction has been open for
+// long, finish fails, so that a scheduler that runs the command alerts an operator.
 func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	nothing := sum.Files == 0 && sum.Dropped == 0
 	if c.JSON {

@@ -100,7 +100,7 @@ func endOf(e operations.Entry) string {
 	return "done"
 }
 
-// brief writes a text on one line and shortens it, for a cell of a table.
+// brief returns a text on one line, and shortened, for a cell of a table.
 func brief(text string) string {
 	const longest = 80
 	runes := []rune(strings.Join(strings.Fields(text), " "))

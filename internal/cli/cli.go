@@ -81,7 +81,7 @@ type commands struct {
 }
 
 // Main runs the command line and returns the exit code. The first interrupt (SIGINT or SIGTERM)
-// asks the command to stop. A second one kills the process.
+// asks the command to stop. The second interrupt kills the process.
 func Main(args []string, streams Streams) int {
 	logging.Disable() // do not log the errors of the Redis client: it also returns them, and commands print them
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -58,7 +58,7 @@ func usageError(err error) error {
 	return err
 }
 
-// usageHint says which help text to read: the help of the command that err is about.
+// usageHint returns advice about a usage error: to read the help of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
 	if parseErr, ok := errors.AsType[*kong.ParseError](err); ok && parseErr.Context != nil && parseErr.Context.Selected() != nil {

@@ -296,8 +296,8 @@ func eventName(e replay.LoggedEvent) string {
 	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
 }
 
-// when returns when an event was appended. If it was folded more than a second later, when also
-// returns that time.
+// when returns the time at which an event was appended, as text. If the event was folded more than
+// a second later, the text also has the time of the fold.
 func when(e replay.LoggedEvent) string {
 	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
 		return stamp(e.AppendedAt)

@@ -79,8 +79,8 @@ func (c *migrateUpCmd) partitions() int {
 	return *c.Partitions
 }
 
-// Run applies the pending migrations and prints them. If there are several databases, it then
-// forms one cluster of them.
+// Run applies the pending migrations and prints them. If there are several databases, it then makes
+// them one cluster.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := c.partitions()
 	if c.Sharded() {
@@ -97,7 +97,8 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if !c.Sharded() {
-		// Fail if servers would refuse the log, for example because it must be renumbered.
+		// Open the log to check it: fail if servers would refuse it, for example because it must be
+		// renumbered.
 		pool, _, err := connect.Database(ctx, c.Database)
 		if err != nil {
 			return err
@@ -230,7 +231,8 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	begun.Wait()
 	done := 0
 	for i, s := range all {
-		// Try again without concurrent migrations, since the server may have enough locks then.
+		// Try again now that no other migration runs, since the server may have enough locks for a
+		// single migration.
 		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = migrate(i)
 		}

@@ -87,7 +87,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	})
 }
 
-// notifySystemd tells systemd the state of the process, for units with Type=notify. It does
+// notifySystemd sends the state of the process to systemd, for units with Type=notify. It does
 // nothing if the process was not started by such a unit.
 func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
@@ -108,8 +108,8 @@ const (
 	mostGrowth = 1500
 )
 
-// collectRarely makes Go collect small heaps less often: after each collection, it sets how far
-// the heap may grow before the next one. It does nothing if the operator has set GOGC.
+// collectRarely makes Go collect small heaps less often: after each collection, it sets by how much
+// the heap may grow before the next collection. It does nothing if the operator has set GOGC.
 func collectRarely() {
 	if os.Getenv("GOGC") != "" {
 		return

@@ -67,7 +67,7 @@ type Outcome struct {
 	Happened string `json:"happened,omitempty"`
 	// Trace lists everything that client and server did, in order.
 	Trace []string `json:"trace"`
-	// Stderr is the end of the client's standard error, if the scenario failed.
+	// Stderr is the last part of the client's standard error, if the scenario failed.
 	Stderr string `json:"stderr,omitempty"`
 }
 

@@ -124,7 +124,8 @@ type performance struct {
 	// conn is the current connection, nil if there is none. The events of other connections are
 	// ignored.
 	conn *conn
-	// held is the state that the client must have now, according to the frames that were sent.
+	// held is the state that the client must have now: the result of all frames that the server has
+	// sent.
 	held state
 	// before has the earlier values of held. A client that was killed may have stored any of these
 	// states.
@@ -153,7 +154,8 @@ type performance struct {
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
-	// mustRenew is set if the client must not send its first token again.
+	// mustRenew is set once the client must not send its first token any more, but only a fresh
+	// token.
 	mustRenew bool
 	// overtaken has events that arrived before the step that expects them. The next steps handle
 	// them first.

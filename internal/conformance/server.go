@@ -96,7 +96,8 @@ func (s *server) close() {
 	s.wait.Wait()
 }
 
-// enter registers a handler, so that close waits for it. It returns false if close has been called.
+// enter registers a handler, so that close waits for the end of the handler. It returns false if
+// close has been called.
 func (s *server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

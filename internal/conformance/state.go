@@ -115,7 +115,7 @@ type numbers struct {
 }
 
 // after returns the state after a frame, by the rules of the protocol: a snapshot replaces the
-// state; changes apply if they have the same epoch and a greater version.
+// state, and a changes frame applies if it has the same epoch and a greater version than the state.
 func (s state) after(f frame) state {
 	var update struct {
 		T             string `json:"t"`

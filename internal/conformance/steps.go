@@ -287,8 +287,8 @@ func (p *performance) quiet(expected string, during time.Duration) error {
 	return err
 }
 
-// sendsNothing fails if the client sends a command within a short time. Over WebSockets it does not
-// wait, because the step pings that follows would detect the command.
+// sendsNothing fails if the client sends a command within a short time. Over WebSockets it returns
+// at once, because the step pings, which follows, detects such a command.
 func sendsNothing() step {
 	return func(p *performance) error {
 		if p.transport != ServerSentEvents {
@@ -431,8 +431,8 @@ func pingsBelow() step {
 	}
 }
 
-// fallsSilent makes the server stop answering pings, and waits until the client gives up the
-// connection.
+// fallsSilent makes the server stop answering pings, and waits until the client closes the
+// connection, or opens a new connection.
 func fallsSilent() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server falls silent")

@@ -16,7 +16,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// meter sends messages to the room, or to each of its members, and measures what a message costs.
+// meter sends messages to the room, or to the conversation that lists all members, and measures
+// what a message costs.
 type meter struct {
 	store  *store
 	reader *badges.Reader

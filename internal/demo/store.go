@@ -109,8 +109,9 @@ func (s *store) send(ctx context.Context, c conversation, senderID, text string)
 	return m, err
 }
 
-// sendTo stores a message and publishes its events in one transaction, as a chat backend would:
-// either both take effect or neither does. users are the recipients; for a room they are ignored.
+// sendTo stores a message and publishes its events in one transaction, as a chat backend would, so
+// that the message and its events either both exist or neither does. users are the recipients; for
+// a room they are ignored.
 func (s *store) sendTo(ctx context.Context, c conversation, users []string, senderID, text string) (message, events.Receipt, error) {
 	m := message{
 		ConversationID: c.ConversationID, SenderID: senderID, Text: text,

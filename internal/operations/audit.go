@@ -50,8 +50,8 @@ func (t trail) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return t[i].Pool.Exec(ctx, sql, args...)
 }
 
-// endPatience limits the time for recording the end of an action, which is recorded even if the
-// action was interrupted.
+// endPatience limits the time for recording the end of an action. The end is recorded even if the
+// context of the action was canceled.
 const endPatience = 5 * time.Second
 
 // Audited runs an action of an operator, the function do, and records the start and the result of
@@ -66,7 +66,8 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 	return errors.Join(did, end(ctx, result, did))
 }
 
-// begin records the start of an action. The returned end records its result.
+// begin records the start of an action. The function end, which it returns, records the result of
+// the action.
 func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {

@@ -30,8 +30,8 @@ type AuditHead struct {
 
 // AuditVerified is the result of a verification of the audit trail.
 type AuditVerified struct {
-	// AuditHead is the last verified record: the last one of the trail, or the last one before
-	// the fault.
+	// AuditHead is the last verified record: the last record of the trail, or the last record
+	// before the fault.
 	AuditHead
 	// Records is the number of verified records. Pruned is the number of earlier records that
 	// were pruned.
@@ -217,7 +217,7 @@ func missing(first, last int64, why string) *AuditFault {
 var errFaultFound = errors.New("the trail has a fault")
 
 // VerifyAudit verifies every record of the audit trail against the hash chain. kept is the head
-// that an earlier verification returned; a Count of 0 means that there is none. db must be a
+// that an earlier verification returned; if its Count is 0, no head is given. db must be a
 // repeatable read transaction, so that all statements see one snapshot.
 //
 // Two kinds of changes are detected only if kept is given: someone removed the last records and

@@ -63,10 +63,12 @@ type JobProgress struct {
 	Note        string   `json:"note,omitempty" doc:"The last message of the job, such as the name of the session for which a rebuild waits."`
 }
 
-// jobClass is the first key of the advisory lock of a running job; the second is its id.
+// jobClass is the first key of the advisory lock of a running job. The second key is the id of the
+// job.
 const jobClass = 0x6261646a // "badj"
 
-// reap marks running jobs as interrupted if no session has their lock: their process has ended.
+// reap marks a running job as interrupted if no session has the lock of the job, since its process
+// has ended.
 func reap(ctx context.Context, db DB) error {
 	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)
@@ -140,10 +142,9 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return job, err
 }
 
-// findJob returns a job and its database. If no database has the job, it returns the first
-// database and [ErrNoJob]. If it did not find the job and a database is not available, it
-// returns no database and an error that names the unavailable database, since that database may
-// have the job.
+// findJob returns a job and its database. If no database has the job, it returns the first database
+// and [ErrNoJob]. But if a database is not available, and may thus have the job, it returns no
+// database and an error that names this database.
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
 	present, away := o.cfg.Cluster.Present()
 	for _, s := range present {

@@ -51,8 +51,8 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 	return open, nil
 }
 
-// Waiting counts the hints that one database (On) stores for another (For): messages to rooms
-// that could not be appended there.
+// Waiting counts hints: messages to rooms that could not be appended to the database For, and that
+// the database On stores until then.
 type Waiting struct {
 	For      string  `json:"for" doc:"The shard that cannot be reached, which lacks the messages."`
 	On       string  `json:"on" doc:"The shard that stores the messages."`

@@ -27,8 +27,9 @@ func compare(at time.Time, id int64, otherAt time.Time, otherID int64) int {
 	return cmp.Or(otherAt.Compare(at), cmp.Compare(otherID, id))
 }
 
-// cursorAt returns the cursor at the element with an id, or the beginning if the id is 0. It
-// runs query in each database, which returns the time of the element if the database has it.
+// cursorAt returns the cursor at the element with an id, or the beginning of the list if the id is
+// 0. It runs query in one database after the other; query returns the time of the element if the
+// database has the element.
 func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query string) (cursor, error) {
 	c := cursor{id: id}
 	for _, s := range present {

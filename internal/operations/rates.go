@@ -32,8 +32,8 @@ type Connections struct {
 	Gaps         int64  `json:"bus_gaps" doc:"The number of outages of the bus since the process started."`
 }
 
-// silentSamples is the number of sample intervals after which a process without a new sample
-// counts as stopped.
+// silentSamples is the number of sample intervals without a sample after which a process counts as
+// stopped.
 const silentSamples = 4
 
 // Processes returns the processes that have written a sample recently, in any available

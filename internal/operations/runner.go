@@ -52,7 +52,7 @@ type task struct {
 	work func(ctx context.Context, meter *jobMeter) (result any, err error)
 }
 
-// maxJobs is the greatest number of concurrent jobs in this process: each needs memory.
+// maxJobs is the greatest number of concurrent jobs in this process, since each job needs memory.
 const maxJobs = 3
 
 // keptJobs is the number of ended jobs whose records are kept.
@@ -114,7 +114,8 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 	if err != nil {
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
-	// The lock of the job belongs to this connection. It is held while the job runs.
+	// The advisory lock of the job belongs to the session of this connection, which is open while
+	// the job runs.
 	conn, err := pgsession.OpenSession(ctx, t.db.Pool.Config().ConnConfig, "badged job "+o.cfg.Process)
 	if err != nil {
 		return Job{}, fmt.Errorf("begin a job: %w", err)

@@ -25,8 +25,8 @@ type Limits struct {
 	Commands        float64 `json:"commands_per_second" doc:"The most commands per second of one user; 0 for no limit."`
 }
 
-// counted has the counters of a process since its start. A process has no Connections if it is
-// not a gateway, and no Delays if it is not a projector.
+// counted has the counters of a process since its start. Connections is nil if the process is not a
+// gateway. Delays is nil if the process is not a projector.
 type counted struct {
 	// Logged and Folded count the appended and folded events of all partitions in the database.
 	// Every process counts the same log.

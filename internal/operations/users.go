@@ -70,9 +70,9 @@ func eraseUser(ctx context.Context, s *cluster.Database, by Operator, userID str
 	return done, err
 }
 
-// eraseHints erases a user from the hints of a database: messages that it stores for databases
-// that are not available. See [erasure.EraseHints]. The trail records the erasure only if a hint
-// may name the user.
+// eraseHints erases a user from the hints of a database, which are messages that this database
+// stores for databases that are not available. See [erasure.EraseHints]. The trail records the
+// erasure only if a hint may name the user.
 func eraseHints(ctx context.Context, s *cluster.Database, by Operator, userID string) (done erasure.Erased, err error) {
 	if named, err := erasure.HintsMayName(ctx, s.Pool, userID); err != nil || !named {
 		return done, err
@@ -92,8 +92,8 @@ type ErasedAgain struct {
 	Gone  int `json:"gone"`
 }
 
-// EraseAgain repeats erasures that the archive lists and the database lacks, for example after
-// the restore of a backup; see [erasure.FindLost].
+// EraseAgain repeats the erasures that the archive lists and that are missing in the database, for
+// example after the restore of a backup; see [erasure.FindLost].
 func EraseAgain(ctx context.Context, s *cluster.Database, by Operator, files *archive.Archive) (done ErasedAgain, err error) {
 	cfg := erasure.Config{Pool: s.Pool, Log: s.Log, Archive: files}
 	lost, err := erasure.FindLost(ctx, cfg)

@@ -120,7 +120,8 @@ func (f *WebhookFile) Reload() {
 const (
 	// fileInterval is how often Run checks the file for changes.
 	fileInterval = time.Second
-	// refusedInterval is how often Run tries again to apply a file after an error.
+	// refusedInterval is the pause after which Run tries again to apply a file that it could not
+	// apply.
 	refusedInterval = 30 * time.Second
 )
 

@@ -132,8 +132,8 @@ func isDeclared() error {
 	return &InvalidWebhookError{[]string{"the webhook is declared in the file of --webhooks-config: change it there; only its state can be set here"}}
 }
 
-// read returns the webhooks in the form for operators: all of them by name, or only the webhook
-// called name if name is not empty.
+// read returns the webhooks as operators see them: all webhooks in the order of their names, or
+// only the webhook called name if name is not empty.
 func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {

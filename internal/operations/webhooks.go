@@ -111,7 +111,7 @@ type WebhooksConfig struct {
 // without secrets. It is safe for concurrent use.
 type Webhooks struct {
 	cfg WebhooksConfig
-	// of has the webhooks of each database, in the order of the cluster.
+	// of has one element for each database, in the order of the cluster.
 	of []*webhooksOf
 }
 
@@ -131,8 +131,8 @@ func (s *Webhooks) all() ([]*webhooksOf, error) {
 	return s.of, err
 }
 
-// read returns the webhooks, sorted by name: all of them, or only the webhook called name if
-// name is not empty. It adds up the results of their calls by all available databases.
+// read returns the webhooks, sorted by name: all of them, or only the webhook called name if name
+// is not empty. The results of a webhook's calls are added up over all available databases.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
 	if _, err := s.cfg.Cluster.Some(); err != nil {
 		return nil, err
@@ -343,8 +343,8 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 	return secrets, nil
 }
 
-// webhookContext returns the context for encrypting the secrets of a webhook. With it, a secret
-// that was copied to the row of another webhook cannot be decrypted.
+// webhookContext returns the context with which the secrets of a webhook are encrypted. Because of
+// the context, a secret that was copied to the row of another webhook cannot be decrypted.
 func webhookContext(name string) string { return "webhook/" + name }
 
 // OpenWebhook decrypts the secrets of a webhook.
@@ -359,7 +359,7 @@ func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
 	return secrets, nil
 }
 
-// shownWebhook returns a webhook in the form for operators, without DueEvents and secrets.
+// shownWebhook returns a webhook as operators see it, but without DueEvents and secrets.
 func shownWebhook(w outbound.Webhook) Webhook {
 	shown := Webhook{
 		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,

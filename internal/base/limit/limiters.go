@@ -1,5 +1,6 @@
-// Package limit identifies clients by their networks. For each client it limits the number of
-// actions, the bytes that the client sends, and the resources that it uses at the same time.
+// Package limit identifies clients by their networks. For each client it limits the rate of
+// actions, the rate of bytes that the client sends, and the resources that the client uses at the
+// same time.
 //
 // The package does not know requests or frames. ADR 44 has the reasons.
 package limit

@@ -36,8 +36,8 @@ func (m *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Unmetered returns the connection without the limit. It is used to discard what a client still
-// sends.
+// Unmetered returns the connection without the limit. With it, the data that a client still sends
+// can be read and discarded.
 func Unmetered(conn net.Conn) net.Conn {
 	if m, ok := conn.(*meteredConn); ok {
 		return m.Conn

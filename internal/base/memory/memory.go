@@ -65,8 +65,8 @@ const unlimited = 1 << 60
 const share = 0.9
 
 // Heed sets the soft memory limit of the Go runtime to a share of the container's limit, unless
-// GOMEMLIMIT is set. Then the garbage collector runs more often near the limit; otherwise garbage
-// could double the memory of the process.
+// GOMEMLIMIT is set. Near the soft limit, the garbage collector runs more often. Without the soft
+// limit, garbage could double the memory of the process.
 func Heed(root string) {
 	if debug.SetMemoryLimit(-1) < math.MaxInt64 {
 		return

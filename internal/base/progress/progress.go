@@ -82,7 +82,7 @@ func (m *Meter) Note(text string) {
 }
 
 // Lines ends the bar and shows further progress as lines. It must be called before the command
-// prints other output, which the bar would overwrite.
+// prints other output, since a bar would overwrite this output.
 func (m *Meter) Lines() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

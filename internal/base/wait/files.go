@@ -21,8 +21,9 @@ type Files struct {
 	// returned the same contents: a file that is just being written may look valid although its end
 	// is still missing.
 	Interval time.Duration
-	// Use is called after each change, with the contents of the files or the error of reading them.
-	// If Use returns an error, it is called again after Retry, unless Retry is 0.
+	// Use is called after each change, with the contents of the files, or with the error if they
+	// cannot be read. If Use returns an error, it is called again after the duration Retry, unless
+	// Retry is 0.
 	Use   func(ctx context.Context, contents [][]byte, err error) error
 	Retry time.Duration
 

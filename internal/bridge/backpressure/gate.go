@@ -41,7 +41,8 @@ type Config struct {
 }
 
 const (
-	// slowLag is the lag above which publishers are delayed, or half of MaxLag if that is less.
+	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less, publishers
+	// are delayed above that lag.
 	slowLag = 2 * time.Second
 	// maxDelay limits the delay of one call. It is shorter than the usual timeouts of publishers.
 	maxDelay = 2 * time.Second

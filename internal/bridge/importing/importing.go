@@ -139,8 +139,8 @@ type importer struct {
 	began   time.Time
 	summary Summary
 
-	// positions has the ids of the transactions that appended events. For each partition of these
-	// events, sample has one of its users.
+	// positions has the ids of the transactions that appended events. sample has one user of each
+	// partition to which events were appended.
 	positions []int64
 	sample    map[int]string
 }
@@ -340,8 +340,8 @@ func (im *importer) count(evs []events.Event) {
 	}
 }
 
-// settle waits until all published events are folded, and then runs ANALYZE on the tables.
-// Otherwise the planner would use the statistics of the empty tables until autovacuum runs, and
+// settle waits until all published events are folded, and then runs ANALYZE on the tables. Without
+// ANALYZE, the planner would use the statistics of the empty tables until autovacuum runs, and
 // reads would be many times slower.
 func (im *importer) settle(ctx context.Context) error {
 	if len(im.positions) == 0 {

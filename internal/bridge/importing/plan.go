@@ -23,7 +23,8 @@ type change struct {
 	category       string
 	mentioned      bool
 	level          events.Level
-	// round is the number of earlier undos. It gives the events of an import after an undo new ids.
+	// round is the number of earlier undos. With it, the events of an import after an undo get new
+	// ids.
 	round int64
 	// since distinguishes changes that are otherwise equal, so that the same change can be
 	// published again later with another event id. For a level, since is the version of the row in
@@ -83,8 +84,9 @@ func (p *plan) add(stage int, c change, user string) {
 	p.users[c] = append(users, user)
 }
 
-// row adds the changes that make the tables match a row. It adds no change if the user is a member
-// of a room: the numbers of a member are computed from the room.
+// row adds the changes that are needed so that the tables match a row. It adds no change if the
+// conversation is a room of which the user is a member: the numbers of a member are computed from
+// the room.
 func (p *plan) row(r *Row, now *badges.Stored) {
 	if now.Member {
 		return

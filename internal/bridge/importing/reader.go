@@ -35,10 +35,10 @@ const required = 4
 //
 // NDJSON: each line is an object with the same fields. Lists are arrays of numbers.
 //
-// user_id, conversation_id and last_seq need a value. For other fields, an empty CSV value or null
-// in NDJSON means the default: 0 for read_seq, or last_seq minus unread_count if the row has that
-// field; the empty list for lists. If a row has neither unread_seqs nor unread_count, every message
-// after read_seq is unread.
+// user_id, conversation_id and last_seq need a value. For the other fields, an empty value in CSV
+// or null in NDJSON means the default. The default of read_seq is 0, or last_seq minus unread_count
+// if the row has unread_count. The default of a list is the empty list. If a row has neither
+// unread_seqs nor unread_count, every message after read_seq is unread.
 //
 // Exports of other systems have their own formats: see [Format].
 type Reader struct {

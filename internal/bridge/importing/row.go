@@ -112,8 +112,8 @@ func (r *Row) fillUnread(s stated) error {
 	return wrong("unread_seqs", "is empty, but read_seq %d is below last_seq %d: list what is unread, give unread_count, or say with --empty-unread none or all what an empty list means", r.ReadSeq, r.LastSeq)
 }
 
-// countUnread is used if the row has only the number of unread messages. It assumes that they are
-// the last messages of the conversation, with consecutive seqs.
+// countUnread fills in Unread if the row has only the number of unread messages. It assumes that
+// the unread messages are the last messages of the conversation, with consecutive seqs.
 func (r *Row) countUnread(s stated) error {
 	n := *s.count
 	if !s.read {

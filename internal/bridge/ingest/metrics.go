@@ -43,7 +43,7 @@ type backlogKey struct {
 	partition Partition
 }
 
-// backlog describes the messages of a broker's partition that are not stored yet.
+// backlog describes the messages of one broker partition that are not stored in the log yet.
 type backlog struct {
 	messages int64
 	// since is the time of the oldest message that this process has read and not stored yet. It is

@@ -32,8 +32,8 @@ type redisBroker struct {
 	streams []string
 }
 
-// Partitions implements Broker. It includes streams that do not exist yet: the first XADD creates a
-// stream.
+// Partitions implements Broker. It also returns streams that do not exist yet, since the first XADD
+// creates a stream.
 func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	var all []Partition
 	for _, stream := range b.streams {

@@ -31,10 +31,11 @@ var errTaken = errors.New("another process reads the partition")
 // expected one.
 const codeTaken = "BD005"
 
-// maxKept is the maximum size, in bytes, of a message that a dead letter stores.
+// maxKept is the maximum size, in bytes, of a message that a dead letter contains. A dead letter
+// about a larger message has no payload.
 const maxKept = 8 << 20
 
-// positionOf is the stored position in a partition of a broker, and the databases that store it.
+// positionOf has the stored position in one partition of a broker, and the database that stores it.
 type positionOf struct {
 	pool      *pgxpool.Pool
 	log       *events.Log
@@ -43,8 +44,8 @@ type positionOf struct {
 	at        string
 	// resets counts how often the stream has gone back to an earlier position.
 	resets int
-	// places has the positions of the partitions of the log if there are several databases, else
-	// nil.
+	// places has, if there are several databases, the position up to which each partition of the
+	// log has stored the messages. It is nil if there is only one database.
 	places *places
 }
 
@@ -208,8 +209,8 @@ const storeTimeout = 30 * time.Second
 // write runs one transaction that stores decoded messages and moves the position to `to`. messages
 // is the number of messages.
 func (p *positionOf) write(ctx context.Context, d decoded, messages int, to string) (events.Receipt, error) {
-	// Do not cancel the transaction with ctx: after an interrupted commit, the caller cannot know
-	// whether it succeeded.
+	// Do not cancel the transaction with ctx: if a commit is interrupted, the caller cannot know
+	// whether the commit succeeded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {

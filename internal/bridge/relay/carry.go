@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Limits of a page: the target appends a page of this size efficiently in one call, and it fits
-// into one HTTP request.
+// Limits of a page of the outbox. The target appends a page of this size efficiently in one call,
+// and the page fits into one HTTP request.
 const (
 	maxEvents = 2000
 	maxBytes  = 4 << 20

@@ -89,7 +89,8 @@ func Away(err error) bool {
 	return !untrusted && f != pgfault.None && !f.OfLogin()
 }
 
-// explained adds to an error about missing privileges the command that grants them to the role.
+// explained adds advice to an error about missing privileges: the command that grants the
+// privileges to the role.
 func explained(err error, role string) error {
 	const insufficientPrivilege = "42501"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {

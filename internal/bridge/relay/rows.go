@@ -87,7 +87,7 @@ func split(rows []row, is func(*row) bool) (these, others []row) {
 	return these, others
 }
 
-// among returns a function that reports whether a row is in the list of refusals.
+// among returns a function that reports whether a row is among the refused rows.
 func among(refused []refusal) func(*row) bool {
 	return func(r *row) bool {
 		return slices.ContainsFunc(refused, func(f refusal) bool { return f.offset == r.offset })

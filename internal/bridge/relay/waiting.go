@@ -18,13 +18,13 @@ type Divided interface {
 	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be unreachable. partition is a
-	// number as PartitionOf returns it.
+	// Away reports whether the database of a partition is known to be unreachable. The number of
+	// the partition is from before any split, as PartitionOf returns it.
 	Away(partition int) bool
 }
 
-// WaitingError means that some events wait for a database that is away, while other events are
-// still carried.
+// WaitingError means that some events wait in the outbox because a database is away, while other
+// events are still carried.
 type WaitingError struct{ Err error }
 
 // Error implements error.
@@ -56,7 +56,7 @@ type waiting struct {
 	// held has the rooms whose rows must wait for the users of all databases, since a join to the
 	// room waits.
 	held rooms
-	// stillHeld has the rooms that stay in held after this round of catching up.
+	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
 	// again is the time of the next attempt to catch up.
 	again  time.Time
@@ -95,7 +95,8 @@ func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
 	c.delay(lack.Err)
 }
 
-// delay postpones the next attempt to catch up. why is the error, nil if there was none.
+// delay postpones the next attempt to catch up. why is the error that is the reason, or nil if
+// there is no new error.
 func (c *carrier) delay(why error) {
 	if why != nil {
 		c.why = why
@@ -119,8 +120,8 @@ func (c *carrier) trouble() error {
 // behind.
 func (c *carrier) waits(r *row) bool { return c.touches(r, c.behind) }
 
-// touches reports whether a row has a user in one of the partitions. A row about a room names
-// no users: its members may be in any partition.
+// touches reports whether a row has a user in one of the partitions. For a row that names no users,
+// which is about a room, it assumes members in every partition.
 func (c *carrier) touches(r *row, partitions []bool) bool {
 	if len(r.event.Data.UserIDs) == 0 {
 		return slices.Contains(partitions, true)

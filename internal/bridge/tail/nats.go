@@ -37,7 +37,8 @@ func parseNATS(a broker.Address) (Target, error) {
 type natsWriter struct {
 	*broker.NATSConn
 	stream string
-	// subject is the subject to write to as given in the URL, or "" for the stream's only subject.
+	// subject is the subject in the URL, to which records are written. "" means the only subject of
+	// the stream.
 	subject string
 	// found is the subject to write to, which check has determined. It is nil until check has read
 	// the stream.

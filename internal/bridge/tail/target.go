@@ -12,8 +12,8 @@ import (
 
 // Target is a destination of a tail, as given with --to.
 type Target struct {
-	// Name is the target's name in metrics and in its consumer group. The default is the name for
-	// the scheme of the URL, such as kafka.
+	// Name is the target's name in metrics and in its consumer group. The default depends on the
+	// scheme of the URL; it is, for example, kafka.
 	Name string
 	// Stream is the topic, stream or key.
 	Stream string
@@ -56,7 +56,8 @@ type record struct {
 	about []string
 }
 
-// schemes maps the scheme of a URL to the default name, an example and the parser.
+// schemes has, by the scheme of the URL, the default name of the target, an example URL and the
+// parser.
 var schemes = map[string]struct {
 	name, example string
 	parse         func(broker.Address) (Target, error)

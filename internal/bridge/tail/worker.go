@@ -70,7 +70,8 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	return w.publishChanges(ctx, changed)
 }
 
-// about returns names for the users and the conversation of an event: see record.
+// about returns names of the users and the conversation of an event, for the field about of a
+// record.
 func about(e *events.Event) []string {
 	all := make([]string, 0, len(e.Data.UserIDs)+1)
 	for _, user := range e.Data.UserIDs {
@@ -209,7 +210,8 @@ type cloudEvent struct {
 	Data            any       `json:"data"`
 }
 
-// record returns the record of a state. The ids of different states must differ.
+// record returns the record of the state of a badge or room. Callers must give different ids for
+// different states.
 func (w *worker) record(what, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: id, Source: "badged", Type: what, Subject: subject, Time: time.Now().UTC(),
@@ -221,7 +223,7 @@ func (w *worker) record(what, subject, id string, data any) (record, error) {
 	return record{key: subject, id: id, partition: strconv.Itoa(w.partition), payload: payload}, nil
 }
 
-// republishFor bounds the duration of one call of republish, and so the delay of new events.
+// republishFor limits the duration of one call of republish, during which new events wait.
 const republishFor = 200 * time.Millisecond
 
 // republish publishes the badges of all users of the partition, page by page. This is necessary for

@@ -29,8 +29,9 @@ func (b *batch) add(r Record) {
 	b.ordered = b.ordered || !commutes(r.Event.Type)
 }
 
-// failed wraps an error of publishing b, whose events come from file. If the server's answer names
-// an event, the error names the line of this event, otherwise all lines of b.
+// failed wraps the error with which publishing b failed. The events of b come from file. If the
+// server's answer names an event, the returned error names the line of this event; otherwise it
+// names all lines of b.
 func (b *batch) failed(file string, err error) error {
 	first, last := b.lines[0], b.lines[len(b.lines)-1]
 	err = fmt.Errorf("publish %s, lines %d to %d: %w", file, first, last, err)
@@ -66,7 +67,8 @@ type batcher struct {
 }
 
 // next returns the next batch, or io.EOF after the last batch. If it reads a bad line, it returns
-// only the error: the events between the last batch and the bad line are not published.
+// the error without a batch, so the events between the previous batch and the bad line are not
+// published.
 func (b *batcher) next() (batch, error) {
 	var next batch
 	if b.held != nil {

@@ -16,7 +16,7 @@ import (
 type DividedTarget struct {
 	*HTTPTarget
 	// partitions is the server's number of partitions before any split. It is 0 until an answer of
-	// the server has contained it.
+	// the server contains this number.
 	partitions atomic.Int64
 }
 

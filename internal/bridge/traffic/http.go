@@ -157,7 +157,7 @@ func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID
 	return answer.Badges, nil
 }
 
-// post sends body to the URL to. If the status of the response is want, it calls read with the
+// post sends body to the URL `to`. If the response has the status `want`, post calls read with the
 // response.
 func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
@@ -202,7 +202,8 @@ type ServerError struct {
 	Lacking *Lacking
 }
 
-// Lacking names users by their partitions. The numbers are the partitions from before any split.
+// Lacking identifies users by their partitions, with the numbers that the partitions had before any
+// split.
 type Lacking struct {
 	Partitions []int `json:"partitions"`
 	// Of is the number of partitions before any split.

@@ -106,9 +106,9 @@ func (c *conversation) deliver(first bool) {
 	}
 }
 
-// conversationID returns the id of a pair's conversation, which is different for each pair. It is
-// "first:second". If a user id contains a colon, or if this text is too long, the id is a hash
-// without a colon instead.
+// conversationID returns the id of a pair's conversation. Each pair has a different id, of the form
+// "first:second". If a user id contains a colon, or if this text is too long, the id is a hash,
+// which contains no colon.
 func (p pair) conversationID() string {
 	plain := p.first + ":" + p.second
 	if len(plain) <= events.MaxIDBytes && strings.Count(plain, ":") == 1 {

@@ -14,7 +14,7 @@ import (
 type positions struct {
 	mu sync.Mutex
 	// joined has the position of each assigned number, beginning with number 1. The position of a
-	// number is the union of all positions up to this number.
+	// number is the union of all positions that got this number or a lesser one.
 	joined []string
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // RoomTraffic describes generated traffic of rooms. The same fields always generate the same events
-// with the same ids. So loading them again does not change the badges.
+// with the same ids. So if the traffic is loaded again, the badges do not change.
 //
 // The sizes of the rooms follow Zipf's law: the second room has half as many members as the first
 // room, the third room a third, and so on, but each room has at least two. First all members join.

@@ -23,7 +23,7 @@ type Keys struct {
 }
 
 // Store returns the store of the archive at a location. If --archive-keys is given, the store
-// encrypts and decrypts.
+// encrypts the files that it writes and decrypts the files that it reads.
 func (k *Keys) Store(location string) (archive.Store, error) {
 	store, err := bucket.Store(location)
 	if err != nil || k.ArchiveKeys == "" {

@@ -203,7 +203,7 @@ func migrated(ctx context.Context, d cluster.Candidate) (migrations.State, error
 	return state, nil
 }
 
-// Follow does what [Databases] does, for commands that run for long: the cluster keeps reading
+// Follow does what [Databases] does, for commands that run for long: the cluster reads at intervals
 // which databases are available and which partitions have moved. Call stop at the end; it closes
 // the cluster.
 func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cluster.Cluster, stop func(), err error) {

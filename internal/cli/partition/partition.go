@@ -40,8 +40,8 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. If databases are not available, their
-// partitions are listed as away or unknown, and listPartitions also returns an error.
+// listPartitions lists the partitions of a cluster. If databases are not available, it lists their
+// partitions as away or unknown, and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
 	var away []error

@@ -53,7 +53,7 @@ type splitArguments struct {
 	Undo      bool `json:"undo,omitempty"`
 }
 
-// Run splits the partitions, and prints for how long publishing and folding of each paused.
+// Run splits the partitions. For each partition it prints how long publishing and folding paused.
 func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {

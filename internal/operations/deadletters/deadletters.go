@@ -53,7 +53,8 @@ type Letters struct {
 	elsewhere events.Append
 }
 
-// New returns access to the dead letters of a database, and log is the event log in it.
+// New returns access to the dead letters of the database of pool. log is the event log of this
+// database.
 func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
 }
@@ -72,9 +73,9 @@ func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 // last element, which has up to 1 MiB.
 const MaxPageBytes = 4 << 20
 
-// List returns up to limit dead letters with an id above after, in order of id. A page may be
-// shorter, since it also ends once it has MaxPageBytes bytes. It is empty only if there are no more
-// letters.
+// List returns up to `limit` dead letters whose ids are greater than `after`, in the order of their
+// ids. A page may be shorter, since it also ends once it has MaxPageBytes bytes. It is empty only
+// if there are no more letters.
 func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
 	rows, _ := d.pool.Query(ctx, statements.Get("list dead letters"), after, limit, MaxPageBytes)
 	letters, err := pgx.CollectRows(rows, scanDeadLetter)

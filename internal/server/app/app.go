@@ -55,8 +55,8 @@ type App struct {
 	mux      *http.ServeMux
 
 	pools []*pgxpool.Pool
-	// cluster has the databases. databases has, in the same order, what this process runs for
-	// each database.
+	// cluster has the databases. databases has, in the same order, the parts that this process runs
+	// for each database.
 	cluster   *cluster.Cluster
 	identity  cluster.Guard
 	databases []*database
@@ -340,7 +340,7 @@ func (a *App) Pool() *pgxpool.Pool { return a.databases[0].serving }
 // Tokens returns the signer and verifier of users' tokens.
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
 
-// Reload reads the configuration files again that may change while the server runs: the file of
+// Reload reads again the configuration files that may change while the server runs: the file of
 // keys and the file of webhooks.
 func (a *App) Reload(ctx context.Context) {
 	a.keys.Reload(ctx)

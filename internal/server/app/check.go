@@ -66,7 +66,7 @@ func exists(name string) bool {
 	return name != "" && !errors.Is(err, fs.ErrNotExist)
 }
 
-// parsed has the settings in the form in which the parts of the server need them.
+// parsed has the settings, converted for the parts of the server that use them.
 type parsed struct {
 	keys        *keyring.Ring
 	allowOrigin func(*http.Request) bool

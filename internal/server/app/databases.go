@@ -35,7 +35,8 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// database has what this process runs for one database: the only database, or a shard.
+// database has the parts that this process runs for one database, which is the only database or a
+// shard.
 type database struct {
 	*cluster.Database
 	config config.Shard
@@ -52,7 +53,7 @@ type database struct {
 	// serving is the pool for requests. Folding has its own pool, so that requests do not delay
 	// it.
 	serving *pgxpool.Pool
-	// watching is the pool for statements that must not wait for connections behind requests.
+	// watching is the pool for statements that must not wait until requests release connections.
 	watching *pgxpool.Pool
 	targets  *outbound.Targets
 	// revoked has the revoked tokens of the users of this database.

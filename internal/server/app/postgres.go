@@ -18,7 +18,7 @@ import (
 )
 
 // checkPostgres is the readiness check of Postgres. If the database can be read but not written,
-// the process stays ready, since the gateway still serves badges.
+// the process is still ready, since the gateway still serves badges.
 func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
 	var readOnly bool
 	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {

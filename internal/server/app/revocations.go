@@ -48,7 +48,8 @@ func (a *App) openRevocations(ctx context.Context) {
 
 func (a *App) acceptsTokens() bool { return a.cfg.Has(config.RoleAPI) || a.cfg.Has(config.RoleGateway) }
 
-// unread returns an error if this process has not read yet which tokens of a user are revoked.
+// unread returns an error if this process has not yet read the revocations of the database of a
+// user.
 func (a *App) unread(userID string) error {
 	d, err := a.databaseOf(userID)
 	if err != nil {
@@ -97,7 +98,8 @@ type disconnects struct {
 // lost, they find the revocation when they poll the table.
 const hintTimeout = 500 * time.Millisecond
 
-// futureLeeway is how far the clock of a backend may be ahead of the clock of the database.
+// futureLeeway is how far the time in a request to revoke tokens may be ahead of the clock of the
+// database, since the clock of a backend may be fast.
 const futureLeeway = 5 * time.Second
 
 // disconnectPatience limits the time in which a request stores a revocation and reads it back.

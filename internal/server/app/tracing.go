@@ -57,8 +57,8 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 }
 
 // fold records a span for a folded batch, and a span for each traced event of the batch. It
-// returns the trace context of each event's span, by index of the event, "" for an untraced
-// event.
+// returns, by the index of the event, the trace context of the event's span, or "" for an event
+// without a trace.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
 	ctx := context.Background() // not the context of the batch: it may be done, since the batch is folded
@@ -152,8 +152,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the context key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span.
-// Within a span of append there is only one batch, which inserts the events and commits.
+// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. The span
+// of an append has only one batch, which inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

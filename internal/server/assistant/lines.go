@@ -86,8 +86,8 @@ func mistakeIn(line []byte) *jsonrpc.Error {
 	return nil
 }
 
-// refuse answers a line with an error. The answer has no id, since the id of the line is not
-// known.
+// refuse answers a line with an error. The answer has no id, since the id of the request in the
+// line is not known.
 func (l *lines) refuse(mistake *jsonrpc.Error) error {
 	answer, err := json.Marshal(struct {
 		Version string         `json:"jsonrpc"`

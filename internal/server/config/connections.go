@@ -1,6 +1,6 @@
 package config
 
-// The default maximum sizes of the pools to one Postgres server; see [Database.PoolSize].
+// The default maximum sizes of a process's pools to one Postgres server; see [Database.PoolSize].
 const (
 	ServingConns int32 = 16
 	// WatchingConns is the size of the pool for queries that must not wait until requests release
@@ -45,7 +45,7 @@ func (s *Server) Connections(d Shard) Connections {
 // Sum returns the number of all connections.
 func (c Connections) Sum() int { return int(c.Serving + c.Folding + c.Notifying + c.Others) }
 
-// Least returns the smallest sizes of the pools with which the process works.
+// Least returns the smallest sizes of the pools with which the process can still work.
 func (c Connections) Least() Connections {
 	for _, pool := range []*int32{&c.Serving, &c.Folding, &c.Notifying} {
 		*pool = min(*pool, leastConns)

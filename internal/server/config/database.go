@@ -43,8 +43,8 @@ func (d Database) Sharded() bool { return len(d.Shards) > 0 }
 
 var (
 	shardName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	// nextShard matches the separator between two shards. A comma alone is not enough: URLs
-	// contain commas.
+	// nextShard matches the separator between two shards, and the name of the second shard. A comma
+	// alone is not a separator, since URLs contain commas.
 	nextShard = regexp.MustCompile(`\s*[,\n]\s*([A-Za-z0-9][A-Za-z0-9_-]{0,62}=)`)
 )
 

@@ -196,7 +196,7 @@ func flagsOf(app *kong.Application) map[string]*kong.Flag {
 	return known
 }
 
-// suggest returns a question that proposes the most similar known name, or "" if none is
+// suggest returns a question that proposes the most similar known name, or "" if no known name is
 // similar.
 func suggest[V any](name string, known map[string]V) string {
 	best, least := "", len(name)/3+1

@@ -20,7 +20,8 @@ import (
 
 // access says which API keys a route admits, and whether it also admits tokens of users.
 type access struct {
-	// act is what the route does, for errors such as "the key chat may not publish".
+	// act is a phrase for what the route does. It is used in errors such as "the key chat may not
+	// publish".
 	act string
 	// kinds are the admitted kinds of keys.
 	kinds []keyring.Kind
@@ -39,7 +40,7 @@ var (
 	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
 )
 
-// schemes returns the names of the security schemes that the description of the route lists.
+// schemes returns the names of the security schemes that apply to the route, for its description.
 func (s access) schemes() []string {
 	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
 	var names []string
@@ -224,8 +225,8 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	}
 }
 
-// keyOf returns the key with a secret, if the route admits it. If no key has this secret, it
-// returns an error with the text in wrong.
+// keyOf returns the key that has the given secret, if the route admits this key. If no key has the
+// secret, keyOf returns an error with the text `wrong`.
 func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
 	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
 	if forAdmins {

@@ -206,7 +206,7 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of a
-// request, the handler answers 404 with a problem itself.
+// request, the handler itself answers 404, with a problem as the body.
 func Elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern == "" {

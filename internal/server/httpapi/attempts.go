@@ -45,7 +45,8 @@ type tries struct {
 	at    time.Time
 	// goodAt is when the last valid key arrived.
 	goodAt time.Time
-	// unlogged is the number of wrong keys since the last log line, which was at loggedAt.
+	// unlogged is the number of wrong keys since the last log line about this address. loggedAt is
+	// the time of that line.
 	unlogged int
 	loggedAt time.Time
 }
@@ -61,8 +62,8 @@ const (
 	goodFor = 10 * time.Minute
 	// maxTries is the greatest number of addresses in each of current and previous.
 	maxTries = 1 << 12
-	// tryLogInterval is the minimum time between two log lines about the same address.
-	// linesAtOnce is the greatest burst of log lines about all addresses; the rate is one per
+	// tryLogInterval is the minimum time between two log lines about the same address. linesAtOnce
+	// is the greatest burst of log lines about all addresses together, whose rate is one line per
 	// second.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10

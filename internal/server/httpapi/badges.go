@@ -379,8 +379,8 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, a.still(ctx)
 }
 
-// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: an
-// empty value such as unread= could be mistaken for no filter.
+// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: the server
+// would treat an empty value, such as unread=, as no filter.
 func queryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -390,7 +390,7 @@ next:
 	for name, values := range q {
 		for _, k := range known {
 			if name == k {
-				// Allow an empty cursor, with which a client's loop over pages may begin.
+				// Allow an empty cursor, since a client's loop over pages may begin with it.
 				if len(values) > 1 || values[0] == "" && name != "cursor" {
 					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
 				}

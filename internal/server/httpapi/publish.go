@@ -33,7 +33,8 @@ const (
 	copyBytes = 640
 	// maxBadEvents is the greatest number of invalid events that one answer lists.
 	maxBadEvents = 100
-	// appendPatience limits the time of an append, which includes waiting for earlier requests.
+	// appendPatience limits the time of an append, including the time for which it waits for
+	// earlier requests.
 	appendPatience = 15 * time.Second
 )
 

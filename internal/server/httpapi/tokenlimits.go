@@ -46,8 +46,8 @@ const (
 	placeWait     = 2 * time.Second
 )
 
-// newTokenLimits returns limits with a rate for each user, in requests per second. `all` is the
-// greatest number of concurrent queries of all users. 0 means no limit.
+// newTokenLimits returns limits. perSecond is the rate of each user, in requests per second. `all`
+// is the greatest number of concurrent queries of all users together. For both, 0 means no limit.
 func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	l := &tokenLimits{users: limit.NewLimiters[string](perSecond), addresses: limit.NewLimiters[netip.Prefix](usersOfAnAddress * perSecond)}
 	user, address := userAtOnce, addressAtOnce
