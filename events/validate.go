@@ -341,7 +341,7 @@ func Check(evs []Event) error {
 }
 
 // checkAll validates evs. If own is set, it accepts types and attributes that only badged may
-// write. toRooms is set if an event reaches all members of a room.
+// write. toRooms is set if at least one of the events reaches all members of a room.
 func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {

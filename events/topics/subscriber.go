@@ -71,10 +71,10 @@ type SubscriberConfig struct {
 // the events of all rows that were acknowledged in the last second may be delivered again.
 //
 // Only one subscriber of a group gets the messages of a topic: the subscriber whose session has an
-// advisory lock. When this subscriber stops, another one gets the lock at once. If the host of the
-// subscriber fails, the lock is released within half a minute. The lock does not work through a
-// pooler in transaction mode. The subscribers of watermill-sql do not use the lock: use another
-// consumer group for such subscribers.
+// advisory lock. When this subscriber stops, another one gets the lock at its next attempt. If the
+// host of the subscriber fails, the lock is released within half a minute. The lock does not work
+// through a pooler in transaction mode. The subscribers of watermill-sql do not use the lock: use
+// another consumer group for such subscribers.
 //
 // A Subscriber is safe for concurrent use.
 type Subscriber struct {
@@ -301,8 +301,8 @@ func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// moveTimeout limits the statement that moves the position. The context of the subscription does
-// not cancel this statement.
+// moveTimeout limits the statement that moves the position. The end of the subscription's context
+// does not cancel this statement.
 const moveTimeout = 5 * time.Second
 
 // deliver delivers the events of a row, then moves the position of the group after the row.

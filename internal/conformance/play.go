@@ -142,7 +142,7 @@ type performance struct {
 	// may show the effect of a command that held does not include yet.
 	commands int
 	pending  bool
-	// last is the frame that the client sent last, among the frames for which steps have waited.
+	// last is the latest frame of the client for which a step has waited.
 	last frame
 	// post is set if last is a command over HTTP that is not answered yet.
 	post *post

@@ -166,7 +166,7 @@ func greetsWithNothing() step {
 	}
 }
 
-// shows waits until the client shows the state that the frames of the server have given it.
+// shows waits until the client shows the state that results from the frames of the server.
 func shows() step {
 	return func(p *performance) error {
 		expected := "to show " + p.held.String()

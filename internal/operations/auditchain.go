@@ -222,7 +222,8 @@ var errFaultFound = errors.New("the trail has a fault")
 //
 // Two kinds of changes are detected only if kept is given: someone removed the last records and
 // changed the head of the chain, or computed all hashes again from some record on. If the trail has
-// a fault, the result has it; VerifyAudit returns an error only if it could not verify the trail.
+// a fault, the result contains it and the error is nil. VerifyAudit returns an error only if it
+// could not verify the trail.
 func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
 	var (
 		records, pruned  int64

@@ -72,9 +72,9 @@ func (r *Rebuilt) AddAll(more Rebuilt) {
 	r.NotFolded += more.NotFolded
 }
 
-// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks
-// Progress, Resumed and Rebuilt of cfg. meter receives the progress. `each` is called after
-// every finished partition.
+// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks Progress,
+// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls each after every finished
+// partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var partitions []int

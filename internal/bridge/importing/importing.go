@@ -68,7 +68,7 @@ type Tables interface {
 	Analyze(ctx context.Context) error
 }
 
-// Summary says what an import has done, or in a dry run, what an import would do.
+// Summary says what an import has done. In a dry run, it says what an import would do.
 type Summary struct {
 	DryRun bool `json:"dry_run"`
 	// Rows counts the rows, without bad lines.

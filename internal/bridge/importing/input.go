@@ -70,7 +70,7 @@ func removeInputs(inputs []input) error {
 }
 
 // each calls f with each row of the inputs, and bad with each bad line. done is the number of bytes
-// of the stored files, which may be compressed, that have been read. Errors name the file and the
+// that have been read so far from the files, which may be compressed. Errors name the file and the
 // line.
 func each(ctx context.Context, inputs []input, f func(in *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
 	var before int64

@@ -97,8 +97,8 @@ func (r *Row) isUndone(now *badges.Stored) bool {
 	return len(nothing.differences("", now)) == 0
 }
 
-// undoing is the value of the field since in the changes of an undo. So the events of an undo have
-// other ids than the events of imports.
+// undoing is the value of `since` in the changes of an undo. So the events of an undo have other
+// ids than the events of imports.
 const undoing = -1
 
 // undo adds the changes that revert a row. A read clears the mark as unread, and a reset deletes

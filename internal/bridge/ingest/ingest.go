@@ -24,7 +24,7 @@ type Config struct {
 	// Cluster has all databases if there are several, else nil. With several databases, processes
 	// use Pool only to divide the partitions of the brokers among themselves.
 	Cluster *cluster.Cluster
-	// Admit blocks until events may be appended. By default events may be appended at once.
+	// Admit blocks until events may be appended. By default it does not block.
 	Admit func(ctx context.Context, evs []events.Event) error
 	// Appended is called after each commit with the partitions of the log that got new events, and
 	// the number of new events. Default: no call.

@@ -112,7 +112,7 @@ type carrier struct {
 	passed int64
 	open   openTransactions
 	// carried has the offsets of the rows that the next read of a page deletes. refused has the
-	// rows that it first moves to badged.outbox_refused.
+	// rows among them that this read first copies to badged.outbox_refused.
 	carried []int64
 	refused []refusal
 }

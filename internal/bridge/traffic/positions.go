@@ -8,13 +8,13 @@ import (
 )
 
 // positions assigns numbers to positions in several databases, because a Target returns a position
-// as a number. A number stands for all positions that have this number or a lesser one. If there is
-// a single database, its position is a number already and is not changed. positions is safe for
-// concurrent use.
+// as a number. A number stands for its own position and the positions of all lesser numbers. If
+// there is a single database, its position is a number already and is not changed. positions is
+// safe for concurrent use.
 type positions struct {
 	mu sync.Mutex
 	// joined has the position of each assigned number, beginning with number 1. The position of a
-	// number is the union of all positions that got this number or a lesser one.
+	// number is the union of all positions for which this number or a lesser one was assigned.
 	joined []string
 }
 

@@ -112,8 +112,9 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions that the fewest splits have led to, in ascending order. n is the
-// number of partitions before the first split.
+// lowest returns the partitions of the lowest level that still has partitions, in ascending order.
+// A split of a partition makes two partitions of the next level. n is the number of partitions of
+// the first level.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {

@@ -66,8 +66,8 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	}
 	if err := s.Validate(); err != nil {
 		for mistake := range strings.SplitSeq(err.Error(), "\n") { // joined errors
-			// If --roles could not be read, the default roles are set. Then errors about settings
-			// that a role requires would mislead.
+			// If --roles could not be read, the default roles are set. Then omit errors about
+			// settings that a role requires: they are not about the intended roles.
 			misleads := broken["roles"] && strings.Contains(mistake, " role ")
 			if !misleads {
 				r.Mistakes = append(r.Mistakes, mistake)

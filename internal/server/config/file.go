@@ -19,8 +19,8 @@ import (
 type FileFlag string
 
 // BeforeResolve implements kong's hook. It reports unknown settings before kong reports missing
-// settings: if the name of a setting is misspelt, the unknown name is the cause and the missing
-// setting the consequence.
+// settings. A misspelt name causes both errors, and the unknown name explains why the setting is
+// missing.
 func (FileFlag) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
 	path, _ := ctx.FlagValue(trace.Flag).(FileFlag)
 	f, mistakes := readFile(path, ctx.Model)

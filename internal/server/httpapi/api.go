@@ -1,7 +1,7 @@
 // Package httpapi implements the HTTP API of badged. Publishers append events with it, apps and
 // push senders read badges, and operators administer the server.
 //
-// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
+// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables. ADR 46 says why
 // publishers are refused while folding is behind.
 package httpapi
 
