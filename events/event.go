@@ -188,8 +188,8 @@ type Notification struct {
 
 // Limits of events. Names and ids are UTF-8 without control characters.
 const (
-	MaxIDBytes       = 128 // of a user, conversation, message or sender id
-	MaxNameBytes     = 256 // of the id, and of the source, of an event
+	MaxIDBytes       = 128 // the id of a user, conversation, message or sender
+	MaxNameBytes     = 256 // the id of an event, and the source of an event
 	MaxCategoryBytes = category.MaxBytes
 	MaxUsers         = 10_000 // in one event
 	MaxSeqs          = 1000   // in one event

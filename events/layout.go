@@ -119,8 +119,8 @@ func (l *Layout) Check(partition int) error {
 	return fmt.Errorf("there is no partition %d: no split has made it", partition)
 }
 
-// began reports whether a split has created the partition. It has: the partition has users, or was
-// itself split into partitions that have users.
+// began reports whether the partition has been created: it has users, or was split into partitions
+// that have users, directly or by later splits.
 func (l *Layout) began(partition int) bool {
 	if l.Lives(partition) {
 		return true

@@ -23,8 +23,8 @@ type Rows struct {
 	columns *eventbatch.Columns
 }
 
-// QueueAt adds the statement that appends the rows to batch. The rows get `at` as the time of the
-// append.
+// QueueAt adds to batch a statement that appends the rows to the log. The rows get `at` as the time
+// of the append.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) { r.queue(batch, &at) }
 
 func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {

@@ -147,8 +147,8 @@ func (e *Event) validate(p *problems, present fields) {
 	e.Data.validate(p, present&rule.allowed, rule.allowed)
 }
 
-// validate adds the errors of d to p. It checks the fields in given. allowed are the fields that
-// the type of event may have.
+// validate adds the errors of d to p. It checks the fields in `given`. `allowed` has the fields
+// that an event of this type may have.
 func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {

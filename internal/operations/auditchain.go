@@ -137,7 +137,7 @@ type auditWalk struct {
 	// of these records should have.
 	records int64
 	head    []byte
-	number  int64 // the number of the last compared record; hash is its hash
+	number  int64 // the number of the last record that was compared; hash is the hash of this record
 	hash    []byte
 	kept    AuditHead
 	// start is the last record that was pruned. prunings has the ids of the actions that pruned

@@ -183,7 +183,7 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 	}
 	p.passed = c.passed
 	switch n := len(p.rows); {
-	case n > 0 && full: // do not keep a greater passed: a full page may end before it, so later rows below passed are still unread
+	case n > 0 && full: // use this offset even if passed is greater: the full page may end below passed, and the rows in between are still unread
 		p.passed = p.rows[n-1].offset
 	case n > 0:
 		p.passed = max(p.passed, p.rows[n-1].offset)

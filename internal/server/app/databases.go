@@ -288,7 +288,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		return nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = maxConns, min(cfg.MinConns, maxConns)
-	if purpose == "folding" { // open connections now, before other clients use up the connections of Postgres
+	if purpose == "folding" { // keep connections open, so that other clients cannot use up the connections of Postgres
 		cfg.MinConns = min(maxConns, leastFolding)
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -303,13 +303,13 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		// badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server means nothing
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server before its timeline, which means nothing if it is another server
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
 	if most := a.lockTimeout(purpose); most > 0 {
 		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
 	}
-	projector.ConfigurePool(cfg, limits...) // last: it applies the settings before the checks above run
+	projector.ConfigurePool(cfg, limits...) // call ConfigurePool last, so that its settings are applied before the checks above run
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}

@@ -353,7 +353,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	look := ctx // the first check runs even if the timeout is shorter than the check
+	look := ctx // the first check is not limited by the timeout, which may be shorter than the check takes
 	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
 		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
 		switch some, ok := errors.AsType[*cluster.PartialFailure](err); {
