@@ -17,23 +17,24 @@ import (
 
 // Receipt describes an append.
 type Receipt struct {
-	// TransactionID is the Postgres transaction that appended the events. Every event is folded
-	// once the projector's position in each of its partitions is past this transaction.
+	// TransactionID is the Postgres transaction that appended the events. An event is folded once
+	// the projector's position is past this transaction in each partition of the event.
 	TransactionID int64
-	// Timeline is the Postgres timeline on which the transaction committed (a failover begins a
-	// new timeline), 0 if it is not known.
+	// Timeline is the Postgres timeline on which the transaction committed. A failover begins a new
+	// timeline. Timeline is 0 if it is not known.
 	Timeline int64
-	// Partitions are the partitions to which events were appended and not yet folded, in
-	// ascending order. The caller must wake the projectors of these partitions. A partition
-	// whose events were folded in the same transaction is not listed.
+	// Partitions has, in ascending order, the partitions to which events were appended that are not
+	// folded yet. The caller must wake the projectors of these partitions. A partition whose events
+	// were folded in the same transaction is not listed.
 	Partitions []int
-	// Token is the position of the append for publishers if the database is one of several.
-	// Otherwise it is "", and the position is made of TransactionID and Timeline.
+	// Token is the position of the append for publishers, if the database is one of several. With a
+	// single database, Token is "", and [Receipt.Position] computes the position from TransactionID
+	// and Timeline.
 	Token string
 }
 
-// Position returns the position of the append, which a publisher can give with a later read to
-// wait until the events are folded.
+// Position returns the position of the append. A publisher can give it in a later read of badges,
+// which then waits until the events are folded.
 func (r Receipt) Position() string {
 	if r.Token != "" {
 		return r.Token
@@ -100,7 +101,7 @@ func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Eve
 	}
 }
 
-// AppendRows appends rows that [Log.Rows] returned, at least one.
+// AppendRows appends rows that [Log.Rows] returned. There must be at least one.
 func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 	return l.commit(ctx, nil, rows)
 }
@@ -112,7 +113,7 @@ func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (
 	if queue != nil {
 		queue(&batch)
 	}
-	done := 0 // the number of rows appended so far
+	done := 0 // the number of partitions whose INSERT has succeeded
 	for i := range rows {
 		rows[i].queue(&batch, nil).Exec(func(pgconn.CommandTag) error {
 			done++
@@ -137,9 +138,9 @@ func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (
 	return receiptOf(token, rows), nil
 }
 
-// waiting returns the partition whose INSERT failed to get a lock. If err has the SQL of a
-// statement that was being prepared, waiting finds the partition in this SQL. Otherwise done
-// statements succeeded, and the next one failed.
+// waiting returns the partition whose INSERT failed to get a lock. If the INSERT failed while it
+// was being prepared, err contains its SQL, which names the partition. Otherwise the first `done`
+// statements succeeded, and the statement after them failed.
 func waiting(rows []Rows, done int, err error) int {
 	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	for i := range rows {
@@ -158,7 +159,8 @@ type BatchError struct {
 	Events []IndexedError
 }
 
-// IndexedError is the error of the event at Index, from 0, in the arguments of the call.
+// IndexedError is the error of one event of a call. Index is the index of the event in the
+// arguments, from 0.
 type IndexedError struct {
 	Index int
 	Err   *InvalidError

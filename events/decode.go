@@ -22,9 +22,9 @@ import (
 // twice, or of the wrong type is an error. Every error is an [*InvalidError].
 //
 // Besides the attributes of [Event], Decode accepts and ignores the CloudEvents attributes
-// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts
-// as absent, as CloudEvents requires. Data and each field of data may be null too and then count
-// as absent; an element of an array must not be null. ADR 3 has the reasons.
+// datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts as
+// absent, as CloudEvents requires. Data and the fields of data count as absent too if they are
+// null. An element of an array must not be null. ADR 3 has the reasons.
 func Decode(b []byte) (Event, error) {
 	d := decoder{json: b}
 	var e Event
@@ -44,7 +44,8 @@ func Decode(b []byte) (Event, error) {
 	return e, nil
 }
 
-// syntaxFault returns where and why the JSON of an event is broken, "" if it is valid.
+// syntaxFault says where and why the JSON of an event is broken. It returns "" if the JSON is
+// valid.
 func syntaxFault(b []byte) string {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(b))
 	err := dec.SkipValue()
@@ -65,10 +66,10 @@ func syntaxFault(b []byte) string {
 	return fmt.Sprintf("%v at byte %d", syntactic.Err, syntactic.ByteOffset)
 }
 
-// decoder reads one event in one pass. It does not use the tokens of jsontext, since decoding is
-// most of the cost of replaying the log. If a value has the wrong type, the decoder records a
-// problem and skips the value. It uses jsontext for rare cases: escapes, skipped values, and the
-// reason why JSON is broken.
+// decoder reads one event in one pass. It parses the bytes itself, since decoding is most of the
+// cost of replaying the log and the tokens of jsontext would be slower. If a value has the wrong
+// type, the decoder records a problem and skips the value. It uses jsontext only for rare cases:
+// escapes, skipped values, and the reason why JSON is broken.
 type decoder struct {
 	json     []byte
 	at       int
@@ -80,7 +81,7 @@ type decoder struct {
 	unchecked, wide bool
 }
 
-// attributes are the attributes that an event may have, the required ones first.
+// attributes are the attributes that an event may have. The required attributes come first.
 var attributes = [...]string{
 	"specversion", "id", "source", "type", "data",
 	"time", "traceparent", "tracestate", publishedBy, "datacontenttype", "dataschema", "subject", "data_base64",
@@ -194,7 +195,8 @@ func (d *decoder) data(data *Data) (present fields) {
 	return present
 }
 
-// notification reads a notification. All its problems are reported for path.
+// notification reads a notification. It reports every problem in the notification with the same
+// path, the path of the notification as a whole.
 func (d *decoder) notification(path string, n *Notification) {
 	d.object(path, func(name []byte) {
 		switch string(name) {
@@ -212,12 +214,12 @@ func (d *decoder) notification(path string, n *Notification) {
 	})
 }
 
-// most is the number of members of an object whose names are compared to find repeated names. If
-// an object has more members, syntaxFault checks its names.
+// most limits the comparison of names, which finds repeated names in an object: object compares the
+// names of the first 32 members. If there are more, syntaxFault checks the JSON as well.
 const most = 32
 
-// object reads an object and calls member for each name whose value is not null; member must
-// read the value. object reports whether it read a valid object.
+// object reads an object and calls member for each name whose value is not null. The function
+// member must read the value. object reports whether it read a valid object.
 func (d *decoder) object(path string, member func(name []byte)) bool {
 	if !d.kind(path, '{', "a JSON object") {
 		return false
@@ -256,7 +258,8 @@ func (d *decoder) object(path string, member func(name []byte)) bool {
 	}
 }
 
-// array reads an array and calls element for each index; element must read the element.
+// array reads an array and calls the function element for each index. The function must read the
+// element at this index.
 func (d *decoder) array(element func(i int)) {
 	d.at++
 	if d.next() == ']' {
@@ -323,9 +326,10 @@ func (d *decoder) quoted() []byte {
 	return nil
 }
 
-// texts reads an array of strings. Once the array is longer than any field may be, texts
-// replaces further elements that are not strings by "". Many of the strings share memory: if you
-// keep a string longer than the others, clone it.
+// texts reads an array of strings. An element that is not a string is reported and becomes "".
+// After element MaxUsers, where the array is longer than any field may be, such elements are not
+// reported any more. Many of the strings share memory: clone a string that is kept longer than the
+// others.
 func (d *decoder) texts(path string) []string {
 	if !d.kind(path, '[', "an array of strings") {
 		return nil
@@ -335,7 +339,7 @@ func (d *decoder) texts(path string) []string {
 	texts := make([]string, 0, 1+min(strings.Count(shared, ","), MaxUsers))
 	d.array(func(i int) {
 		switch {
-		case d.next() != '"': // build the path only here, since it is costly
+		case d.next() != '"': // build the path of the element only in this case, since this is costly
 			t := ""
 			if i <= MaxUsers {
 				t = d.string(path + "[" + strconv.Itoa(i) + "]")
@@ -356,8 +360,8 @@ func (d *decoder) texts(path string) []string {
 	return texts
 }
 
-// numbers reads an array of numbers. Once the array is longer than any field may be, numbers
-// only counts the elements and returns 0 for each.
+// numbers reads an array of numbers. After element MaxSeqs, where the array is longer than any
+// field may be, numbers does not parse the elements: it returns 0 for each.
 func (d *decoder) numbers(path string) (numbers []int64) {
 	if !d.kind(path, '[', "an array of whole numbers") {
 		return nil
@@ -408,7 +412,7 @@ func (d *decoder) number() []byte {
 	}
 	text := d.json[begin:d.at]
 	if digits := bytes.TrimPrefix(text, []byte("-")); len(digits) > 1 && digits[0] == '0' {
-		d.unchecked = true // a leading zero is invalid in JSON, except before a point
+		d.unchecked = true // a leading zero is invalid in JSON, unless a decimal point follows
 	}
 	return text
 }
@@ -471,7 +475,8 @@ func showPath(path string) string {
 	return strings.Trim(strconv.Quote(path), `"`)
 }
 
-// next skips white space and returns the next byte without reading it, 0 at the end.
+// next skips white space and returns the next byte without reading it. At the end of the JSON it
+// returns 0.
 func (d *decoder) next() byte {
 	for d.at < len(d.json) {
 		switch c := d.json[d.at]; c {

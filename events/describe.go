@@ -11,8 +11,8 @@ type TypeInfo struct {
 	Example Event
 	// Required and Optional are the JSON names of the fields of data.
 	Required, Optional []string
-	// Means describes fields that mean something else in this type than [Data] says. The keys
-	// are the JSON names of the fields.
+	// Means describes the fields that have another meaning in this type than the doc tags of [Data]
+	// say. The keys are the JSON names of the fields.
 	Means map[string]string
 	// Reserved is set if only badged may write the event: [Publish] rejects it.
 	Reserved bool
@@ -169,8 +169,8 @@ var typeRules = func() (rules []typeRule) {
 	return rules
 }()
 
-// ruleOf returns the rule of a type; ok is false if there is no such type. ruleOf uses a loop,
-// which is faster than a map for the most frequent types, since these come first.
+// ruleOf returns the rule of a type; ok is false if there is no such type. It uses a loop, since
+// the most frequent types come first: for these types a loop is faster than a map.
 func ruleOf(t Type) (rule typeRule, ok bool) {
 	for i := range typeRules {
 		if typeRules[i].of == t {

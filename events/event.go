@@ -34,29 +34,30 @@ const (
 	MessageDelivered Type = "message.delivered"
 	// ConversationRead moves the read position of each user up to UpToSeq.
 	ConversationRead Type = "conversation.read"
-	// MessageRecalled removes message Seq from the unread set permanently, even if the recall
-	// comes before the delivery, unless a MessageChanged or ConversationReset restores it.
+	// MessageRecalled removes message Seq from the unread set, also if the recall comes before the
+	// delivery. Only a MessageChanged or ConversationReset can make the message unread again.
 	MessageRecalled Type = "message.recalled"
-	// MessageChanged gives message Seq the content of the event: the message counts again if
-	// it was recalled, and mentions exactly MentionedUserIDs. Of several changes and recalls
-	// with a Revision, the greatest Revision applies, in whatever order they come.
+	// MessageChanged gives message Seq the content of the event: the message counts again if it was
+	// recalled, and mentions exactly MentionedUserIDs. If several changes and recalls of a message
+	// have a Revision, the event with the greatest Revision applies, whatever their order in the
+	// log.
 	MessageChanged Type = "message.changed"
-	// ConversationMarkedUnread makes the conversation count at least 1 until the next read. With
-	// Seqs, these messages count again instead, until the next read. With FromSeq, all messages
-	// of a room at or above FromSeq count again until the next read.
+	// ConversationMarkedUnread makes the conversation count at least 1 until the next read. If Seqs
+	// is set, the messages in Seqs count again instead, until the next read. If FromSeq is set, all
+	// messages of a room at or above FromSeq count again until the next read.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
-	// ConversationReset replaces the state of the conversation: it is then read up to UpToSeq,
-	// the messages Seqs are unread, and no other message is known. For a member of a room, all
-	// messages above UpToSeq are unread instead.
+	// ConversationReset replaces the state of the conversation: it is read up to UpToSeq, the
+	// messages in Seqs are unread, and all other messages are forgotten. For a member of a room,
+	// Seqs is ignored: all messages above UpToSeq are unread.
 	ConversationReset Type = "conversation.reset"
 	// ConversationSeen moves the seen position of each user up to UpToSeq.
 	ConversationSeen Type = "conversation.seen"
 	// ConversationLevelSet changes what the conversation adds to the total. With Until, the
 	// change lasts until that time.
 	ConversationLevelSet Type = "conversation.level_set"
-	// ConversationLeft reads the conversation up to its last delivered message, or up to
-	// UpToSeq if that is greater, and removes it from every list until a message with a
-	// greater seq is delivered.
+	// ConversationLeft reads the conversation up to its last delivered message, or up to UpToSeq if
+	// that is greater. It removes the conversation from every list until a message with a greater
+	// seq is delivered.
 	ConversationLeft Type = "conversation.left"
 	// CategoryLevelSet sets the level of all present and future conversations that Category
 	// covers and that have no level of their own.
@@ -70,8 +71,8 @@ const (
 	// UserLeftAll is a ConversationLeft for every conversation that Category covers, and a
 	// RoomLeft for every room that Category covers.
 	UserLeftAll Type = "user.left_all"
-	// RoomJoined makes each user a member of the room. The new members have read the room up
-	// to UpToSeq, or without UpToSeq up to its last message.
+	// RoomJoined makes each user a member of the room. The read position of the new members is
+	// UpToSeq, or the last message of the room if UpToSeq is 0.
 	RoomJoined Type = "room.joined"
 	// RoomLeft ends the membership of each user. Their unread messages in the room are
 	// removed.
@@ -79,20 +80,21 @@ const (
 	// RoomPosted is message Seq of the room, for all its members. It names no users and goes
 	// to every partition.
 	RoomPosted Type = "room.posted"
-	// RoomRecalled removes message Seq of the room for every member permanently, even if the
-	// recall comes before the message, unless a RoomChanged or RoomReset restores it.
+	// RoomRecalled removes message Seq of the room for every member, also if the recall comes
+	// before the message. Only a RoomChanged or RoomReset can restore the message.
 	RoomRecalled Type = "room.recalled"
 	// RoomChanged gives message Seq of the room the content of the event, as MessageChanged
 	// does.
 	RoomChanged Type = "room.changed"
-	// RoomReset removes the messages of the room above Seq, or all messages if Seq is 0. Their
-	// seqs may be used again. Each member has then read at least up to UpToSeq.
+	// RoomReset removes the messages of the room above Seq, or all messages if Seq is 0. Later
+	// messages may use the seqs of the removed messages again. The read position of each member
+	// becomes at least UpToSeq.
 	RoomReset Type = "room.reset"
-	// ConversationExpired is a read that badged writes itself when it marks a conversation as
-	// read that has had no new message for long.
+	// ConversationExpired marks a conversation as read. Only badged writes it, when a conversation
+	// has had no new message for the configured time.
 	ConversationExpired Type = "conversation.expired"
-	// ConversationLevelEnded ends the level of the conversation if its end is at or before
-	// Until. badged writes the event itself once Until has passed.
+	// ConversationLevelEnded removes a level that was set with an end, if this end is at or before
+	// Until. Only badged writes the event, once Until has passed.
 	ConversationLevelEnded Type = "conversation.level_ended"
 )
 
@@ -101,8 +103,8 @@ type Level string
 
 // The levels.
 const (
-	// LevelDefault unsets the level: the level of the conversation's category applies, or else
-	// LevelAll.
+	// LevelDefault removes the level of a conversation. Then the level of its category applies, or
+	// LevelAll if the category has no level.
 	LevelDefault  Level = "default"
 	LevelAll      Level = "all"      // the conversation adds its unread messages
 	LevelMentions Level = "mentions" // the conversation adds its unread mentions
@@ -115,7 +117,7 @@ const (
 // DefaultCategory is the category of messages that name no category.
 const DefaultCategory = "chat"
 
-// Event is an event in the envelope of CloudEvents 1.0. Source and ID together identify it: a
+// Event is an event in the envelope of CloudEvents 1.0. Source and ID together identify an event: a
 // second event with the same Source and ID changes nothing.
 type Event struct {
 	// ID is unique within Source: 1–256 bytes.
@@ -123,8 +125,8 @@ type Event struct {
 	// Source names the publisher: 1–256 bytes, by convention a URI reference.
 	Source string
 	Type   Type
-	// Time is when the event happened, for information: no count depends on it. By default it is
-	// the time at which the event is appended.
+	// Time is when the event happened. It is only for information: no count depends on it. The
+	// default is the time at which the event is appended.
 	Time time.Time
 	// TraceParent and TraceState are the W3C trace context of the publisher, or empty.
 	TraceParent string
@@ -159,9 +161,9 @@ type Data struct {
 	// Category, if empty, means DefaultCategory in a MessageDelivered or RoomPosted. A
 	// UserReadAll or UserSeenAll needs either Category or AllCategories.
 	Category string `json:"category" minLength:"1" maxLength:"255" path:"true" doc:"The category of the conversation, by default chat. It is a path of one to eight parts, separated by slashes; each part has 1 to 64 characters."`
-	// AllCategories makes a UserReadAll or UserSeenAll apply to every category; the JSON of such
-	// an event has no category. In Go an empty Category is not enough: a variable that was left
-	// empty by mistake must not read everything.
+	// AllCategories makes a UserReadAll or UserSeenAll apply to every category; the JSON of such an
+	// event has no category. In Go, an empty Category alone is invalid: otherwise a variable that
+	// is empty by mistake would mark everything as read.
 	AllCategories bool   `json:"-"`
 	MessageID     string `json:"message_id" minLength:"1" maxLength:"128" doc:"The id that the chat backend gave the message, for information."`
 	SenderID      string `json:"sender_id" minLength:"1" maxLength:"128" doc:"The sender of the message. It does not count for the sender."`
@@ -186,15 +188,15 @@ type Notification struct {
 
 // Limits of events. Names and ids are UTF-8 without control characters.
 const (
-	MaxIDBytes       = 128 // of a user, conversation, message or sender id
-	MaxNameBytes     = 256 // of the id, and of the source, of an event
+	MaxIDBytes       = 128 // the id of a user, conversation, message or sender
+	MaxNameBytes     = 256 // the id of an event, and the source of an event
 	MaxCategoryBytes = category.MaxBytes
 	MaxUsers         = 10_000 // in one event
 	MaxSeqs          = 1000   // in one event
 	MaxTraceBytes    = 512    // of traceparent and of tracestate
-	// Limits of a notification: the bytes of its title and body together, and the bytes of all
-	// keys and values of its data together. A push with the notification and the badge's
-	// number must fit into 4 KiB.
+	// MaxNotificationBytes limits the title and body of a notification together.
+	// MaxNotificationDataBytes limits all keys and values of its data together. So a push with the
+	// notification and the number of the badge fits into 4 KiB.
 	MaxNotificationBytes     = 2048
 	MaxNotificationDataBytes = 1024
 )

@@ -14,12 +14,13 @@ import (
 type dataField struct {
 	name string
 	path string // as errors show it, such as data.user_ids
-	// most is the greatest number of bytes of a text, or of each text in a list.
+	// most is the maximum length in bytes of a text, or of each text in a list.
 	most int
 	// isPath is set if the text is a category.
 	isPath bool
-	// among, if not empty, is another field, whose value is a list. If the event type has that
-	// other field, its list must contain every text of this field.
+	// among, if not empty, is another field, which has a list. If the event type allows that field,
+	// its list must contain every text of this field. For example, the mentioned users must be
+	// among the users of the event.
 	among fields
 	// enum has the values that a text may have, nil if it may have any.
 	enum []string

@@ -13,11 +13,11 @@ import (
 // Layout says to which partition each user belongs. It is immutable: each split makes a new
 // layout.
 //
-// A log begins with n partitions, numbered from 0. A user belongs to partition h mod n, where
-// h is the hash of the user. When a partition is split, it ends, and two new partitions get
-// its users, by h mod 2n. The first n numbers are for partitions of the first level, the next
-// 2n for the second level, the next 4n for the third, and so on. So the number of a partition
-// and n determine which users belong to it, whatever splits there were.
+// A log begins with n partitions, numbered from 0. A user belongs to partition h mod n, where h is
+// the hash of the user. When a partition is split, it ends, and its users are divided between two
+// new partitions, by h mod 2n. The first n numbers are for partitions of the first level, the next
+// 2n for the second level, the next 4n for the third, and so on. So the users of a partition follow
+// from its number and n alone, whichever other partitions were split.
 type Layout struct {
 	n      int
 	living eventlog.Set
@@ -27,16 +27,16 @@ type Layout struct {
 	split bool
 }
 
-// Layouts returns the present layout. [Log] implements it. A Layout implements it too, by
-// returning itself.
+// Layouts returns the present layout. [Log] implements Layouts. A [Layout] implements it too, and
+// returns itself.
 type Layouts interface {
 	Layout() *Layout
 }
 
-// NewLayout returns the layout of a log that began with n partitions and now has the partitions
-// in living; nil means that no partition was split. If living has a partition and also one of
-// the partitions into which it was split, NewLayout ignores the split partition: a database that
-// received only the new partition may not have recorded the split.
+// NewLayout returns the layout of a log that began with n partitions and now has the partitions in
+// living; nil means that no partition was split. If living contains a partition and also a
+// partition into which it was split, NewLayout ignores the split partition. This happens if one
+// database has recorded the split and another one has not.
 func NewLayout(n int, living []int) *Layout {
 	l := &Layout{n: n}
 	if living == nil {
@@ -95,8 +95,8 @@ func (l *Layout) Len() int { return l.living.Len() }
 // Equal reports whether two layouts are the same.
 func (l *Layout) Equal(other *Layout) bool { return *l == *other }
 
-// Split says in a sentence for people into which partitions a partition was split. It returns ""
-// if the partition has users or never existed.
+// Split returns a sentence, for messages to operators, that names the partitions into which a
+// partition was split. It returns "" if the partition has users or never existed.
 func (l *Layout) Split(partition int) string {
 	a, b, ok := eventlog.Children(partition, l.n)
 	if !ok || l.Lives(partition) || !l.began(a) && !l.began(b) {
@@ -119,8 +119,8 @@ func (l *Layout) Check(partition int) error {
 	return fmt.Errorf("there is no partition %d: no split has made it", partition)
 }
 
-// began reports whether a split made the partition: it has users, or was split again into
-// partitions that have users.
+// began reports whether the partition has been created: it has users, or was split into partitions
+// that have users, directly or by later splits.
 func (l *Layout) began(partition int) bool {
 	if l.Lives(partition) {
 		return true
@@ -138,9 +138,9 @@ func (l *Layout) groups(users []string) [][]string {
 	return groups
 }
 
-// layoutSQL returns the number of partitions with which the log began, and the partitions that
-// have users, null if no partition was split. It returns JSON, since database/sql cannot scan
-// arrays.
+// layoutSQL returns the number of partitions with which the log began (first) and the partitions
+// that have users (living). living is null if no partition was split. The result is JSON, since
+// database/sql cannot scan arrays.
 const layoutSQL = `SELECT json_build_object('first', partitions, 'living', badged.living_partitions())::text FROM badged.settings`
 
 // readLayout reads the layout from a database that has the whole log, not one shard of several.

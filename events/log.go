@@ -19,8 +19,8 @@ type Log struct {
 	// changing guards changed, which is closed and replaced whenever the layout changes.
 	changing sync.Mutex
 	changed  chan struct{}
-	// shared is set if the database is one of several. Then the log never reads the layout
-	// itself, since another part of the process sets it.
+	// shared is set if the database is one of several. Then the log never reads the layout from the
+	// database: another part of the process sets it.
 	shared atomic.Bool
 	// stale is set if the layout must be read again.
 	stale atomic.Bool
@@ -41,10 +41,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool) (*Log, error) {
 	return l, nil
 }
 
-// Attach returns the log in the database of pool without connecting to it, for a process that
-// starts while its database is not available. partitions must be the number of partitions with
-// which the log began; call [Log.Check] before folding the log. Until the layout is read or set,
-// the log assumes that no partition was split.
+// Attach returns the log in the database of pool without connecting to the database, which may be
+// unavailable when the process starts. partitions must be the number of partitions with which the
+// log began; call [Log.Check] before folding the log. Until the layout is read or set, the log
+// assumes that no partition was split.
 func Attach(pool *pgxpool.Pool, partitions int) *Log {
 	l := &Log{pool: pool, changed: make(chan struct{}), now: time.Now}
 	l.layout.Store(NewLayout(partitions, nil))
@@ -67,7 +67,7 @@ func (l *Log) Check(ctx context.Context) error {
 	return nil
 }
 
-// UseClock sets the clock that gives events without a time their time. The default is the clock
+// UseClock sets the clock from which events without a time get their time. The default is the clock
 // of this machine. Call UseClock before the log is used.
 func (l *Log) UseClock(now func() time.Time) { l.now = now }
 
@@ -90,7 +90,7 @@ func (l *Log) setLayout(layout *Layout) {
 	}
 }
 
-// Changed returns a channel that is closed once the layout differs from the present one.
+// Changed returns a channel that is closed when the layout changes.
 func (l *Log) Changed() <-chan struct{} {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -124,16 +124,18 @@ func (l *Log) layoutIn(ctx context.Context, queryRow queryRow) (*Layout, error) 
 	return l.Layout(), nil
 }
 
-// refused processes the error of a caller's transaction. If a partition was split, it marks
-// the layout as outdated; it cannot read the layout, since the transaction has failed.
+// refused processes the error of a caller's transaction. If the error says that a partition was
+// split, refused marks the layout as outdated. The next transaction reads the layout: the present
+// one cannot, since it has failed.
 func (l *Log) refused(err error) {
 	if !l.shared.Load() && errors.Is(err, ErrNotHeld) {
 		l.stale.Store(true)
 	}
 }
 
-// follow reads the layout again after an append failed with err, and reports whether the
-// layout has changed.
+// follow is called after an append has failed with err. If err says that the database does not have
+// a partition, follow reads the layout again. It reports whether the layout has changed, so that
+// the append can be repeated.
 func (l *Log) follow(ctx context.Context, err error) bool {
 	if l.shared.Load() || !errors.Is(err, ErrNotHeld) {
 		return false
@@ -156,6 +158,6 @@ func (l *Log) Partitions() int { return l.Layout().First() }
 // PartitionOf returns the partition of a user in the last known layout.
 func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
 
-// Route returns the partition that a user had before any split. It never changes. Updates for
-// clients are routed by this number.
+// Route returns the partition to which a user belonged before any split. It never changes. The bus
+// routes updates for clients by this number.
 func (l *Log) Route(userID string) int { return PartitionOf(userID, l.Partitions()) }

@@ -11,16 +11,16 @@ import (
 // MaxPartitions is the greatest number of partitions that users are distributed among.
 const MaxPartitions = eventlog.MaxPartitions
 
-// PartitionOf returns the partition of a user among n partitions that were never split: the
-// first four bytes of the SHA-256 of the id, big-endian, modulo n. If n < 1, it returns 0. It
-// uses SHA-256, since every version of Postgres has it built in, on every architecture.
+// PartitionOf returns the partition of a user among n partitions that were never split: the first
+// four bytes of the SHA-256 of the id, big-endian, modulo n. If n < 1, it returns 0. It uses
+// SHA-256, since Postgres can compute the same value without extensions, on every architecture.
 func PartitionOf(userID string, n int) int { return eventlog.PartitionOf(userID, max(n, 1)) }
 
 // Topic returns the watermill topic that is the log of a partition.
 func Topic(partition int) string { return eventlog.Topic(partition) }
 
-// keyNamespace makes event keys differ from UUIDs that other programs derive from the same
-// strings.
+// keyNamespace is hashed into each event key, so that event keys differ from UUIDs that other
+// programs derive from the same strings.
 var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
 
 // Key returns the key of an event, by which the projector recognizes a repeated event. The key
@@ -28,8 +28,8 @@ var keyNamespace = uuid.MustParse("6c1d7a34-5b0f-5d5e-9f0c-0c5f1b7b9ad1")
 // Version 5 would need SHA-1, which Postgres does not have built in. A row of the log with one
 // event has this key as its message UUID.
 func (e *Event) Key() uuid.UUID {
-	// Validate rejects control characters in source and id. So with a zero byte between them,
-	// two different pairs never give the same bytes.
+	// Separate source and id by a zero byte. Validate rejects control characters in both, so two
+	// different pairs never give the same bytes.
 	var b [len(keyNamespace) + 2*MaxNameBytes + 1]byte
 	name := append(b[:0], keyNamespace[:]...)
 	name = append(name, e.Source...)

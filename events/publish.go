@@ -17,7 +17,7 @@ import (
 // has the log.
 //
 // If tx stays open for long, only its own events are delayed. They are folded soon after tx
-// commits, after all events that were folded until then.
+// commits. In the order of folding, they come after all events that were folded before this commit.
 //
 // Publish returns a [*BatchError] if events are invalid, or have a type or attribute that only
 // badged may write: see [Event.CheckReserved]. After a BatchError, tx is still usable. Any other
@@ -34,9 +34,9 @@ func Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	return publish(ctx, layout, conn, evs)
 }
 
-// Publish does what the function [Publish] does, but does not query the layout. If a partition
-// was split since the last call, it fails with an error that wraps [ErrNotHeld]: roll tx back,
-// and repeat the transaction.
+// Publish does what the function [Publish] does, but uses the layout that l has read before. If a
+// partition was split in the meantime, it fails with an error that wraps [ErrNotHeld]: roll tx
+// back, and repeat the transaction.
 func (l *Log) Publish(ctx context.Context, tx any, evs ...Event) (Receipt, error) {
 	conn, err := transactionOf(tx)
 	if err != nil {

@@ -108,8 +108,8 @@ const ProjectorGroup = "projector"
 // NotifierGroup is the watermill consumer group with the positions of the notifier.
 const NotifierGroup = "badged_notifier"
 
-// PositionOf returns how far a consumer group has read a partition, or the zero position if it
-// has not read anything.
+// PositionOf returns the position up to which a consumer group has read a partition, or the zero
+// position if the group has not read anything.
 func PositionOf(ctx context.Context, q Querier, partition int, consumerGroup string) (Position, error) {
 	var p Position
 	err := q.QueryRow(ctx, `SELECT coalesce(max(last_processed_transaction_id::text::bigint), 0), coalesce(max(offset_acked), 0)

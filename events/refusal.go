@@ -49,9 +49,9 @@ func refusal(err error) error {
 	return notMigrated(err)
 }
 
-// refusal does what the function refusal does, for an append to a partition. In addition, if the
-// partition was created by a split and its table is missing, it returns ErrNotHeld: after a
-// split, a database has tables only of the new partitions that it stores.
+// refusal does what the function refusal does, for an append to a partition. A missing table also
+// becomes ErrNotHeld, if the partition was created by a split: a database has tables of such
+// partitions only if it stores them.
 func (l *Layout) refusal(partition int, err error) error {
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == undefinedTable && partition >= l.n {
 		return fmt.Errorf("%w (%w)", ErrNotHeld, err)

@@ -17,16 +17,16 @@ func (t Type) ToRoom() bool {
 	return t == RoomPosted || t == RoomChanged || t == RoomRecalled || t == RoomReset
 }
 
-// OfConversations reports whether events of the type apply to all conversations of their users
-// that a category covers.
+// OfConversations reports whether an event of the type applies to many conversations of its users:
+// to all that a category covers.
 func (t Type) OfConversations() bool { return t.ofAll() || t == UserLeftAll || t == CategoryLevelSet }
 
-// ofAll reports whether events of the type may apply to all conversations, by naming no
-// category.
+// ofAll reports whether events of the type may omit the category, and then apply to all
+// conversations.
 func (t Type) ofAll() bool { return t == UserReadAll || t == UserSeenAll }
 
-// ReachesRoom reports whether e is about a room as a whole: it changes the members, or reaches
-// members that it does not name.
+// ReachesRoom reports whether e concerns a whole room: it changes the members of the room, or
+// applies to members that it does not name.
 func (e *Event) ReachesRoom() bool { return e.Type.OfRooms() || len(e.Data.UserIDs) == 0 }
 
 // A message to a room is written to every partition, even if the room has no members there. So
@@ -37,7 +37,7 @@ func (e *Event) ReachesRoom() bool { return e.Type.OfRooms() || len(e.Data.UserI
 // database/sql cannot scan arrays.
 const heldTextSQL = `SELECT coalesce(json_agg(partition_id), '[]')::text FROM badged.partitions`
 
-// readHeld returns the partitions that the database has, read in a transaction of any driver.
+// readHeld returns the partitions that the database has. queryRow runs the query, with any driver.
 func readHeld(ctx context.Context, queryRow queryRow) (held eventlog.Set, err error) {
 	var text string
 	if err := queryRow(ctx, heldTextSQL, &text); err != nil {

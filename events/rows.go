@@ -23,7 +23,8 @@ type Rows struct {
 	columns *eventbatch.Columns
 }
 
-// QueueAt adds to batch the statement that appends the rows, with at as the time of the append.
+// QueueAt adds to batch a statement that appends the rows to the log. The rows get `at` as the time
+// of the append.
 func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) { r.queue(batch, &at) }
 
 func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
@@ -31,7 +32,7 @@ func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
 	return batch.Queue(sql, args...)
 }
 
-// Rows validates and encodes events, so that a transaction of badged can append them beside
+// Rows validates and encodes events, so that a transaction of badged can append them and also do
 // other work. It returns one Rows for each partition of the events, in ascending order.
 func (l *Log) Rows(ctx context.Context, evs []Event) ([]Rows, error) { return l.encode(ctx, evs, true) }
 
@@ -49,12 +50,12 @@ type encoder struct {
 	held func() (eventlog.Set, error)
 	// now is the time for events without a time.
 	now time.Time
-	// own is set if events may have a type or attribute that only badged may write. keep is set
-	// if the returned rows must have their Events.
+	// own is set if the encoder accepts types and attributes that only badged may write. keep is
+	// set if the encoder must set Events in the returned rows.
 	own, keep bool
 
 	toRooms eventlog.Set
-	// expect is a guess of the number of events per partition, for allocation.
+	// expect is an estimate of the number of events per partition, for the allocation of slices.
 	expect      int
 	byPartition []*Rows
 	payload     []byte // buffer, reused for each row
@@ -95,7 +96,7 @@ func (enc *encoder) rows(evs []Event) ([]Rows, error) {
 	return all, nil
 }
 
-// encode adds e to the partition of each of its users, once for each partition, with only the
+// encode adds e to each partition that has users of e. In each partition, the event has only the
 // users of that partition. So a message to a large group becomes one event per partition.
 func (enc *encoder) encode(e *Event) error {
 	key := e.Key()

@@ -71,8 +71,8 @@ func (p problems) err() error {
 // Validate returns an [*InvalidError] that names the invalid fields, or nil. Time may be zero,
 // since an append sets it.
 func (e *Event) Validate() error {
-	// In a struct, a required field cannot be absent, only zero. So it counts as present, and
-	// validate checks its value.
+	// In a struct, a required field cannot be absent, only zero. So every required field counts as
+	// present, and validate checks its value.
 	rule, _ := ruleOf(e.Type)
 	var p problems
 	e.validate(&p, rule.required|e.Data.present())
@@ -86,7 +86,7 @@ func (e *Event) Validate() error {
 }
 
 // publishedBy is the attribute with the name of the API key that published the event. It is an
-// extension of CloudEvents.
+// extension attribute, in the terms of CloudEvents.
 const publishedBy = "publishedby"
 
 // CheckReserved returns an [*InvalidError] if e has a type or an attribute that only badged
@@ -147,8 +147,8 @@ func (e *Event) validate(p *problems, present fields) {
 	e.Data.validate(p, present&rule.allowed, rule.allowed)
 }
 
-// validate adds the errors of d to p. It checks the fields in given. allowed are the fields that
-// the type of event may have.
+// validate adds the errors of d to p. It checks the fields in `given`. `allowed` has the fields
+// that an event of this type may have.
 func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {
@@ -180,7 +180,7 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 				p.add(f.path, `must be one of "%s", is %s`, strings.Join(f.enum, `", "`), quoteShort(string(*v)))
 			}
 		case *time.Time:
-			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a number in another unit, such as seconds for milliseconds, mostly gives an earlier year
+			if y := v.UTC().Year(); y < 2000 || y > 9999 { // a time in a wrong unit, such as seconds given as milliseconds, mostly has an earlier year
 				p.add(f.path, "must lie in the years 2000 to 9999")
 			}
 		case *Notification:
@@ -324,8 +324,8 @@ func quoteShort(s string) string {
 	return strconv.Quote(cutText(s, most)) + "…"
 }
 
-// cutText returns the first n bytes of s, or up to three fewer so that no character is split. s
-// must have more than n bytes.
+// cutText returns the first n bytes of s. It returns up to three bytes fewer if it would otherwise
+// split a character. s must have more than n bytes.
 func cutText(s string, n int) string {
 	for n > 0 && !utf8.RuneStart(s[n]) {
 		n--
@@ -341,7 +341,7 @@ func Check(evs []Event) error {
 }
 
 // checkAll validates evs. If own is set, it accepts types and attributes that only badged may
-// write. toRooms is set if an event reaches all members of a room.
+// write. toRooms is set if at least one of the events reaches all members of a room.
 func checkAll(evs []Event, own bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {

@@ -1,6 +1,6 @@
-// Package topics gives watermill access to the log of events. It has a publisher and a
-// subscriber of single events, and a schema with which watermill-sql's own publishers and
-// subscribers can use the tables. The log of a partition is a topic, named by [events.Topic].
+// Package topics gives watermill access to the log of events. It has a publisher and a subscriber
+// whose messages are single events, and a schema with which the publishers and subscribers of
+// watermill-sql can use the tables. The log of a partition is a topic, named by [events.Topic].
 //
 // The package does not know what events mean or how they are folded. ADR 1 has the reasons.
 package topics
@@ -28,10 +28,10 @@ var _ message.Publisher = (*Publisher)(nil)
 // NewPublisher returns a publisher to log. It need not be closed.
 func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
-// Publish appends all messages in one transaction, or none. The payload of each message is an
-// event as CloudEvents JSON. The UUID and metadata of a message are not used: an event is
-// identified by its source and id, and carries its own trace context. Publish uses the context
-// of the first message.
+// Publish appends all messages in one transaction; if it fails, it has appended no message, unless
+// the commit was interrupted. The payload of each message is an event as CloudEvents JSON. The UUID
+// and metadata of a message are not used: an event is identified by its source and id, and carries
+// its own trace context. Publish uses the context of the first message.
 //
 // Each event is appended to the partitions of its users, and topic must be the topic of one of
 // these partitions. If an event has users of several partitions, publish it once, to the topic

@@ -11,14 +11,14 @@ import (
 	"github.com/badged/badged/internal/log/eventbatch"
 )
 
-// Schema is the watermill-sql schema of the log, with which the publishers and subscribers of
+// Schema is the watermill-sql schema of the log. With it, the publishers and subscribers of
 // watermill-sql work unchanged. Leave their InitializeSchema and AutoInitializeSchema off, since
 // migrations create the tables.
 //
-// Schema differs from the default schema in two ways. Its INSERT has array parameters, so its
-// text does not depend on the number of messages. Its SELECT compares rows, so that Postgres
-// scans one index range at any backlog; the OR of the default schema reads and sorts the whole
-// backlog.
+// Schema differs from the default schema in two ways. Its INSERT has array parameters, so its text
+// does not depend on the number of messages. Its SELECT compares (transaction_id, offset) as one
+// row value, so that Postgres scans only the next rows of the index. The default schema combines
+// two conditions by OR, for which Postgres reads and sorts the whole backlog.
 type Schema struct {
 	watermillsql.DefaultPostgreSQLSchema
 }
@@ -86,11 +86,11 @@ LIMIT ` + fmt.Sprint(s.SubscribeBatchSize),
 	}
 }
 
-// UnmarshalMessage implements the watermill-sql schema adapter. A row with several events
-// becomes one message with all of them, and its content type says so. A row that cannot be
+// UnmarshalMessage implements the watermill-sql schema adapter. A row with several events becomes
+// one message with all events, and the content type of the message says so. A row that cannot be
 // decompressed is delivered as stored, with the content type application/octet-stream, since an
-// error would stop the subscriber at this row forever. A row that is too large is delivered
-// without its payload.
+// error would stop the subscriber at this row forever. A row that is too large is delivered without
+// its payload.
 func (s Schema) UnmarshalMessage(scanner watermillsql.Scanner) (watermillsql.Row, error) {
 	row, err := s.DefaultPostgreSQLSchema.UnmarshalMessage(scanner)
 	if err != nil {

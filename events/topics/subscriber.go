@@ -42,8 +42,9 @@ type SubscriberConfig struct {
 	// ConsumerGroup names the position that subscribers share. It has at most 255 characters,
 	// and must not be [events.ProjectorGroup] or [events.NotifierGroup].
 	ConsumerGroup string
-	// PollInterval is the pause while there is nothing to deliver, and between attempts to get
-	// the lock that another subscriber of the group has; 0 means 100 ms.
+	// PollInterval is the pause between two reads if there is nothing to deliver. It is also the
+	// pause between two attempts to get the lock while another subscriber of the group has it. 0
+	// means 100 ms.
 	PollInterval time.Duration
 	// ResendInterval is the pause before a message that was not acknowledged is sent again; 0
 	// means 1 s.
@@ -60,19 +61,20 @@ type SubscriberConfig struct {
 // in each partition that has users of the event.
 //
 // An event is delivered after the projector has folded it; if no projector runs, nothing is
-// delivered. So a subscriber misses no event, and an open transaction delays only its own
-// events. A payload that is not a valid event is delivered with [MetadataDamage]. If its row is
-// too large, the payload is empty.
+// delivered. So a subscriber misses no event, even if transactions commit in another order than
+// they began, and an open transaction delays only its own events. A payload that is not a valid
+// event is delivered with [MetadataDamage]. If its row is too large, the payload is empty.
 //
 // Each message is delivered at least once. A row of the log has up to 1,000 events, and the
-// position of the consumer group moves once all events of a row are acknowledged. After a
-// restart of the subscriber, the events of the last row may be delivered again; after a crash of
-// Postgres, the events in the rows of the last second.
+// position of the consumer group moves once all events of a row are acknowledged. After a restart
+// of the subscriber, the events of the last row may be delivered again. After a crash of Postgres,
+// the events of all rows that were acknowledged in the last second may be delivered again.
 //
-// Only one subscriber of a group gets the messages of a topic: the subscriber whose session has
-// an advisory lock. When this subscriber stops, another one gets the lock, within half a minute
-// if the host of the first has vanished. The lock does not work through a pooler in transaction
-// mode. The subscribers of watermill-sql do not use the lock: use another group for them.
+// Only one subscriber of a group gets the messages of a topic: the subscriber whose session has an
+// advisory lock. When this subscriber stops, another one gets the lock at its next attempt. If the
+// host of the subscriber fails, the lock is released within half a minute. The lock does not work
+// through a pooler in transaction mode. The subscribers of watermill-sql do not use the lock: use
+// another consumer group for such subscribers.
 //
 // A Subscriber is safe for concurrent use.
 type Subscriber struct {
@@ -116,9 +118,9 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	return s, nil
 }
 
-// SubscribeInitialize stores a position of the consumer group in a topic, the start of the log,
-// if the group has none yet. From then on, archiving does not remove events that the group has
-// not read. Subscribe calls SubscribeInitialize too.
+// SubscribeInitialize stores the start of the log as the position of the consumer group in a topic,
+// if the group has no position there yet. From then on, archiving does not remove events that the
+// group has not read. Subscribe calls SubscribeInitialize too.
 func (s *Subscriber) SubscribeInitialize(topic string) error {
 	return s.initialize(s.closing, topic)
 }
@@ -134,10 +136,10 @@ VALUES ($1, 0, '0') ON CONFLICT DO NOTHING`, s.cfg.ConsumerGroup); err != nil {
 	return nil
 }
 
-// Subscribe delivers the events of a topic, which is [events.Topic] of a partition, starting
-// after the position of the consumer group. It sends a message once the previous message is
-// acknowledged. When ctx is done or Close is called, the contexts of the messages are done and
-// the channel is closed.
+// Subscribe delivers the events of a topic, which is [events.Topic] of a partition, starting after
+// the position of the consumer group. It sends each message only after the previous message was
+// acknowledged. When ctx is done or Close is called, the contexts of the messages are done and the
+// channel is closed.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	if err := s.initialize(ctx, topic); err != nil {
 		return nil, err
@@ -166,11 +168,11 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 }
 
 // Follow calls handle with the events of a topic, starting after the position of the consumer
-// group. Each call gets all events in up to 100 rows of the log, for handlers that are faster
-// with many events. The position moves when handle returns nil. After an error, Follow waits for
-// RetryInterval and calls handle with the same events again. While there are no new events,
-// Follow calls handle without events once per PollInterval. It does not call handle while
-// another subscriber of the group has the lock of the topic.
+// group. Each call gets all events in up to 100 rows of the log, which suits handlers that are
+// faster with many events. When handle returns nil, the position moves after these rows. After an
+// error, Follow waits for RetryInterval and calls handle with the same events again. While there
+// are no new events, Follow calls handle without events once per PollInterval. It does not call
+// handle while another subscriber of the group has the lock of the topic.
 //
 // Follow returns nil when ctx is done or Close is called. If the partition was split or moved to
 // another database, Follow neither returns nor logs an error: the caller must cancel ctx.
@@ -210,12 +212,13 @@ type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out receives single messages. It is nil if handle is set; handle gets pages of messages.
+	// out receives single messages. It is nil if handle is set, which gets pages of messages
+	// instead.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
 
-// run consumes the topic until ctx is done. It retries after errors.
+// run consumes the topic until ctx is done. After an error it waits and tries again.
 func (s *subscription) run(ctx context.Context) {
 	if s.out != nil {
 		defer close(s.out)
@@ -268,9 +271,9 @@ func (s *subscription) consume(ctx context.Context) error {
 	return nil
 }
 
-// lock returns a session that has the lock of the group on the topic, or nil if another session
-// has the lock. The session is removed from the pool, since it may last as long as the
-// subscription. It commits without waiting for the disk.
+// lock returns a session that has the lock of the group on the topic, or nil if another session has
+// the lock. The session is removed from the pool, since it may last as long as the subscription. It
+// commits without waiting for the disk (synchronous_commit = off).
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {
@@ -298,8 +301,8 @@ func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// moveTimeout limits the statement that moves the position. The context of the subscription does
-// not cancel this statement.
+// moveTimeout limits the statement that moves the position. The end of the subscription's context
+// does not cancel this statement.
 const moveTimeout = 5 * time.Second
 
 // deliver delivers the events of a row, then moves the position of the group after the row.
@@ -312,9 +315,9 @@ func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) e
 	return s.move(ctx, conn, r)
 }
 
-// handOver calls handle with the events of a page until handle succeeds, then moves the position
-// of the group after the page. After a failure it pings the session, since the lock is lost with
-// the session.
+// handOver calls handle with the events of a page until handle succeeds, then moves the position of
+// the group after the page. After a failure it checks that the session is still connected, since
+// the lock ends with the session.
 func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logRow) error {
 	var all []*message.Message
 	for i := range page {
@@ -335,7 +338,7 @@ func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logR
 	}
 }
 
-// move moves the position of the group to a row. It does so even if ctx ends meanwhile.
+// move moves the position of the group to a row. It completes even if ctx ends meanwhile.
 func (s *subscription) move(ctx context.Context, conn *pgx.Conn, r *logRow) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moveTimeout)
 	defer cancel()

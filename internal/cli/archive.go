@@ -64,10 +64,10 @@ type archivedSum struct {
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	Dropped    int   `json:"dropped"`
-	// kept says why the log of the first partition was not cut further.
+	// kept says, for the first partition, why no further part of its log was dropped.
 	kept string
-	// held is set if the only reason why a part of the log was not cut is a transaction that has
-	// been open for long.
+	// held is set if only a transaction that has been open for long prevented the dropping of a
+	// part of the log.
 	held bool
 }
 
@@ -159,8 +159,8 @@ type resealed struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// reencrypt encrypts the files of an archive with the first key, except the files that are
-// encrypted with this key already.
+// reencrypt encrypts the files of an archive with the first key. It skips files that are encrypted
+// with this key already.
 func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.Database, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {
@@ -218,8 +218,8 @@ func (c *archiveCmd) print(w io.Writer, p archiving.Result) error {
 	return err
 }
 
-// finish prints the summary. It fails if nothing could be archived because a transaction is open
-// for long, so that a scheduler that runs the command alerts an operator.
+// finish prints the summary. If nothing could be archived because a transaction has been open for
+// long, finish fails, so that a scheduler that runs the command alerts an operator.
 func (c *archiveCmd) finish(w io.Writer, sum archivedSum) error {
 	nothing := sum.Files == 0 && sum.Dropped == 0
 	if c.JSON {

@@ -100,7 +100,7 @@ func endOf(e operations.Entry) string {
 	return "done"
 }
 
-// brief writes a text on one line and shortens it, for a cell of a table.
+// brief returns a text on one line, and shortened, for a cell of a table.
 func brief(text string) string {
 	const longest = 80
 	runes := []rune(strings.Join(strings.Fields(text), " "))
@@ -185,8 +185,8 @@ type shardVerified struct {
 // maxRedactions is the greatest number of redactions that are printed.
 const maxRedactions = 20
 
-// printVerifiedAudit prints the result of a verification. since is set if an earlier head was
-// given.
+// printVerifiedAudit prints the result of a verification. since is set if the operator gave an
+// earlier head.
 func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, since bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s verified: none was changed, removed or inserted", prefix, terminal.Counted(v.Records, "record"))
@@ -214,7 +214,7 @@ func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, 
 	return err
 }
 
-// numbered lists the numbers of records; of more than ten it lists the first ten.
+// numbered lists the numbers of records. If there are more than ten, it lists only the first ten.
 func numbered(records []int64) string {
 	const most = 10
 	texts := make([]string, 0, most+1)

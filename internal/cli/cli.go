@@ -32,7 +32,7 @@ import (
 // Exit codes.
 const (
 	exitDone    = 0
-	exitFailed  = 1 // also if a command such as verify finds differences
+	exitFailed  = 1 // an error; also differences that a command such as verify has found
 	exitUsage   = 2
 	exitUnknown = 3 // see errUnknown
 )
@@ -43,7 +43,7 @@ var errUnknown = errors.New("the user is unknown")
 // Streams are the standard streams of a command.
 type Streams = terminal.Streams
 
-// commands has all commands and their flags, from which kong makes the grammar.
+// commands has all commands and their flags. kong derives the grammar of the command line from it.
 type commands struct {
 	Config  config.FileFlag  `help:"YAML file with settings, which have the names of the flags." placeholder:"FILE" env:"BADGED_CONFIG"`
 	Release kong.VersionFlag `name:"version" help:"Print the version." env:"-" hidden:""`
@@ -81,17 +81,17 @@ type commands struct {
 }
 
 // Main runs the command line and returns the exit code. The first interrupt (SIGINT or SIGTERM)
-// asks the command to stop. A second one kills the process.
+// asks the command to stop. The second interrupt kills the process.
 func Main(args []string, streams Streams) int {
-	logging.Disable() // the Redis client also returns its errors, and commands print them
+	logging.Disable() // do not log the errors of the Redis client: it also returns them, and commands print them
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	return run(ctx, args, streams)
 }
 
-// exited is the panic value with which kong's exit is caught after it has printed help. It is
-// the exit code.
+// exited is an exit code. It is the value of the panic that ends parsing when kong has printed help
+// and wants to exit.
 type exited int
 
 func run(ctx context.Context, args []string, streams Streams) (code int) {
@@ -168,10 +168,9 @@ func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong,
 	)
 }
 
-// emptyFlag returns a flag that has an empty value on the command line, or "" if there is none.
-// An empty value is mostly a mistake, such as a variable of a script that is not set: `--user=`
-// would select all users instead of one. Flags that can also be set in the environment may be
-// empty.
+// emptyFlag returns a flag that has an empty value on the command line, or "" if there is none. An
+// empty value is mostly a mistake, such as an unset variable in a script: `--user=` would select
+// all users instead of one. Flags that can also be set in the environment may be empty.
 func emptyFlag(parsed *kong.Context) string {
 	for _, part := range parsed.Path {
 		if part.Flag == nil || part.Resolved || len(part.Flag.Envs) > 0 {

@@ -61,8 +61,8 @@ const (
 	isFailure = "failure"
 )
 
-// asksForConfigCheck reports whether args run `badged config check`. It returns false if they
-// only ask for its help.
+// asksForConfigCheck reports whether args run `badged config check`. It returns false if args ask
+// for the help of this command.
 func asksForConfigCheck(parser *kong.Kong, args []string) bool {
 	traced, err := kong.Trace(parser, args)
 	return err == nil && traced.Command() == "config check" && !slices.Contains(args, "--help") && !slices.Contains(args, "-h")
@@ -139,8 +139,7 @@ func (f *findings) add(state, format string, args ...any) {
 	*f = append(*f, finding{state, fmt.Sprintf(format, args...)})
 }
 
-// lookAround connects to Postgres and Redis as a server would, and checks them. It changes
-// nothing.
+// lookAround connects to Postgres and Redis as a server would, and checks them. It changes no data.
 func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	var found findings
 	databases, err := cfg.All()
@@ -181,8 +180,8 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	return found
 }
 
-// names checks only that the databases have the names in the configuration. It replaces the
-// check of the cluster if a database cannot be reached or has failed a check.
+// names checks that the databases have the names in the configuration. It is called instead of
+// cluster if a database cannot be reached or has failed a check.
 func (f *findings) names(ctx context.Context, present config.Database) {
 	databases, err := connect.Apart(ctx, present, true)
 	if err != nil {
@@ -192,9 +191,10 @@ func (f *findings) names(ctx context.Context, present config.Database) {
 	connect.Close(databases)
 }
 
-// cluster checks that the databases form one cluster, and adds which partitions each has.
+// cluster checks that the databases form one cluster, and adds a finding with the partitions of
+// each database.
 func (f *findings) cluster(ctx context.Context, d config.Database) {
-	c, err := connect.Databases(ctx, d, io.Discard) // the versions are reported already
+	c, err := connect.Databases(ctx, d, io.Discard) // the findings about each database have reported its version already
 	if err != nil {
 		f.add(isFailure, "shards: %s", oneLine(err))
 		return
@@ -285,7 +285,7 @@ func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Sh
 	return true
 }
 
-// needs checks whether the server has the features that badged needs, by trying each.
+// needs checks whether the server has the features that badged needs. It tries each feature.
 func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
 	met := 0
 	for _, n := range pgneeds.All() {
@@ -349,7 +349,7 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 	conns := cfg.Connections(s)
 	for _, l := range limits {
 		need, least := conns.Sum(), conns.Least().Sum()
-		if l.Shared { // the server's limit applies to all its databases
+		if l.Shared { // the limit of the server applies to all its databases together
 			need, least = need*cfg.OnServer(s), least*cfg.OnServer(s)
 		}
 		switch {
@@ -412,7 +412,8 @@ func (f *findings) schema(ctx context.Context, conn *pgx.Conn, cfg *pgxpool.Conf
 	return true
 }
 
-// privilegesSQL lists the privileges on tables that a server needs and its role lacks.
+// privilegesSQL lists the privileges on tables that a server of badged needs and that the current
+// role does not have.
 const privilegesSQL = `SELECT n.privilege || ' on badged.' || c.relname
 FROM pg_class AS c
 JOIN (VALUES ('.', 'SELECT'),
@@ -441,7 +442,7 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 	}
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var usage bool
-	var kind migrations.RoleKind // empty if the role has none or may not read it
+	var kind migrations.RoleKind // empty if the role has no kind, or may not read its kind
 	_ = conn.QueryRow(ctx, `SELECT kind FROM badged.granted_roles WHERE role = current_user`).Scan(&kind)
 	if err == nil {
 		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE')`).Scan(&usage)

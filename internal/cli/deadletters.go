@@ -59,7 +59,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 }
 
 // eachDeadLetter calls do for each dead letter, in order of id. If databases are unavailable, it
-// fails after the last dead letter of the others.
+// continues with the other databases, and returns an error at the end.
 func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operations.DeadLetter) error) error {
 	letters, after := operations.New(operations.Config{Cluster: dbs}), int64(0)
 	for {
@@ -79,7 +79,8 @@ func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operation
 	}
 }
 
-// whereOf returns where a dead letter was: its place in its broker, or in the log.
+// whereOf returns the origin of a dead letter: the place of the message in its broker, or the place
+// of the event in the log.
 func whereOf(l operations.DeadLetter) string {
 	if l.Origin != "" {
 		return l.Origin
@@ -157,8 +158,8 @@ func (c *deadLettersDiscardCmd) Validate() error {
 	return errors.Join(c.Database.Validate(), c.selection.Validate())
 }
 
-// Run deletes the selected dead letters. It prints each as JSON, so that a letter that was
-// discarded by mistake is not lost.
+// Run deletes the selected dead letters. It prints each letter as JSON, so that the operator still
+// has a letter that was discarded by mistake.
 func (c *deadLettersDiscardCmd) Run(ctx context.Context, streams Streams) error {
 	if c.selection.All {
 		if err := c.Ask(streams, "Discard all dead letters?"); err != nil {

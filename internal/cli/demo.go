@@ -30,8 +30,8 @@ type demoCmd struct {
 // databaseStop limits the time to stop a private Postgres.
 const databaseStop = 20 * time.Second
 
-// reconcileInterval is short: on the page a user can interrupt the bus, and clients should show
-// correct badges soon after that.
+// reconcileInterval is short, since a user of the page can interrupt the bus: clients should then
+// show correct badges soon.
 const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.

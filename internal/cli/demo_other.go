@@ -10,7 +10,7 @@ type demoCmd struct{}
 // devCmd is `badged dev`. It can only run on Unix.
 type devCmd struct{}
 
-// Run fails, since `badged dev` also needs a private Postgres; see the Run of the demo.
+// Run fails: `badged dev` needs a private Postgres too, which the demo cannot start on this system.
 func (devCmd) Run() error {
 	return errors.New("badged dev runs on Linux and macOS only: run it there, for example in WSL, or run `badged serve` with a database")
 }

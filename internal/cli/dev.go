@@ -29,7 +29,7 @@ type devCmd struct {
 	Seed       string `help:"File with CloudEvents, one on each line, that the server publishes at its start." placeholder:"FILE" env:"-"`
 }
 
-// The keys of every `badged dev`. They are public, since they are the same everywhere.
+// The keys that every `badged dev` accepts. They are not secret.
 const (
 	devPublisherKey = "dev-publisher-key"
 	devAdminKey     = "dev-admin-key-for-tests-only"
@@ -131,10 +131,10 @@ func (c *devCmd) seed() (all []events.Event, err error) {
 // foldedPause is the pause between two checks whether the events are folded.
 const foldedPause = 10 * time.Millisecond
 
-// awaitFolded returns a handler that answers once the badges include all events committed before
-// the request.
+// awaitFolded returns a handler that answers once the badges include all events that were committed
+// before the request.
 func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
-	everywhere := make([]string, 0, log.Layout().Len()) // one user id for each partition
+	everywhere := make([]string, 0, log.Layout().Len()) // one user id in each partition
 	for i, seen := 0, map[int]bool{}; len(seen) < log.Layout().Len(); i++ {
 		if user := fmt.Sprint(i); !seen[log.PartitionOf(user)] {
 			seen[log.PartitionOf(user)] = true

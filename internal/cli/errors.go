@@ -58,7 +58,7 @@ func usageError(err error) error {
 	return err
 }
 
-// usageHint says which help text to read: the help of the command that err is about.
+// usageHint returns advice about a usage error: to read the help of the command that err is about.
 func usageHint(err error) string {
 	help := "badged"
 	if parseErr, ok := errors.AsType[*kong.ParseError](err); ok && parseErr.Context != nil && parseErr.Context.Selected() != nil {
@@ -67,8 +67,8 @@ func usageHint(err error) string {
 	return "Run `" + help + " --help` for what there is."
 }
 
-// failureHint returns what an operator can do about an error of Postgres, or "": for example,
-// about a wrong password, a missing right or a failed connection.
+// failureHint returns advice about an error of Postgres, for example about a wrong password, a
+// missing right or a failed connection. It returns "" if there is no advice.
 func failureHint(command *kong.Node, err error) string {
 	if advice := pgsession.Advice(err); advice != "" {
 		return advice
@@ -104,7 +104,7 @@ func failureHint(command *kong.Node, err error) string {
 	return ""
 }
 
-// readyCmd is `badged ready`, a health check for images without curl.
+// readyCmd is `badged ready`, a health check for container images that have no curl.
 type readyCmd struct {
 	URL string `name:"url" help:"The server." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }

@@ -94,7 +94,7 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation as text. It joins the errors of writing in err.
+// explanationPrinter prints an explanation as text. err joins the errors of its writes.
 type explanationPrinter struct {
 	w   io.Writer
 	err error
@@ -236,7 +236,7 @@ func damaged(differences []replay.Difference, more int64) error {
 		return nil
 	}
 	whose := slices.IndexFunc(differences, func(d replay.Difference) bool { return d.UserID == "" })
-	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // for the rows of a room, rebuild the partition: healing a user does not correct them
+	heal := fmt.Sprintf("--partition %d", differences[0].Partition) // if rows of a room differ, the partition must be rebuilt: healing a user does not correct these rows
 	if whose < 0 {
 		heal = "--user " + differences[0].UserID
 	}
@@ -261,7 +261,8 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints the last delivered messages, and what happened to each.
+// delivered prints the last delivered messages. Each has its fate, such as read, and the event that
+// decided it, if any.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return
@@ -295,8 +296,8 @@ func eventName(e replay.LoggedEvent) string {
 	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
 }
 
-// when returns when an event was appended. If it was folded more than a second later, when also
-// returns that time.
+// when returns the time at which an event was appended, as text. If the event was folded more than
+// a second later, the text also has the time of the fold.
 func when(e replay.LoggedEvent) string {
 	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
 		return stamp(e.AppendedAt)

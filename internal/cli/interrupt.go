@@ -27,9 +27,9 @@ func interruptionHint(command *kong.Node) string {
 	return ""
 }
 
-// announces reports whether a command, when interrupted, must print that it waits for databases,
-// since a database may hang. Commands that write a log need not: they log that they are
-// stopping.
+// announces reports whether a command must print, after an interrupt, that it waits for databases.
+// A command needs this if it uses databases, which may hang. A command that writes a log does not:
+// it logs that it is stopping.
 func announces(command *kong.Node) bool {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == flag })
@@ -42,9 +42,9 @@ const interruptedText = "interrupted; waiting until the databases end the runnin
 
 const slowEnd = 2 * time.Second
 
-// announceInterruption prints interruptedText if ended is not called within slowEnd after an
-// interrupt, which ends ctx. The command may still wait for a statement: it ends only when the
-// database answers.
+// announceInterruption prints interruptedText if the command has not called ended within slowEnd
+// after an interrupt, which cancels ctx. Such a command still waits for a statement, which ends
+// only when the database answers.
 func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 	over := make(chan struct{})
 	var telling sync.WaitGroup
@@ -69,9 +69,9 @@ func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 // parentPause is the pause between two checks whether the parent process still runs.
 const parentPause = 500 * time.Millisecond
 
-// endWithGoRun calls end when the parent process ends, if that is `go run`: when it is killed,
-// `go run` does not kill the process that it started. Under any other parent endWithGoRun does
-// nothing, since a process may outlive its shell.
+// endWithGoRun calls end when the parent process ends, if the parent is `go run`: a `go run` that
+// is killed does not kill the program that it runs. With any other parent, such as a shell,
+// endWithGoRun does nothing, since a process may outlive its parent.
 func endWithGoRun(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if !isGo(ctx, parent) {

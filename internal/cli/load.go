@@ -118,7 +118,7 @@ type importCmd struct {
 	Quiet           bool     `short:"q" help:"Show no progress." env:"-"`
 }
 
-// shownLines is the greatest number of bad lines, and of differences, that are printed.
+// shownLines limits how many bad lines are printed, and how many differences.
 const shownLines = 20
 
 // Run imports the files and prints the summary. It fails if the badges differ from the files
@@ -235,7 +235,8 @@ func (c *importCmd) report() (write func(importing.Difference) error, closeRepor
 	}, nil
 }
 
-// finish prints the summary. It fails if the import was completed and differences remain.
+// finish prints the summary. It fails if the import is complete, but the badges still differ from
+// the files.
 func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) error {
 	var err error
 	if c.JSON {
@@ -254,7 +255,7 @@ func (c *importCmd) finish(w io.Writer, s importing.Summary, completed bool) err
 
 func printImport(w io.Writer, s importing.Summary, completed, undo bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // ignore errors: tabwriter returns them again from Flush
+	row := func(name, format string, args ...any) { // ignore errors of writing: Flush of the tabwriter returns them again
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	distinct := func(n int64) string {

@@ -44,7 +44,7 @@ type logLine struct {
 	Damage  string `json:"damage,omitempty"`
 }
 
-// followInterval is the pause after which `badged log --follow` reads new events.
+// followInterval is the pause between two reads of `badged log --follow`.
 const followInterval = 200 * time.Millisecond
 
 // Validate checks the ids and that --since is not after --until.
@@ -71,7 +71,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	defer closeCluster()
 	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
-	record := func(bool) error { return nil } // records once that the user's events are read; known reports whether the user has any
+	record := func(bool) error { return nil } // record writes one audit entry that the user's events are read; its argument is true if the user has events
 	if c.User != "" {
 		shard, err := dbs.Of(c.User)
 		if err != nil {
@@ -115,7 +115,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		})
 		if err != nil || !c.Follow {
 			if ctx.Err() != nil && c.Follow {
-				return nil // interrupted, which is the normal end of --follow
+				return nil // the command was interrupted, which is the normal end of --follow
 			}
 			return errors.Join(err, record(false))
 		}
@@ -158,7 +158,7 @@ type lagCmd struct {
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// lagCount is the greatest number of rows of a partition in which `badged lag` counts events.
+// lagCount is the number of rows per partition after which `badged lag` stops counting events.
 const lagCount = 1_000_000
 
 // Run prints the lag of every partition.

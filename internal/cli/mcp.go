@@ -55,7 +55,8 @@ func (c *mcpCmd) Run(ctx context.Context, streams Streams) error {
 	return assistant.New(cfg).Run(ctx, in, openWriter{streams.Out})
 }
 
-// openWriter ignores Close, since standard output must stay open until the process ends.
+// openWriter is standard output with a Close that does nothing, since standard output must stay
+// open until the process ends.
 type openWriter struct{ io.Writer }
 
 // Close implements io.Closer.

@@ -79,8 +79,8 @@ func (c *migrateUpCmd) partitions() int {
 	return *c.Partitions
 }
 
-// Run applies the pending migrations and prints them. If there are several databases, it then
-// forms one cluster of them.
+// Run applies the pending migrations and prints them. If there are several databases, it then makes
+// them one cluster.
 func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 	partitions := c.partitions()
 	if c.Sharded() {
@@ -97,7 +97,8 @@ func (c *migrateUpCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	if !c.Sharded() {
-		// Fail if servers would refuse the log, for example because it must be renumbered.
+		// Open the log to check it: fail if servers would refuse it, for example because it must be
+		// renumbered.
 		pool, _, err := connect.Database(ctx, c.Database)
 		if err != nil {
 			return err
@@ -144,7 +145,8 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 		return 0, err
 	}
 	defer connect.Close(databases)
-	// Detect databases of another cluster first: their numbers of partitions mean nothing here.
+	// Detect databases of another cluster first: their numbers of partitions would cause a
+	// misleading error.
 	if err := cluster.Identify(ctx, slices.Clone(databases), true); err != nil {
 		return 0, err
 	}
@@ -185,11 +187,12 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 	return n, nil
 }
 
-// perServer is the number of concurrent migrations on one Postgres server. More would hardly be
-// faster. Each migration needs thousands of locks, and their number on a server is limited.
+// perServer is the number of concurrent migrations on one Postgres server. A greater number would
+// hardly be faster. Each migration needs many locks, and the number of locks on a server is
+// limited.
 const perServer = 2
 
-// migrateAll applies the pending migrations of all databases in parallel. It prints the lines of
+// migrateAll applies the pending migrations of all databases in parallel. It prints the results of
 // a database together. After an error it continues with the other databases.
 func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
@@ -228,7 +231,8 @@ func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partit
 	begun.Wait()
 	done := 0
 	for i, s := range all {
-		// Try again without concurrent migrations, since the server may have enough locks then.
+		// Try again now that no other migration runs, since the server may have enough locks for a
+		// single migration.
 		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = migrate(i)
 		}

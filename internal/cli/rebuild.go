@@ -100,7 +100,7 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 			if err != nil {
 				return err
 			}
-			if !known { // the audit trail gets the id only if something was healed
+			if !known { // badged has no data of the user: record the id only if rows were healed
 				arguments.User = ""
 			}
 		}
@@ -136,7 +136,8 @@ func (c *rebuildCmd) arguments() operations.RebuildOptions {
 	return operations.RebuildOptions{Partition: c.Partition, User: c.User, Anew: c.Anew, MaxLoad: c.MaxLoad}
 }
 
-// rebuild rebuilds one or all partitions of a database, and prints the partitions that differed.
+// rebuild rebuilds one partition or all partitions of a database, and prints each partition whose
+// tables differed from the log.
 func (c *rebuildCmd) rebuild(ctx context.Context, streams Streams, s *cluster.Database, cfg rebuild.Config) (operations.Rebuilt, error) {
 	meter, warn := metered(streams, connect.Prefix(s.Name)+"rebuild", c.Quiet)
 	defer meter.Close()
@@ -290,8 +291,8 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(append([]error{err, c.finish(streams.Out, sum)}, incomplete...)...)
 }
 
-// isPartial reports whether a command succeeded on some databases, failed on others, and was not
-// interrupted. Such a command still prints its result.
+// isPartial reports whether a command failed only on some databases, and was not interrupted. Such
+// a command still prints the result of the other databases.
 func isPartial(ctx context.Context, err error) bool {
 	_, partial := errors.AsType[*cluster.PartialFailure](err)
 	return partial && ctx.Err() == nil
@@ -330,7 +331,7 @@ func (c *verifyCmd) finish(w io.Writer, sum operations.Verified) error {
 	return err
 }
 
-// notFolded says that n events of the log are not folded yet, "" if n is 0.
+// notFolded returns a text that says that n events of the log are not folded yet, or "" if n is 0.
 func notFolded(n int64) string {
 	switch n {
 	case 0:

@@ -22,7 +22,7 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, false) // not connect.Databases, which fails until the log is renumbered
+	databases, err := connect.Apart(ctx, c.Database, false) // not connect.Databases: it fails if a log must be renumbered
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (c *serveCmd) Run(ctx context.Context, streams Streams) error {
 	})
 }
 
-// notifySystemd tells systemd the state of the process, for units with Type=notify. It does
+// notifySystemd sends the state of the process to systemd, for units with Type=notify. It does
 // nothing if the process was not started by such a unit.
 func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
@@ -97,19 +97,19 @@ func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 
 const (
 	// smallHeap is the heap size in bytes below which the heap is not collected. By default Go
-	// collects whenever the heap has doubled. With a small heap, a server would collect several
-	// times a second, and spend an eighth of its processor time on it.
+	// collects garbage whenever the heap has doubled. A server with a small heap would then collect
+	// several times a second, and spend an eighth of its processor time on this.
 	smallHeap = 64 << 20
-	// defaultGrowth is Go's default growth of the heap between collections, in percent. Larger
-	// heaps have it.
+	// defaultGrowth is Go's default growth of the heap between two collections, in percent. It
+	// applies to larger heaps.
 	defaultGrowth = 100
-	// mostGrowth is the greatest growth in percent. Go's minimum heap is 4 MiB × growth / 100,
-	// so it stays below smallHeap.
+	// mostGrowth is the greatest growth that is set, in percent. Go's minimum heap is 4 MiB ×
+	// growth / 100, which with mostGrowth is just below smallHeap.
 	mostGrowth = 1500
 )
 
-// collectRarely makes Go collect small heaps less often: after each collection, it sets how far
-// the heap may grow before the next one. It does nothing if the operator has set GOGC.
+// collectRarely makes Go collect small heaps less often: after each collection, it sets by how much
+// the heap may grow before the next collection. It does nothing if the operator has set GOGC.
 func collectRarely() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -128,11 +128,11 @@ func collectRarely() {
 	runtime.SetFinalizer(&sentinel{}, collected)
 }
 
-// sentinel is an object that nothing refers to. So each collection runs its finalizer, which
-// sets the finalizer again.
+// sentinel is an object without references, so each garbage collection runs its finalizer. The
+// finalizer sets itself again for the next collection.
 type sentinel struct{ _ *sentinel }
 
-// growthOf returns the growth in percent for a heap of which live bytes are in use. It is
+// growthOf returns the growth, in percent, for a heap with `live` bytes in use. The result is
 // rounded, so that it rarely changes: each change briefly stops all goroutines.
 func growthOf(live uint64) int {
 	const step = 50

@@ -103,7 +103,8 @@ type ofUser struct {
 }
 
 // recordRead records in the audit trail that a command will show data of a user. known is set if
-// badged has data of this user. Otherwise the trail must not get the user's id.
+// badged has data of this user. If it has none, the record does not contain the user's id: after an
+// erasure, the trail must not store the id again.
 func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action, user string, known bool) error {
 	var arguments any = operations.NoUser{}
 	if known {
@@ -116,7 +117,8 @@ func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action
 	return err
 }
 
-// behindRows is the greatest number of rows of a partition in which unfolded events are counted.
+// behindRows is the number of rows of a partition after which unfolded events are not counted any
+// further.
 const behindRows = 10_000
 
 // printSnapshot prints the state of a user. folded is set if all events of the partition are
@@ -223,7 +225,8 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, printErasure(streams.Out, done, err == nil))
 }
 
-// printErasure prints how much was erased. whole is set if the erasure is complete.
+// printErasure prints how much was erased. whole is set if the erasure is complete in all
+// databases.
 func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 	if nothing := r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}); nothing && whole {
 		fmt.Fprintln(w, "badged had no data of this user")
@@ -337,7 +340,7 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 }
 
 // numbersOf returns the numbers of a category as text: the total, and the numbers of unseen and
-// muted messages if they say more than the total.
+// muted messages if they do not follow from the total.
 func numbersOf(n pubsub.Numbers) string {
 	text := strconv.FormatInt(n.Total, 10)
 	if n.Unseen < n.Total {

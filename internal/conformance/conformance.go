@@ -1,9 +1,9 @@
 // Package conformance checks clients of the protocol badge.v1, in any language. It starts the
-// client as a program that prints the badges that it would show, and acts as its server: the server
-// follows a script.
+// client as a program that prints the badges that it would show. For this client, the package acts
+// as the server, which follows a script.
 //
-// The package does not know the gateway or the SDK: for all three, the golden frames in
-// web/sdk/testdata define the protocol. ADR 73 has the reasons.
+// The package does not know the gateway or the SDK. The golden frames in web/sdk/testdata define
+// the protocol for the package, the gateway and the SDK. ADR 73 has the reasons.
 package conformance
 
 import (
@@ -34,13 +34,14 @@ type Config struct {
 	Transport Transport
 	// Command is the program of the client and its arguments.
 	Command []string
-	// Only has the names of the scenarios to run, or prefixes of names; empty means all scenarios.
+	// Only selects the scenarios to run, by names or prefixes of names. If it is empty, all
+	// scenarios run.
 	Only []string
 	// StepTimeout is how long the client may take for a step. Default: 10 s.
 	StepTimeout time.Duration
-	// Parallel is how many scenarios run at once. Default: 4.
+	// Parallel is how many scenarios run at the same time. Default: 4.
 	Parallel int
-	// pause is how long the server asks clients to wait before a reconnect. Tests change it.
+	// pause is how long the server asks clients to wait before a reconnect. Only tests set it.
 	// Default: usualPause.
 	pause time.Duration
 }
@@ -66,7 +67,7 @@ type Outcome struct {
 	Happened string `json:"happened,omitempty"`
 	// Trace lists everything that client and server did, in order.
 	Trace []string `json:"trace"`
-	// Stderr is the end of the client's standard error, if the scenario failed.
+	// Stderr is the last part of the client's standard error, if the scenario failed.
 	Stderr string `json:"stderr,omitempty"`
 }
 
@@ -93,8 +94,8 @@ func Scenarios(transport Transport) []Info {
 }
 
 // Run runs the scenarios, each with a new process of the client. The report contains the client's
-// failures; an error means that the scenarios could not be run. If ctx ends, Run returns the error
-// together with a report of the scenarios that ended before.
+// failures; an error means that the scenarios could not be run. If ctx ends, Run returns its error,
+// and a report of the scenarios that were complete.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
@@ -122,7 +123,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		group.Go(func() error {
 			outcome, err := play(running, cfg, s)
 			if err == nil {
-				err = running.Err() // the client was killed with ctx, and a killed client may look like a failed one
+				err = running.Err() // ctx has ended and killed the client, so its failure does not count
 			}
 			if err == nil {
 				report.Scenarios[i] = outcome
@@ -148,8 +149,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, err
 }
 
-// choose returns the scenarios whose names begin with an element of only. It returns an error if an
-// element is not the beginning of any name.
+// choose returns the scenarios whose names begin with an element of only. It returns an error if no
+// scenario matches an element.
 func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil

@@ -17,7 +17,8 @@ func loses() step {
 	}
 }
 
-// garbles answers the client's last command over HTTP like a proxy that cannot reach its server.
+// garbles answers the client's last command over HTTP as a proxy would that cannot reach its
+// server: with HTML and not with JSON.
 func garbles() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
@@ -27,13 +28,13 @@ func garbles() step {
 	}
 }
 
-// ofProxy returns an answer as a proxy would give it: a status and HTML.
+// ofProxy returns an answer as a proxy would give it: with a status and a body in HTML.
 func ofProxy(status int) answer {
 	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
 }
 
-// turnsAway waits for a stream and refuses it with a status. If pause is not 0, it sends pause as
-// retry_ms.
+// turnsAway waits until the client opens a stream, and refuses it with a status. If pause is not 0,
+// the answer contains pause as retry_ms.
 func turnsAway(status int, pause time.Duration) step {
 	return func(p *performance) error {
 		refusal := frame{"message": "the script says so"}
@@ -52,7 +53,7 @@ func turnsAway(status int, pause time.Duration) step {
 	}
 }
 
-// turnsAwayAsProxy waits for a stream and refuses it like a proxy.
+// turnsAwayAsProxy waits until the client opens a stream, and refuses it as a proxy would.
 func turnsAwayAsProxy(status int) step {
 	return func(p *performance) error { return p.refuseStream(ofProxy(status)) }
 }
@@ -71,8 +72,8 @@ func (p *performance) refuseStream(a answer) error {
 	return nil
 }
 
-// writesAs sends a frame as an event whose encoding parts has changed. Each part that parts returns
-// is written separately.
+// writesAs sends a frame as a server-sent event. The function parts changes the encoded event and
+// divides it; each part is written separately.
 func writesAs(f frame, parts func(event string) []string) step {
 	return func(p *performance) error {
 		writer, ok := p.conn.link.(*stream)
@@ -90,7 +91,8 @@ func writesAs(f frame, parts func(event string) []string) step {
 	}
 }
 
-// comments sends only comments for a duration. It fails if the client gives up the connection.
+// comments sends only comments for the duration `during`. It fails if the client closes the
+// connection.
 func comments(during, every time.Duration) step {
 	return func(p *performance) error {
 		const expected = "to keep a stream on which comments come"

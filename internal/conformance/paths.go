@@ -46,8 +46,8 @@ func paths() []scenario {
 	}
 }
 
-// generalSeen returns the changes frame that a server would send after the snapshot
-// "snapshot-paths" when the user has seen the conversation "general".
+// generalSeen returns the changes frame that a server sends when the user has seen the conversation
+// "general", if the state before is the snapshot "snapshot-paths".
 func generalSeen() frame {
 	snapshot := golden("snapshot-paths")
 	general := frame(snapshot["conversations"].([]any)[0].(map[string]any)).with("seen", 3).with("seen_seq", 9).with("version", 13)

@@ -29,7 +29,8 @@ const (
 	anotherUser = "ben"
 )
 
-// token returns a text with the form of a JWT. Clients must not decode it.
+// token returns a text with the form of a JWT. Its content is not valid, since clients must not
+// decode tokens.
 func token(user, name string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + part([]byte(`{"sub":"`+user+`"}`)) + "." + part([]byte(name))
@@ -91,7 +92,7 @@ func (e event) String() string {
 // failure says why a client does not pass a scenario.
 type failure struct {
 	expected, happened string
-	// nothing is set if the client did nothing until the timeout.
+	// nothing is set if the step ended with the timeout, since the client did nothing.
 	nothing bool
 }
 
@@ -102,7 +103,7 @@ type unsupported struct{ what string }
 
 func (u *unsupported) Error() string { return "the client does not support " + u.what }
 
-// performance is one run of a scenario, with one client.
+// performance is the state of one run of a scenario with one client.
 type performance struct {
 	ctx       context.Context
 	transport Transport
@@ -116,20 +117,24 @@ type performance struct {
 	start  func() (*program, error)
 	client *program
 	user   string
-	// store is the folder in which the client may store its state; empty if it may not.
+	// store is the folder in which the client may store its state. It is empty if the client gets
+	// no folder.
 	store string
 
 	// conn is the current connection, nil if there is none. The events of other connections are
 	// ignored.
 	conn *conn
-	// held is the state that the client must have now, according to the frames that were sent.
+	// held is the state that the client must have now: the result of all frames that the server has
+	// sent.
 	held state
-	// before has the earlier values of held. A client that was killed may have stored any of them.
+	// before has the earlier values of held. A client that was killed may have stored any of these
+	// states.
 	before []state
-	// lost is set if the client may have lost its latest state. The next hello resets it.
+	// lost is set if the client may have lost its latest state. The next hello frame of the client
+	// clears lost.
 	lost bool
-	// states has the states that the client may show: the state that it showed last, and all values
-	// of held since.
+	// states has the states that the client may show: the state that it showed last, and each value
+	// that held has had since then.
 	states []state
 	// shown is the state that the client showed last.
 	shown state
@@ -137,7 +142,7 @@ type performance struct {
 	// may show the effect of a command that held does not include yet.
 	commands int
 	pending  bool
-	// last is the last frame of the client that a step has waited for.
+	// last is the latest frame of the client for which a step has waited.
 	last frame
 	// post is set if last is a command over HTTP that is not answered yet.
 	post *post
@@ -149,15 +154,18 @@ type performance struct {
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
-	// mustRenew is set if the client must not send its first token again.
+	// mustRenew is set once the client must not send its first token any more, but only a fresh
+	// token.
 	mustRenew bool
-	// overtaken has events that arrived too early; the next steps handle them first.
+	// overtaken has events that arrived before the step that expects them. The next steps handle
+	// them first.
 	overtaken []event
-	// opening is set while a step waits for a connection. If a command over HTTP arrives before the
-	// connection, early stores it.
+	// opening is set while a step waits for a connection. early stores the commands over HTTP that
+	// arrive before this connection.
 	opening bool
 	early   []event
-	// leaving is set while the client's program ends. All its other actions are then ignored.
+	// leaving is set while a step waits for the end of the client's program. Other actions of the
+	// client are then ignored.
 	leaving bool
 	// mute is set while the server does not answer pings.
 	mute bool
@@ -192,7 +200,7 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 		return Outcome{}, err
 	}
 	defer p.server.close()
-	defer cancel() // before close, which waits for handlers that may be blocked in tell
+	defer cancel() // cancel before the server is closed, since closing waits for handlers, which may be blocked in tell
 	p.start = func() (*program, error) {
 		return start(ctx, cfg.Command, []string{
 			"BADGED_URL=" + p.server.url,
@@ -249,8 +257,8 @@ func (p *performance) note(at time.Time, text string) {
 	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", at.Sub(p.began).Milliseconds(), text))
 }
 
-// await waits for an event for which accept returns true. Until then it answers pings and checks
-// the states that the client shows. Any other event, or a timeout, is a failure of the client.
+// await waits for an event for which accept returns true. Meanwhile it answers pings and checks the
+// states that the client shows. Any other event, or a timeout, is a failure of the client.
 func (p *performance) await(expected string, accept func(event) (bool, error)) error {
 	return p.awaitFor(p.timeout, expected, accept)
 }
@@ -284,15 +292,15 @@ func (p *performance) awaitFor(limit time.Duration, expected string, accept func
 			return err
 		case accepted:
 			return nil
-		case e.kind != showed && e.kind != ponged: // observe has checked the states; a library may send pongs unasked
+		case e.kind != showed && e.kind != ponged: // showed is allowed, since observe has checked the state; ponged is allowed, since a library may send pongs without a ping
 			return &failure{expected: expected, happened: e.String()}
 		}
 	}
 }
 
-// observe handles an event in the way that is common to all steps. It returns true if the event
-// needs no further handling. If the client has printed a state, observe checks the state and
-// changes the event's kind from printed to showed.
+// observe handles an event as all steps do. It returns true if the step need not handle the event
+// itself. If the client has printed a state, observe checks the state and changes the event's kind
+// from printed to showed.
 func (p *performance) observe(e *event, expected string) (handled bool, err error) {
 	if e.conn != nil && e.kind != opened && e.conn != p.conn {
 		return true, nil // an event of an earlier connection
@@ -351,7 +359,7 @@ func (p *performance) show(s state) error {
 		}
 	}
 	if p.pending && slices.ContainsFunc(p.states, func(may state) bool { return may.Version == s.Version }) {
-		return nil // the state may include the effect of commands, which this package does not compute
+		return nil // accept any state: it may include the effect of pending commands, which this package does not compute
 	}
 	return &failure{expected: "to show " + p.held.String(), happened: "the client shows " + s.String()}
 }
@@ -389,8 +397,8 @@ func (p *performance) holds(f frame) {
 }
 
 // checkToken checks the tokens that the client has sent. found has the tokens by the way in which
-// the client sent them, such as waySubprotocol. If way is not empty, the client must have used this
-// way.
+// the client sent them, such as waySubprotocol. If way is not empty, the client must have sent its
+// token in this way.
 func (p *performance) checkToken(found map[string]string, way string) error {
 	expected := "a token, in the handshake or in hello"
 	if way != "" {

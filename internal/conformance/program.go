@@ -57,8 +57,8 @@ type program struct {
 	ended chan struct{}
 }
 
-// exitDelay is how long to wait for the end of the program's output after the program has ended: a
-// child process may still have the output open.
+// exitDelay is how long to wait, after the program has ended, for the end of its output: a child
+// process may still have the output open.
 const exitDelay = time.Second
 
 // start starts the client's program. The lines that it prints, and its end, are reported as events.
@@ -88,7 +88,7 @@ func start(ctx context.Context, command, environment []string, tell func(event))
 		for lines.Scan() {
 			tell(event{kind: printed, text: bytes.Clone(lines.Bytes())})
 		}
-		_ = out.CloseWithError(lines.Err()) // ends the program's writes if a line was too long
+		_ = out.CloseWithError(lines.Err()) // if a line was too long, later writes of the program fail
 	}()
 	go func() {
 		defer close(p.ended)

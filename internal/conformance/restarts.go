@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// restarts ends the client's program in an orderly way and starts it again.
+// restarts ends the client's program by closing its standard input, and starts it again.
 func restarts() step {
 	return restartsAfter(func(*performance) error { return nil })
 }
@@ -51,7 +51,7 @@ func (p *performance) signsIn() error {
 	return nil
 }
 
-// kills kills the client's program and starts it again. The program may then have lost its last
+// kills kills the client's program and starts it again. The program may then have lost its latest
 // state.
 func kills() step {
 	return func(p *performance) error {
@@ -64,8 +64,8 @@ func kills() step {
 	}
 }
 
-// startsAgain waits until the client's program has ended, and checks the end with ended. Then it
-// calls meanwhile and starts the program again.
+// startsAgain waits until the client's program has ended, and checks its exit error with the
+// function `ended`. Then it calls the function `meanwhile` and starts the program again.
 func (p *performance) startsAgain(expected string, ended func(error) bool, meanwhile func(*performance) error) error {
 	p.conn, p.post, p.leaving = nil, nil, true
 	p.overtaken = nil

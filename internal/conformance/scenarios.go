@@ -23,25 +23,26 @@ type scenario struct {
 }
 
 const (
-	// usualPause is the reconnect_ms that scripts send. It is longer than backoff, the client's own
-	// pause, so that a scenario detects a client that ignores reconnect_ms.
+	// usualPause is the reconnect_ms that scripts send. It is longer than backoff, the pause that
+	// clients choose without reconnect_ms, so that a scenario detects a client that ignores
+	// reconnect_ms.
 	usualPause = 400 * time.Millisecond
-	// lifetime is how long a token of a script is valid. It leaves a client on a busy machine some
-	// time between its renewal timer and the expiry of the token.
+	// lifetime is how long a token of a script is valid. It is long enough that a client on a busy
+	// machine can renew the token between its renewal timer and the expiry.
 	lifetime = 8 * time.Second
-	// calmly is how long a client must wait between two renewals of its token.
+	// calmly is the least time between two renewals of a client's token.
 	calmly = 3 * time.Second
 	// reading is how long the server waits for the client to read bye before it cuts the
 	// connection.
 	reading = 400 * time.Millisecond
-	// silence is the ping_ms that a server sends before it stops answering.
+	// silence is the ping_ms in scenarios in which the server then stops answering.
 	silence = 400 * time.Millisecond
-	// murmur is the ping_ms that a server sends before it sends only comments. calm is how long it
-	// sends only comments: more than two and a half ping intervals, after which a client gives up a
-	// connection on which nothing arrives.
+	// murmur is the ping_ms in scenarios in which the server then sends only comments. calm is how
+	// long it sends only comments: more than two and a half ping intervals, the time after which a
+	// client closes a connection on which nothing arrives.
 	murmur = 3 * time.Second
 	calm   = 10 * time.Second
-	// absence is a very long reconnect_ms: within the time of a scenario, only a client that was
+	// absence is a reconnect_ms that is longer than any scenario, so that only a client that was
 	// restarted connects again.
 	absence = 10 * time.Minute
 )
@@ -85,7 +86,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	all = append(all, returns()...)
 	for code := 4001; code <= 4004; code++ {
 		s := story(fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), started(), leaves(code, 0), refused(code))
-		if code != 4001 { // the other codes are for errors that are possible only on a WebSocket
+		if code != 4001 { // the errors of the other codes are possible only on a WebSocket
 			s = s.over(WebSockets)
 		}
 		all = append(all, s)
@@ -359,8 +360,9 @@ func restartings() []scenario {
 		).storing(),
 		story("restart-unanswered", "after a restart the client sends a command without an answer once more, with the same id, and not again after its answer",
 			started(), does("read", read), gets("read", wantRead),
-			// A second command follows, since its answer shows that the client has handled the
-			// first answer: on the transport sse, an answer does not come on the stream.
+			// A second command follows, to ensure that the client has handled the first answer: on
+			// the transport sse, answers do not come on the stream, and are not ordered with its
+			// frames.
 			restarts(), resumed(), getsAgain(), answers(ok),
 			does("mark_unread", frame{"conversation_id": "design-crew"}), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok), done(),
 			sends(marked(59)), shows(),

@@ -23,8 +23,8 @@ const (
 // writeTimeout bounds a write to a client that does not read from its connection.
 const writeTimeout = 10 * time.Second
 
-// server accepts connections of the client under test, and reports what the client sends as events.
-// The script does everything else, except that the server answers pings of WebSockets by itself.
+// server accepts connections of the client under test, and reports everything that the client sends
+// as events. It answers pings of WebSockets. Everything else is done by the script.
 type server struct {
 	url       string
 	transport Transport
@@ -43,11 +43,12 @@ type server struct {
 type link interface {
 	// send writes a frame.
 	send(f frame) error
-	// ping sends a sign of life that is not a frame: a ping of WebSockets, or a comment.
+	// ping shows the client that the server is alive, without a frame of badge.v1: it sends a ping
+	// of WebSockets, or a comment on a stream.
 	ping() error
-	// end begins an orderly close. On a WebSocket it sends a close frame with a code and a reason;
-	// the connection ends when the client answers it, or with cut. On a stream it ends the
-	// response.
+	// end begins an orderly close. On a WebSocket, it sends a close frame with a code and a reason;
+	// the connection ends when the client answers the close frame, or when cut is called. On a
+	// stream, it ends the response.
 	end(code int, reason string) error
 	// cut ends the connection at once, with a TCP reset.
 	cut()
@@ -95,7 +96,8 @@ func (s *server) close() {
 	s.wait.Wait()
 }
 
-// enter registers a handler, so that close waits for it. It returns false if close has been called.
+// enter registers a handler, so that close waits for the end of the handler. It returns false if
+// close has been called.
 func (s *server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +146,7 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	ended := s.ended
 	s.mu.Unlock()
 	if ended {
-		return // close was called before this connection was in conns
+		return // the server was closed before this connection was added to conns
 	}
 	c := &conn{link: socket{ws}, protocols: websocket.Subprotocols(r), header: r.Header.Get("Authorization")}
 	ws.SetReadLimit(maxTokenFrameBytes)
@@ -200,13 +202,13 @@ func (s socket) cut() {
 // reset closes a TCP connection so that the client receives a reset.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // if this fails, the connection ends without a reset, which also works
+		_ = tcp.SetLinger(0) // if this fails, the connection ends without a reset, which also ends the step
 	}
 	_ = c.Close() // it fails only if the connection is closed already
 }
 
-// credentials returns the tokens in the client's handshake, by the way in which the client sent
-// them.
+// credentials returns the tokens in the client's handshake. The key is the way in which the client
+// sent the token, such as waySubprotocol.
 func (c *conn) credentials() map[string]string {
 	found := bearer(c.header)
 	for _, p := range c.protocols {

@@ -76,7 +76,8 @@ type conversation struct {
 	LevelUntil string `json:"level_until"`
 }
 
-// looksLike reports whether a client may print c if the conversation's state on the server is `of`.
+// looksLike reports whether a client may print c for a conversation whose state on the server is
+// `of`.
 func (c conversation) looksLike(of conversation) bool {
 	return c == of || c.LevelUntil == "" && c == of.withoutEnd()
 }
@@ -86,8 +87,8 @@ func (c conversation) withoutEnd() conversation {
 	return c
 }
 
-// state is what a client knows and shows. It lists only conversations that have unread messages or
-// mentions, or are marked unread.
+// state is a state of the user that a client knows and shows. It lists only conversations that have
+// unread messages or mentions, or are marked unread.
 type state struct {
 	Epoch         string                  `json:"epoch"`
 	Version       int64                   `json:"version"`
@@ -114,7 +115,7 @@ type numbers struct {
 }
 
 // after returns the state after a frame, by the rules of the protocol: a snapshot replaces the
-// state; changes apply if they have the same epoch and a greater version.
+// state, and a changes frame applies if it has the same epoch and a greater version than the state.
 func (s state) after(f frame) state {
 	var update struct {
 		T             string `json:"t"`
@@ -165,9 +166,9 @@ func (s state) normal() state {
 	return s
 }
 
-// looksLike reports whether a client may print s if the state on the server is other. Clients do
-// not print the epoch. They need not print the number of unread conversations, the categories, the
-// levels, or the times at which levels end.
+// looksLike reports whether a client may print s if the state on the server is `other`. Clients do
+// not print the epoch. They may omit the number of unread conversations, the categories, the
+// levels, and the times at which levels end.
 func (s state) looksLike(other state) bool {
 	paths := s.Categories == nil || other.Categories == nil || maps.Equal(s.Categories, other.Categories)
 	levels := s.Levels == nil || other.Levels == nil || maps.Equal(s.Levels, other.Levels)
@@ -188,7 +189,7 @@ func (s state) String() string {
 	}
 	b, err := json.Marshal(shown)
 	if err != nil {
-		panic(err) // it is made of numbers and strings
+		panic(err) // a state has only numbers and strings, which always encode
 	}
 	return string(b)
 }

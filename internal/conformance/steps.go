@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// grace is how much earlier than allowed a client may act, since timers may fire a little early.
+// grace is how much too early an action of a client may be, since timers may fire a little early.
 const grace = 10 * time.Millisecond
 
 // step is a part of a script. It returns a *failure if the client does not behave as expected.
@@ -75,7 +75,8 @@ func (p *performance) connects() (found map[string]string, err error) {
 	return found, err
 }
 
-// pauseName returns the name of the field with which the server told the client how long to wait.
+// pauseName returns the name of the field in which the server sent the pause that the client must
+// wait for.
 func (p *performance) pauseName() string {
 	if p.refusedStream {
 		return "retry_ms"
@@ -156,7 +157,7 @@ func greetsUntil(f frame, left time.Duration) step {
 	}
 }
 
-// greetsWithNothing answers hello with a changes frame that changes nothing.
+// greetsWithNothing answers hello with a changes frame that has no changes.
 func greetsWithNothing() step {
 	return func(p *performance) error {
 		nothing := golden("changes-none").with("epoch", p.held.Epoch).with("version", p.held.Version).with("total", p.held.Total).
@@ -165,7 +166,7 @@ func greetsWithNothing() step {
 	}
 }
 
-// shows waits until the client shows the state that the frames of the server have given it.
+// shows waits until the client shows the state that results from the frames of the server.
 func shows() step {
 	return func(p *performance) error {
 		expected := "to show " + p.held.String()
@@ -201,15 +202,15 @@ func cuts() step {
 	}
 }
 
-// breaksOff cuts the connection once the client has probably read all frames: it has done something
-// other than reacting to earlier frames, or the duration reading has passed. It does not cut the
-// connection at once, because a browser drops frames that the page has not read when the connection
-// breaks.
+// breaksOff cuts the connection once the client has probably read all frames: when the client does
+// something that is not a reaction to earlier frames, or after the duration `reading`. It does not
+// cut the connection at once, because a browser drops frames that the page has not read when the
+// connection breaks.
 func breaksOff() step {
 	return func(p *performance) error {
 		err := p.awaitFor(reading, "to read bye", func(e event) (bool, error) {
 			switch e.kind {
-			case showed, ponged: // may be reactions to earlier frames
+			case showed, ponged: // these events may be reactions to earlier frames
 				return false, nil
 			case closed:
 			default:
@@ -224,8 +225,8 @@ func breaksOff() step {
 	}
 }
 
-// says sends bye with a code. If pause is not 0, the client must wait for pause before it
-// reconnects.
+// says sends the frame bye with a code. If pause is not 0, the frame has it as reconnect_ms, and
+// the client must wait that long before it reconnects.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {
 		p.refusedStream = false
@@ -248,7 +249,7 @@ func closes(code int) step {
 			p.note(time.Now(), "the server ends the stream")
 		}
 		p.mustRenew = p.mustRenew || code == 4202
-		_ = p.conn.end(code, "the script says so") // after bye the client may have closed the connection already
+		_ = p.conn.end(code, "the script says so") // ignore the error: after bye the client may have closed the connection already
 		p.conn = nil
 		return nil
 	}
@@ -271,13 +272,13 @@ func refused(code int) step {
 		if err != nil {
 			return err
 		}
-		// A client that wrongly reconnects does so within a few times its backoff.
+		// A client that reconnects although it must not does so within a few backoffs.
 		return p.quiet(expected, 5*backoff)
 	}
 }
 
-// quiet fails if the client does anything within a duration, except showing a state that it may
-// show.
+// quiet fails if the client does anything for the duration `during`. It may only show a state that
+// it is allowed to show.
 func (p *performance) quiet(expected string, during time.Duration) error {
 	err := p.awaitFor(during, expected, func(event) (bool, error) { return false, nil })
 	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
@@ -286,8 +287,8 @@ func (p *performance) quiet(expected string, during time.Duration) error {
 	return err
 }
 
-// sendsNothing fails if the client sends a command within a short time. Over WebSockets it does not
-// wait, because the step pings that follows would detect the command.
+// sendsNothing fails if the client sends a command within a short time. Over WebSockets it returns
+// at once, because the step pings, which follows, detects such a command.
 func sendsNothing() step {
 	return func(p *performance) error {
 		if p.transport != ServerSentEvents {
@@ -297,7 +298,7 @@ func sendsNothing() step {
 	}
 }
 
-// does makes the user give the client a command.
+// does passes a command of the user to the client's program.
 func does(do string, fields frame) step {
 	return func(p *performance) error {
 		p.commands++
@@ -336,8 +337,8 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the client's last command with an error that has retry_ms. It fails if the client
-// sends the command again earlier than after retry_ms, or not at all.
+// retries refuses the client's last command with the error frame `with`, which has retry_ms. It
+// fails if the client repeats the command before retry_ms have passed, or does not repeat it.
 func retries(with frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)
@@ -430,15 +431,15 @@ func pingsBelow() step {
 	}
 }
 
-// fallsSilent makes the server stop answering pings, and waits until the client gives up the
-// connection.
+// fallsSilent makes the server stop answering pings, and waits until the client closes the
+// connection, or opens a new connection.
 func fallsSilent() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "the server falls silent")
 		p.mute = true
 		p.conn.mute.Store(true)
 		err := p.await("to give up a connection without a sign of life", func(e event) (bool, error) {
-			if e.kind == opened { // reported before the end of the old connection
+			if e.kind == opened { // the client has opened a new connection before the end of the old connection was reported
 				p.overtaken = append(p.overtaken, e)
 			}
 			return e.kind == closed || e.kind == opened, nil

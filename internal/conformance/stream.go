@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// tcpKey is the key under which the context of a request has its TCP connection.
+// tcpKey is the context key of the TCP connection of a request.
 type tcpKey struct{}
 
 func withTCP(ctx context.Context, c net.Conn) context.Context {
@@ -36,7 +36,8 @@ func allowOrigin(w http.ResponseWriter) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// stream is an event stream. The script writes to it while the HTTP handler is blocked.
+// stream is a stream of server-sent events. The script writes to the stream while its HTTP handler
+// is blocked.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController
@@ -61,16 +62,17 @@ func (s *server) serveStream(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		s.tell(event{kind: closed, conn: c, err: context.Cause(r.Context())})
 	}
-	// The client has disconnected. Wait until the script ends the stream too, since it may still
-	// write.
+	// The client has disconnected. Wait until the script has ended the stream too, since the script
+	// may still write to it.
 	select {
 	case <-e.done:
 	case <-s.quit:
 	}
 }
 
-// begin writes the headers of the response, and a field "retry". This field sets the pause before a
-// reconnect for a client such as EventSource, which does not choose its own.
+// begin writes the headers of the response, and the field "retry" of server-sent events. This field
+// sets the pause before a reconnect of clients such as EventSource, which do not choose a pause
+// themselves.
 func (e *stream) begin() error {
 	if e.started {
 		return nil
@@ -149,7 +151,7 @@ const (
 	problemType = "application/problem+json"
 )
 
-// problem returns the HTTP answer that has the content of an error frame.
+// problem converts an error frame into an HTTP answer with the same content.
 func problem(status int, f frame) answer {
 	body := frame{"type": "urn:badged:problem", "title": http.StatusText(status), "status": status, "detail": f["message"]}
 	a := answer{status: status, contentType: problemType}
@@ -185,7 +187,7 @@ type post struct {
 	tcp    net.Conn
 	// answers receives at most one answer.
 	answers chan answer
-	// gone returns an error if the client has given up the request.
+	// gone returns an error if the client has canceled the request.
 	gone func() error
 }
 
@@ -231,7 +233,7 @@ func statusOf(code string) int {
 	return http.StatusServiceUnavailable
 }
 
-// lastEvent returns the epoch and version of a Last-Event-ID, in the form of a hello frame.
+// lastEvent converts a Last-Event-ID into a hello frame with the same epoch and version.
 func lastEvent(id string) frame {
 	if id == "" {
 		return frame{}

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Bus is a bus that the page can cut for some time. It then loses updates, like Redis in an outage,
-// and the page shows how reconciliation corrects the clients.
+// Bus is a bus that the page can cut for some time. While it is cut, it loses updates, like Redis
+// in an outage, so that the page can show how reconciliation corrects the clients.
 type Bus struct {
 	pubsub.Bus
 	// until is the time when the cut ends, in nanoseconds since 1970.

@@ -14,7 +14,8 @@ type Explainer interface {
 	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
 }
 
-// getChanges answers how one event changed the badges of the people among its users.
+// getChanges answers with the changes that one event made to the badges of the people among its
+// users.
 func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)

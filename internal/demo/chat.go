@@ -21,12 +21,12 @@ type conversation struct {
 	// Members has the people in the conversation. A room has guests as well, who are not listed.
 	Members []string `json:"members"`
 	// Category is a channel of a workspace, or a kind of notifications. A thread has the category
-	// of its channel.
+	// of the channel to which it belongs.
 	Category string `json:"category"`
 	// Late is set if phones list the conversation only after its first message.
 	Late bool `json:"late,omitempty"`
-	// weight is how often the simulation writes here, relative to the other conversations; 0 means
-	// never.
+	// weight is how often the simulation writes in this conversation, relative to the other
+	// conversations; 0 means never.
 	weight int
 	lines  []string
 }
@@ -34,9 +34,9 @@ type conversation struct {
 const (
 	// townHall is the id of the room.
 	townHall = "town-hall"
-	// copied is a conversation with the members of the town hall. Unlike a message to the room,
-	// each of its messages lists all members as recipients. The page compares the costs of the two
-	// kinds of messages.
+	// copied is a conversation with the same members as the room "town hall". A message to the room
+	// names no users, and a message to this conversation names all members as recipients. The page
+	// compares the costs of these two kinds of messages.
 	copied = "town-hall-copy"
 )
 

@@ -16,14 +16,16 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// meter sends messages to the room, or to each of its members, and measures what a message costs.
+// meter sends messages to the room, or to the conversation that lists all members, and measures
+// what a message costs.
 type meter struct {
 	store  *store
 	reader *badges.Reader
 	crowd  *crowd
 	// everywhere has one user of each partition.
 	everywhere []string
-	// one serializes the calls of pages, so that the messages of each call are measured alone.
+	// one serializes the calls of pages, so that the messages of a call are measured without other
+	// messages.
 	one sync.Mutex
 }
 
@@ -90,8 +92,9 @@ func (m *meter) send(ctx context.Context, to conversation, messages int, sent fu
 	return c, err
 }
 
-// foldedBySQL returns the ids of the transactions that have folded a message. In each partition
-// they wrote the row of the room, or the row of the conversation for each user.
+// foldedBySQL returns the ids of the transactions that have folded a message. They are found by the
+// rows that they wrote: in each partition the row of the room, or the row of the conversation for
+// each user.
 const foldedBySQL = `SELECT xmin::text FROM badged.rooms WHERE conversation_id = $1
 UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND joined IS NULL AND last_seq = $2`
 

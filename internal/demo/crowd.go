@@ -16,7 +16,8 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// crowd makes guests join and leave the room, until it has as many members as a page has asked for.
+// crowd makes guests join and leave the room, until the room has the number of members that a page
+// has asked for.
 type crowd struct {
 	store *store
 	// isFolded reports whether the badges in all partitions include all events up to a transaction.
@@ -37,20 +38,21 @@ type crowd struct {
 type crowdState struct {
 	Members int `json:"members"`
 	Target  int `json:"target"`
-	// Trouble explains to the user of the page why a change is delayed; empty if it is not.
+	// Trouble explains to the user of the page why a change is delayed. It is empty if no change is
+	// delayed.
 	Trouble string `json:"trouble,omitempty"`
 }
 
 const (
 	// hosts is the number of people who are members of the room. The other members are guests.
 	hosts = 2
-	// fewestMembers is the minimum number of members. It includes some guests, since guests send
-	// the messages.
+	// fewestMembers is the minimum number of members. The room then still has some guests, since
+	// guests send the messages.
 	fewestMembers = 5
 	mostMembers   = 100_000
 	// stepSize is the maximum number of guests that join or leave in one transaction. The next
-	// transaction begins only when the badges of all users include the last one, so that the badges
-	// on the phones are never late by much.
+	// transaction begins only when the badges of all users include the transaction before, so that
+	// the badges on the phones are never much behind.
 	stepSize = 5_000
 	// stepTimeout bounds one step. A step takes less time even on a busy machine.
 	stepTimeout = 10 * time.Second
@@ -81,7 +83,7 @@ func (c *crowd) ask(members int) crowdState {
 	s := c.update(func(s *crowdState) { s.Target = members })
 	select {
 	case c.asked <- struct{}{}:
-	default: // asked already has a value: run will read the new target
+	default: // asked already has a value, so run will read the new target
 	}
 	return s
 }
@@ -134,8 +136,8 @@ func (c *crowd) step(ctx context.Context, target int) error {
 	return nil
 }
 
-// report shows and logs why a step failed. It does so only once for consecutive attempts with the
-// same reason.
+// report shows and logs why a step failed. If several attempts in a row fail for the same reason,
+// it does this only once.
 func (c *crowd) report(ctx context.Context, err error) {
 	trouble := "The database does not answer. The demo tries again."
 	if errors.Is(err, errBehind) {
@@ -195,9 +197,9 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize makes at most `most` guests join or leave the room, to bring their number closer to
-// target. It returns the new number of guests. It reads the current number from the table, because
-// if the answer to an earlier commit was lost, only the table shows whether it succeeded.
+// resize makes at most `most` guests join or leave the room, so that their number comes closer to
+// target. It returns the new number of guests. It reads the current number from the table: if the
+// answer to an earlier commit was lost, only the table shows whether that commit succeeded.
 func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var former int

@@ -1,8 +1,8 @@
 // Package demo is the chat backend of `badged demo`. It has simulated people, and a page that shows
 // their badges and lets the user act for them.
 //
-// It uses badged like any other backend: it publishes events in the transactions that store its
-// messages, and its page gets badges from the gateway.
+// It uses badged as any other backend does: it publishes events in the transactions that store its
+// messages. Its page gets badges from the gateway.
 //
 // It does not know the internals of badged.
 package demo
@@ -66,8 +66,8 @@ const (
 	// talkPause is the minimum pause between two messages of the simulation; the maximum is twice
 	// as long.
 	talkPause = 900 * time.Millisecond
-	// briskStart is the number of messages at the beginning that have only a quarter of the pause,
-	// so that the page soon has something to show.
+	// briskStart is the number of first messages of the simulation with only a quarter of the usual
+	// pause, so that the page soon has messages to show.
 	briskStart = 12
 )
 
@@ -122,8 +122,8 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 // ServeHTTP implements http.Handler.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Run runs the simulation, which writes messages while a page is open, and sends new entries of the
-// log to the pages, until ctx is done.
+// Run writes messages of the simulation while a page is open, and sends new entries of the log to
+// the pages, until ctx is done.
 func (d *Demo) Run(ctx context.Context) error {
 	defer close(d.feed.closed)
 	defer func() {
@@ -217,8 +217,8 @@ func (d *Demo) getUsers(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Demo) getFeed(w http.ResponseWriter, r *http.Request) {
-	// Register the page before reading the messages, so that it misses no message. If a message
-	// comes twice, the page ignores the second one.
+	// Register the page before reading the messages, so that it misses no message. The page may get
+	// a message twice, and ignores it the second time.
 	page, log := d.feed.open()
 	defer d.feed.leave(page)
 	recent, err := d.store.recent(r.Context())

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// feed sends events to the open pages. It disconnects a page that reads too slowly; the page then
-// reconnects and gets the latest entries again.
+// feed sends events to the open pages. It disconnects a page that reads too slowly. Such a page
+// reconnects, and gets the latest entries again.
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
@@ -33,7 +33,7 @@ func newFeed() *feed {
 // frame encodes a server-sent event.
 func frame(event string, data any) []byte {
 	b, err := json.Marshal(data)
-	if err != nil { // every event here can be encoded
+	if err != nil { // does not happen: all events of the demo can be encoded
 		return nil
 	}
 	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, b)
@@ -104,7 +104,7 @@ func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte,
 	h.Set("Cache-Control", "no-store")
 	out := http.NewResponseController(w)
 	write := func(frames ...[]byte) error {
-		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // some writers do not support it
+		_ = out.SetWriteDeadline(time.Now().Add(pageTimeout)) // ignore the error: some writers do not support deadlines
 		for _, b := range frames {
 			_, _ = w.Write(b) // Flush returns the error
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // Guard refuses requests that pages of other sites make a browser send: the demo gives keys and
-// tokens to any client, so another site could obtain them. If the name of another site resolves to
-// this machine (DNS rebinding), the Host header differs; otherwise the Origin header does. listen
-// is the address given with --listen. Guard logs only the first request that it refuses because of
-// its origin.
+// tokens to any client, so another site could obtain them. Such a request has the Origin header of
+// another site. If the name of the other site resolves to this machine (DNS rebinding), it has the
+// Host header of another site. listen is the address given with --listen. Guard logs only the first
+// request that it refuses because of the Origin header.
 func Guard(listen string, log *slog.Logger) func(http.Handler) http.Handler {
 	name, _, _ := net.SplitHostPort(listen)
 	refused := rate.Sometimes{First: 1}
@@ -50,7 +50,8 @@ func isOwnHost(host, given string) bool {
 	return name == "localhost" || name != "" && name == strings.ToLower(given)
 }
 
-// isOwnOrigin reports whether a request was made by a page of the demo, or by no page at all.
+// isOwnOrigin reports whether a request was sent by a page of the demo, or by a program that is not
+// a page.
 func isOwnOrigin(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// Keys are the credentials of a demo. They are stored in a file, so that a key that was copied from
-// the page is valid after a restart too.
+// Keys are the credentials of a demo. They are stored in a file, so that a key that a user has
+// copied from the page remains valid after a restart.
 type Keys struct {
 	PublisherKey string `json:"publisher_key"`
 	JWTSecret    string `json:"jwt_secret"`

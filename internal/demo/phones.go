@@ -18,10 +18,11 @@ import (
 // device is the device id under which the phone of each person is registered.
 const device = "phone"
 
-// phone is the phone of a person, in the state that the demo's push service has of it.
+// phone is the phone of a person, as the demo's push service knows it.
 type phone struct {
 	UserID string `json:"user_id"`
-	// Closed is set while the phone's app is closed: its icon shows the number of the last push.
+	// Closed is set while the phone's app is closed. The icon of the app then shows the number of
+	// the last push.
 	Closed bool `json:"closed"`
 	// Pushes is the number of pushes received since the demo began.
 	Pushes int `json:"pushes"`
@@ -39,8 +40,8 @@ type pushed struct {
 	Number  int64  `json:"number"`
 }
 
-// phones is a push service together with its phones. In reality they are separate: a push service
-// accepts encrypted pushes, and a browser or an Android phone decrypts them.
+// phones is a push service together with its phones. Outside the demo, they are separate: a push
+// service accepts encrypted pushes, and a browser or an Android phone decrypts them.
 type phones struct {
 	// endpoint is the URL, without the user id at its end, at which the service accepts pushes.
 	endpoint string
@@ -99,7 +100,8 @@ func (ps *phones) set(userID string, closed bool) (phone, bool) {
 	return *p, true
 }
 
-// take decrypts a push and stores its content, unless the phone already has a newer version.
+// take decrypts a push for a phone and stores its content, unless the phone already has a push with
+// a newer version.
 func (ps *phones) take(userID string, body []byte) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -166,7 +168,7 @@ func (d *Demo) postPhone(w http.ResponseWriter, r *http.Request) {
 	d.answer(w, http.StatusOK, p)
 }
 
-// maxPush is the size in bytes that every push service must accept, and the maximum here.
+// maxPush is the maximum size of a push in bytes. Every push service must accept this size.
 const maxPush = 4096
 
 // postPush implements the endpoint of a push service, as in RFC 8030.

@@ -29,8 +29,8 @@ type message struct {
 	Recalled bool `json:"recalled"`
 }
 
-// store is the database of the chat backend. Its tables are in a schema of their own, in the same
-// database as the tables of badged.
+// store has the tables of the chat backend. They are in a separate schema, in the same database as
+// the tables of badged.
 type store struct {
 	pool *pgxpool.Pool
 	log  *events.Log
@@ -109,8 +109,9 @@ func (s *store) send(ctx context.Context, c conversation, senderID, text string)
 	return m, err
 }
 
-// sendTo stores a message and publishes its events in one transaction, as a chat backend would:
-// either both take effect or neither does. users are the recipients; for a room they are ignored.
+// sendTo stores a message and publishes its events in one transaction, as a chat backend would, so
+// that the message and its events either both exist or neither does. users are the recipients; for
+// a room they are ignored.
 func (s *store) sendTo(ctx context.Context, c conversation, users []string, senderID, text string) (message, events.Receipt, error) {
 	m := message{
 		ConversationID: c.ConversationID, SenderID: senderID, Text: text,
@@ -159,7 +160,8 @@ func eventsOf(c conversation, m *message, users []string) []events.Event {
 	for some := range slices.Chunk(without(users, m.SenderID), events.MaxUsers) {
 		content.UserIDs = some
 		all = append(all, event(suffix, events.MessageDelivered, content))
-		// Only people can be mentioned, and all people are among the users of the first event.
+		// Only the first event needs the mentions: only people can be mentioned, and all people are
+		// among the users of this event.
 		content.MentionedUserIDs = nil
 		suffix = fmt.Sprintf("/%d", len(all))
 	}

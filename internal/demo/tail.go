@@ -22,8 +22,8 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users has the people of the demo among the users of the event, and a few of the other users.
-	// If the event is about a whole room, it has the people in the room except the sender.
+	// Users has the users of the event who are people of the demo, and a few of its other users. If
+	// the event is about a whole room, Users has the people in the room except the sender.
 	Users []string `json:"users"`
 	// Others is the number of users of the event that are not in Users.
 	Others int `json:"others,omitempty"`
@@ -32,17 +32,17 @@ type entry struct {
 	event events.Event
 }
 
-// tail reads the newest events of the log from all partitions. An event that is in several
-// partitions becomes one entry.
+// tail reads the newest events of the log from all partitions. If an event is in several
+// partitions, tail returns one entry for it.
 type tail struct {
 	pool       *pgxpool.Pool
 	partitions int
-	// ended is the id of a transaction: this transaction and all older ones have ended, and the
-	// tail has read their events.
+	// ended is the id of a transaction. This transaction and all transactions with lower ids have
+	// ended, and the tail has read their events.
 	ended int64
 	// shown and shownBefore have the rows that were read last. The tail skips these rows when it
-	// reads them again. That happens to rows of transactions after ended, and to late rows: the
-	// projector gives them a new position when it folds them.
+	// reads them again. It reads rows again if their transactions come after ended, or if they are
+	// late rows, to which the projector assigns a new position when it folds them.
 	shown, shownBefore map[row]struct{}
 }
 
@@ -57,12 +57,12 @@ const (
 	moreEntries  = 500
 	// rowsKept is the minimum number of rows that the tail remembers.
 	rowsKept = 10 * moreEntries
-	// othersShown is the maximum number of users in an entry besides the people of the demo.
+	// othersShown is the maximum number of users in an entry who are not people of the demo.
 	othersShown = 3
 )
 
-// next returns the entries that were appended since the last call, at most the latest 500. The
-// first call returns the latest 30.
+// next returns the entries that were appended since the last call, but at most the latest 500. The
+// first call returns the latest 30 entries.
 func (t *tail) next(ctx context.Context) ([]entry, error) {
 	limit := moreEntries
 	if t.ended == 0 {
@@ -115,17 +115,17 @@ func (t *tail) isNew(r row) bool {
 	return true
 }
 
-// merged combines the parts of an event in several partitions into one entry. The parts have
-// different users. They may also have different transactions, since the projector moves late rows
-// to new positions. If the same event was published again, the repetition has the same users; it
-// becomes another entry.
+// merged combines the parts of an event in several partitions into one entry. Each user is in only
+// one of the parts. The transaction ids of the parts may differ, since the projector moves late
+// rows to new positions. If an event was published twice, the second event has the same users as
+// the first, and becomes another entry.
 func merged(entries []entry) []entry {
 	all := entries[:0]
 	places := map[string]int{}
 	for _, e := range entries {
 		i, known := places[e.key]
 		users := e.event.Data.UserIDs
-		// Comparing one user suffices: no user is in two parts of the same event.
+		// It suffices to compare one user, since no user is in two parts of the same event.
 		again := known && len(users) > 0 && slices.Contains(all[i].event.Data.UserIDs, users[0])
 		if known && !again {
 			all[i].event.Data.UserIDs = append(all[i].event.Data.UserIDs, users...)
@@ -261,7 +261,8 @@ func personName(id string) string {
 	return id
 }
 
-// conversationName returns the name of a conversation of the demo, or the id of any other one.
+// conversationName returns the name of a conversation of the demo, or the id of any other
+// conversation.
 func conversationName(id string) string {
 	if c, err := findConversation(id); err == nil {
 		return c.Name

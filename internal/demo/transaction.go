@@ -15,8 +15,8 @@ import (
 // maxOpen is the longest time for which the page can keep a transaction open.
 const maxOpen = 2 * time.Minute
 
-// longTransaction is a transaction that the page opens and does not commit, to show that open
-// transactions delay no badge.
+// longTransaction is a transaction that the page opens and does not commit, to show that an open
+// transaction does not delay badges.
 type longTransaction struct {
 	pool *pgxpool.Pool
 
@@ -24,19 +24,20 @@ type longTransaction struct {
 	tx    pgx.Tx // nil if none is open
 	id    int64
 	until time.Time
-	// stopped is set when the demo stops. From then on no transaction may begin, since it would
+	// stopped is set when the demo stops. Then no transaction may begin any more, since it would
 	// block the closing of the pool.
 	stopped bool
 }
 
-// transactionState has the time until the transaction ends, 0 if none is open, and its id.
+// transactionState has the time until the transaction ends, 0 if no transaction is open, and the
+// transaction id.
 type transactionState struct {
 	OpenMS        int64 `json:"open_ms"`
 	TransactionID int64 `json:"transaction_id"`
 }
 
-// open opens the transaction for the duration d. If it is already open, open makes it end d from
-// now.
+// open opens the transaction for the duration d. If the transaction is open already, open postpones
+// its end to d from now.
 func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +77,7 @@ func (l *longTransaction) end(ctx context.Context) error {
 	if l.tx == nil {
 		return nil
 	}
-	err := l.tx.Rollback(ctx) // the pool gets the connection back even if this fails
+	err := l.tx.Rollback(ctx) // even if this fails, the connection returns to the pool
 	l.tx, l.until = nil, time.Time{}
 	if err != nil {
 		return fmt.Errorf("end a transaction: %w", err)

@@ -35,8 +35,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// TrailOf returns the audit trail for actions that concern no user: the trail in the first
-// database, by name, that is available.
+// TrailOf returns the database whose audit trail records the actions that concern no user: the
+// first available database in the order of names. Each call of Exec chooses the database again.
 func TrailOf(c *cluster.Cluster) Execer {
 	byName := slices.SortedFunc(slices.Values(c.Databases()), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
 	return trail(byName)
@@ -50,13 +50,13 @@ func (t trail) Exec(ctx context.Context, sql string, args ...any) (pgconn.Comman
 	return t[i].Pool.Exec(ctx, sql, args...)
 }
 
-// endPatience limits the time for recording the end of an action, which is recorded even if the
-// action was interrupted.
+// endPatience limits the time for recording the end of an action. The end is recorded even if the
+// context of the action was canceled.
 const endPatience = 5 * time.Second
 
-// Audited runs do, an action of an operator, and records its start and its result in the audit
-// trail. If the start cannot be recorded, the action does not run. arguments and the result of
-// do are stored as JSON.
+// Audited runs an action of an operator, the function do, and records the start and the result of
+// the action in the audit trail. If the start cannot be recorded, the action does not run. The
+// arguments and the result of the action are stored as JSON.
 func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
 	end, err := begin(ctx, db, by, action, arguments)
 	if err != nil {
@@ -66,7 +66,8 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 	return errors.Join(did, end(ctx, result, did))
 }
 
-// begin records the start of an action. The returned end records its result.
+// begin records the start of an action. The function end, which it returns, records the result of
+// the action.
 func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
@@ -106,9 +107,9 @@ func jsonText(v any) (*string, error) {
 }
 
 // Audit returns up to limit actions, newest first. The page begins before the action with the id
-// `before`, or with the newest action if `before` is 0. A page may be shorter to stay within
-// deadletters.MaxPageBytes, but is empty only if there are no more actions. Actions in databases
-// that are not available are missing.
+// `before`, or with the newest action if `before` is 0. A page may be shorter, since it also ends
+// once it has deadletters.MaxPageBytes bytes. It is empty only if there are no more actions.
+// Actions in databases that are not available are missing.
 func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {

@@ -30,8 +30,8 @@ type AuditHead struct {
 
 // AuditVerified is the result of a verification of the audit trail.
 type AuditVerified struct {
-	// AuditHead is the last verified record: the last one of the trail, or the last one before
-	// the fault.
+	// AuditHead is the last verified record: the last record of the trail, or the last record
+	// before the fault.
 	AuditHead
 	// Records is the number of verified records. Pruned is the number of earlier records that
 	// were pruned.
@@ -67,8 +67,8 @@ const (
 	recordInserted = "inserted"
 )
 
-// auditRecord is a stored record of the trail: an action has one record of its beginning and one
-// of its end.
+// auditRecord is a stored record of the trail. An action has two records: one of its beginning and
+// one of its end.
 type auditRecord struct {
 	number int64
 	hash   []byte
@@ -130,17 +130,19 @@ func auditDigest(fields []*string) []byte {
 	return digest[:]
 }
 
-// auditWalk reads the records in order and compares them with the hash chain.
+// auditWalk is the state of a verification, which reads the records in order and compares them with
+// the hash chain.
 type auditWalk struct {
-	// records is the number of records that the trail should have, and head the hash of the last
-	// one.
+	// records is the number of records that the trail should have. head is the hash that the last
+	// of these records should have.
 	records int64
 	head    []byte
-	number  int64 // the number of the last compared record; hash is its hash
+	number  int64 // the number of the last record that was compared; hash is the hash of this record
 	hash    []byte
 	kept    AuditHead
-	// start is the last pruned record. announced is set once the walk has found the record in
-	// which a pruning names start. prunings has the ids of the actions that prune.
+	// start is the last record that was pruned. prunings has the ids of the actions that pruned
+	// records. announced is set once the walk has found a record of such an action whose result is
+	// start.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
@@ -169,7 +171,7 @@ func (w *auditWalk) add(r auditRecord) *AuditFault {
 	return nil
 }
 
-// observe sets announced if a record says that the records up to start were pruned.
+// observe sets announced if r is the record of a pruning that deleted the records up to start.
 func (w *auditWalk) observe(r auditRecord) {
 	if r.action != nil && *r.action == auditPruneAction {
 		w.prunings[r.id] = true
@@ -184,7 +186,8 @@ func (w *auditWalk) observe(r auditRecord) {
 }
 
 // end makes the checks that need all records. It compares the last record with the head of the
-// chain, requires a record of the pruning that ended at start, and compares the kept head.
+// chain. It requires that a record of the pruning up to start exists. It compares the trail with
+// the kept head.
 func (w *auditWalk) end() *AuditFault {
 	switch {
 	case w.number < w.records:
@@ -214,12 +217,13 @@ func missing(first, last int64, why string) *AuditFault {
 var errFaultFound = errors.New("the trail has a fault")
 
 // VerifyAudit verifies every record of the audit trail against the hash chain. kept is the head
-// that an earlier verification returned; a Count of 0 means that there is none. db must be a
+// that an earlier verification returned; if its Count is 0, no head is given. db must be a
 // repeatable read transaction, so that all statements see one snapshot.
 //
-// Two changes are detected only with kept: the last records were removed together with the head
-// of the chain, or the chain was computed again from some record on. If the trail has a fault,
-// the result says so; an error means that the trail could not be verified.
+// Two kinds of changes are detected only if kept is given: someone removed the last records and
+// changed the head of the chain, or computed all hashes again from some record on. If the trail has
+// a fault, the result contains it and the error is nil. VerifyAudit returns an error only if it
+// could not verify the trail.
 func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
 	var (
 		records, pruned  int64
@@ -270,8 +274,8 @@ type pruneArguments struct {
 	Before time.Time `json:"before"`
 }
 
-// pruneAge is the minimum age of pruned records. The action of a younger record may still run,
-// and the record of its end needs the record of its beginning.
+// pruneAge is the minimum age of pruned records. The action of a younger record may still run, and
+// the record of the action's end needs the record of its beginning.
 const pruneAge = 24 * time.Hour
 
 // ErrYoung is returned if the pruning would include records of the last day.
@@ -280,11 +284,12 @@ var ErrYoung = errors.New("records of the last day, by the clock of the database
 // ErrNothingToPrune is returned if no record is old enough.
 var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
 
-// PruneAudit deletes the records at the start of the trail that are older than before. It
-// returns the last deleted record, or [ErrNothingToPrune]. It fails with [ErrYoung] if before is
-// less than a day ago, and with a [*dbclock.DifferError] if the clocks of this process and the
-// database differ. It keeps or deletes both records of an action. The pruning is recorded in the
-// same transaction, with the hash at which the remaining chain begins.
+// PruneAudit deletes the records at the start of the trail that are older than before. It returns
+// the last deleted record, or [ErrNothingToPrune]. It fails with [ErrYoung] if before is less than
+// a day ago, and with a [*dbclock.DifferError] if the clocks of this process and the database
+// differ. It never deletes only one of the two records of an action. The pruning is recorded in the
+// same transaction, with the hash of the last deleted record, from which the remaining chain
+// continues.
 //
 // If the trail has a fault, PruneAudit fails with the [*AuditFault] and deletes nothing, since
 // the records may be evidence.

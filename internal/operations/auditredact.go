@@ -33,8 +33,8 @@ type redactedRecord struct {
 // maxRedactions is the greatest number of redactions that a verification lists.
 const maxRedactions = 100
 
-// AuditRedaction is a redaction as the trail records it: its own record, and the records that it
-// changed.
+// AuditRedaction is a redaction as the trail records it: the record of the redaction itself, and
+// the records that it changed.
 type AuditRedaction struct {
 	Record int64     `json:"record"`
 	At     time.Time `json:"at"`

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
-// DeadLetter is a dead letter in the form for operators.
+// DeadLetter is a dead letter as operators see it.
 type DeadLetter struct {
 	ID        int64           `json:"id" doc:"The id of the dead letter."`
 	Shard     string          `json:"shard,omitempty" doc:"The name of the shard that stores it; absent if there are no shards."`
@@ -37,8 +37,8 @@ func newDeadLetter(s *cluster.Database, l deadletters.Letter) DeadLetter {
 	return letter
 }
 
-// DeadLetters returns up to limit dead letters with an id above after, in order of id. Dead
-// letters in databases that are not available are missing.
+// DeadLetters returns up to `limit` dead letters whose ids are greater than `after`, in the order
+// of their ids. Dead letters in databases that are not available are missing.
 func (o *Operations) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {
@@ -85,7 +85,7 @@ func (o *Operations) RetryDeadLetter(ctx context.Context, by Operator, id int64)
 	})
 }
 
-// DiscardDeadLetter deletes a dead letter and returns it, after copying it to the audit trail. See
+// DiscardDeadLetter copies a dead letter to the audit trail, deletes it and returns it. See
 // [deadletters.Letters.Discard].
 func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int64) (letter DeadLetter, err error) {
 	s, found, err := o.findDeadLetter(ctx, id)
@@ -104,10 +104,9 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int6
 	return letter, err
 }
 
-// findDeadLetter returns a dead letter and its database. If no database has the letter, it
-// returns the first database and [deadletters.ErrNotFound]. If it did not find the letter and a
-// database is not available, it returns no database and an error that names the unavailable
-// database, since that database may have the letter.
+// findDeadLetter returns a dead letter and its database. If no database has the letter, it returns
+// the first database and [deadletters.ErrNotFound]. But if a database is not available, and may
+// thus have the letter, it returns no database and an error that names this database.
 func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
 	present, away := o.cfg.Cluster.Present()
 	for _, s := range present {

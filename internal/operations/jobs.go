@@ -63,10 +63,12 @@ type JobProgress struct {
 	Note        string   `json:"note,omitempty" doc:"The last message of the job, such as the name of the session for which a rebuild waits."`
 }
 
-// jobClass is the first key of the advisory lock of a running job; the second is its id.
+// jobClass is the first key of the advisory lock of a running job. The second key is the id of the
+// job.
 const jobClass = 0x6261646a // "badj"
 
-// reap marks running jobs as interrupted if no session has their lock: their process has ended.
+// reap marks a running job as interrupted if no session has the lock of the job, since its process
+// has ended.
 func reap(ctx context.Context, db DB) error {
 	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)
@@ -103,10 +105,10 @@ var ErrNoJob = errors.New("there is no such job")
 // ErrJobEnded is returned if a job cannot be canceled because it has ended.
 var ErrJobEnded = errors.New("the job has ended already")
 
-// Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the
-// id `before`, or with the newest job if `before` is 0. A page may be shorter to stay within
-// deadletters.MaxPageBytes, but is empty only if there are no more jobs. Jobs in databases that
-// are not available are missing.
+// Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the id
+// `before`, or with the newest job if `before` is 0. A page may be shorter, since it also ends once
+// it has deadletters.MaxPageBytes bytes. It is empty only if there are no more jobs. Jobs in
+// databases that are not available are missing.
 func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
 	some, err := o.cfg.Cluster.Some()
 	if err != nil {
@@ -140,10 +142,9 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return job, err
 }
 
-// findJob returns a job and its database. If no database has the job, it returns the first
-// database and [ErrNoJob]. If it did not find the job and a database is not available, it
-// returns no database and an error that names the unavailable database, since that database may
-// have the job.
+// findJob returns a job and its database. If no database has the job, it returns the first database
+// and [ErrNoJob]. But if a database is not available, and may thus have the job, it returns no
+// database and an error that names this database.
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
 	present, away := o.cfg.Cluster.Present()
 	for _, s := range present {
@@ -195,16 +196,16 @@ type Meter interface {
 	Note(text string)
 }
 
-// Partitions shows the progress of work on several partitions, one after the other, on a meter.
-// Each partition counts the same, since the amount of work on a partition is known only once
-// this work begins. Partitions implements [replay.Progress].
+// Partitions reports the progress of work on several partitions, one after the other, to a Meter.
+// Each partition has the same share of the progress, since the amount of work on a partition is
+// known only once this work begins. Partitions implements [replay.Progress].
 type Partitions struct {
 	meter         Meter
 	finished      int64
 	planned, done int64 // of the current partition
 }
 
-// wholePartition is the progress on the meter for one partition.
+// wholePartition is the progress of the meter when one partition is finished.
 const wholePartition = 1000
 
 // BeginPartitions begins a phase of m that works on the given number of partitions.
@@ -219,8 +220,8 @@ func (p *Partitions) Planned(_ int, work int64) { p.planned += work }
 // Done implements replay.Progress.
 func (p *Partitions) Done(work, events int) {
 	p.done += int64(work)
-	// Stay below wholePartition: after the planned work, a rebuild folds the events that came
-	// meanwhile, and may wait for sessions that read the tables.
+	// Stay below wholePartition until Finish: after the planned work, a rebuild still folds the
+	// events that were appended meanwhile, and may wait for sessions that read the tables.
 	p.meter.Advance(wholePartition*p.finished+(wholePartition-1)*p.done/max(p.planned, p.done, 1), events)
 }
 

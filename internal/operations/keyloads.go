@@ -16,12 +16,12 @@ import (
 type KeyLoad struct {
 	// Keys has the current keys.
 	Keys []string `json:"keys"`
-	// Added, Changed and Removed are the differences from the keys before.
+	// Added, Changed and Removed are the differences from the keys that were loaded before.
 	Added   []string `json:"added,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Removed []string `json:"removed,omitempty"`
-	// Started is set if the process loaded the keys at its start. Such a load is recorded only
-	// if its keys differ from the last entry of the trail.
+	// Started is set if the process loaded the keys at its start. Such a load is recorded only if
+	// its keys differ from the keys in the last entry of the trail.
 	Started bool `json:"-"`
 }
 

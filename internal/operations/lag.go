@@ -32,8 +32,8 @@ type OpenTransaction struct {
 	Text     string   `json:"text" doc:"A sentence that says which transaction this is, how long it has been open, and how to end it."`
 }
 
-// openTransactions returns the transactions on the server of a database that have been open for
-// long, also of other databases on that server.
+// openTransactions returns the transactions that have been open for long on the server of s,
+// including transactions in other databases of this server.
 func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransaction, error) {
 	found, err := pgsession.OpenTransactions(ctx, s.Pool, pgsession.StaysOpen)
 	if err != nil {
@@ -51,8 +51,8 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 	return open, nil
 }
 
-// Waiting counts the hints that one database (On) stores for another (For): messages to rooms
-// that could not be appended there.
+// Waiting counts hints: messages to rooms that the database On stores for the database For, since
+// they could not be appended to For yet.
 type Waiting struct {
 	For      string  `json:"for" doc:"The shard that cannot be reached, which lacks the messages."`
 	On       string  `json:"on" doc:"The shard that stores the messages."`
@@ -79,12 +79,12 @@ type PartitionLag struct {
 	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which a notifier has read the log for devices; absent if the notifier has read all folded events, or if there are no devices."`
 }
 
-// lagCount is the greatest number of rows of a partition in which servers and assistants count
+// lagCount is the number of rows per partition after which servers and assistants stop counting
 // unfolded events.
 const lagCount = 100_000
 
-// Lag returns how far each partition is behind, and which databases are not available. It fails
-// if no database is available.
+// Lag returns how far the folding of each partition is behind the log, and which databases are not
+// available. It fails if no database is available.
 func (o *Operations) Lag(ctx context.Context) (Lag, error) {
 	lags, err := ReadLag(ctx, o.cfg.Cluster, lagCount)
 	if len(lags.Partitions) > 0 && cluster.OnlyAway(err) {
@@ -93,9 +93,9 @@ func (o *Operations) Lag(ctx context.Context) (Lag, error) {
 	return lags, err
 }
 
-// ReadLag returns how far each partition is behind. It counts events in at most limit rows of
-// each partition. If databases are not available, it returns the lag of the other databases and
-// an error that names the unavailable ones.
+// ReadLag returns how far the folding of each partition is behind the log. It counts unfolded
+// events in at most `limit` rows of each partition. If databases are not available, it returns the
+// lag of the other databases and an error that names the unavailable ones.
 func ReadLag(ctx context.Context, c *cluster.Cluster, limit int) (Lag, error) {
 	all := make([]Lag, len(c.Databases()))
 	err := c.AtOnce(func(i int, s *cluster.Database) error {

@@ -13,9 +13,10 @@ import (
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
-// cursor is a position in a list that is merged from all databases, newest first. The page
-// begins after the element with this time and id; the id orders elements with the same time. If
-// at is nil, only the id is compared. The zero value is the beginning.
+// cursor is a position in a list that is merged from all databases, newest first. The page begins
+// after the element with the time `at` and the id. Elements are ordered by time, and by id if their
+// times are equal. If at is nil, only the id is compared. The zero value is the beginning of the
+// list.
 type cursor struct {
 	at *time.Time
 	id int64
@@ -26,8 +27,9 @@ func compare(at time.Time, id int64, otherAt time.Time, otherID int64) int {
 	return cmp.Or(otherAt.Compare(at), cmp.Compare(otherID, id))
 }
 
-// cursorAt returns the cursor at the element with an id, or the beginning if the id is 0. It
-// runs query in each database, which returns the time of the element if the database has it.
+// cursorAt returns the cursor at the element with an id, or the beginning of the list if the id is
+// 0. It runs query in one database after the other; query returns the time of the element if the
+// database has the element.
 func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query string) (cursor, error) {
 	c := cursor{id: id}
 	for _, s := range present {
@@ -42,13 +44,13 @@ func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query 
 	return c, nil
 }
 
-// list reads one page of the list of one database: the page after an element, or the first page
-// if the element is nil. The page after the last element is empty.
+// list reads one page of the list of one database. The page begins after the element `after`, or at
+// the start of the list if after is nil. After the last element, the page is empty.
 type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, error)
 
-// merged merges the lists of databases in order and returns the first elements, up to limit. It
-// may return fewer, to stay within deadletters.MaxPageBytes. It returns none only if the lists
-// have no more elements.
+// merged merges the lists of databases by the order `order` and returns the first elements, up to
+// limit. It returns fewer once their sizes reach deadletters.MaxPageBytes. It returns no element
+// only if the lists have no more elements.
 func merged[T any](ctx context.Context, some []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
 	pages, ended, last := make([][]T, len(some)), make([]bool, len(some)), make([]*T, len(some))
 	var all []T

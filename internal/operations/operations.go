@@ -42,7 +42,7 @@ type Via string
 const (
 	ViaAPI  Via = "api"  // the name of the operator is that of an admin key
 	ViaCLI  Via = "cli"  // the name of the operator is that of a user of the operating system
-	ViaFile Via = "file" // the name of the operator is the process that loaded the file, or the flag that names the file
+	ViaFile Via = "file" // the name of the operator is the name of the process that loaded the file, or of the flag for the file
 )
 
 // Operator identifies the operator who acts.
@@ -66,10 +66,11 @@ type Config struct {
 	Cluster *cluster.Cluster
 	// Append appends the events of retried dead letters to the databases of their users.
 	Append events.Append
-	// Wake notifies projectors that partitions have new events. If it is nil, projectors find
-	// the events when they poll.
+	// Wake notifies projectors that partitions have new events. If Wake is nil, projectors find the
+	// events when they poll.
 	Wake func(partitions []int)
-	// Bus receives the corrected states of users that a job has healed; nil means no bus.
+	// Bus receives the corrected state of each user that a job has healed. If it is nil, these
+	// states are not published.
 	Bus pubsub.Bus
 	// Process is the name of this process in the records of jobs. Default [ProcessName].
 	Process string

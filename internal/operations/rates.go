@@ -32,8 +32,8 @@ type Connections struct {
 	Gaps         int64  `json:"bus_gaps" doc:"The number of outages of the bus since the process started."`
 }
 
-// silentSamples is the number of sample intervals after which a process without a new sample
-// counts as stopped.
+// silentSamples is the number of sample intervals without a sample after which a process counts as
+// stopped.
 const silentSamples = 4
 
 // Processes returns the processes that have written a sample recently, in any available
@@ -56,7 +56,7 @@ func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
 	return slices.SortedFunc(maps.Values(newest), func(a, b Process) int { return cmp.Compare(a.Process, b.Process) }), nil
 }
 
-// some calls do with each database that is available. It fails if no database is available.
+// some calls the function do for each available database. It fails if no database is available.
 func (o *Operations) some(do func(*cluster.Database) error) error {
 	some, err := o.cfg.Cluster.Some()
 	for _, s := range some {
@@ -89,7 +89,7 @@ type Rates struct {
 	Points          []Rate  `json:"points" doc:"The points, oldest first."`
 }
 
-// Rate is the activity in one interval. Unknown values are null.
+// Rate is the activity in one interval. A value that is unknown is nil, and null in JSON.
 type Rate struct {
 	At           time.Time `json:"at" doc:"The end of the interval."`
 	Appended     *float64  `json:"appended_per_second" type:"number,null" doc:"Events per second that all publishers appended, including events that were rolled back. An event counts once for each partition that stores it."`
@@ -102,9 +102,9 @@ type Rate struct {
 	Repairs      *float64  `json:"repairs_per_second" type:"number,null" doc:"Clients per second that had missed an update and were corrected."`
 }
 
-// Rates returns the points of the last hour that are later than since. It adds up the events of
-// all databases. The connections and frames of a process come from one database only, since a
-// process writes its samples to all databases.
+// Rates returns the points of the last hour that are later than `since`. The events of all
+// databases are added up. The connections and frames of a process are read from only one database,
+// since a process writes the same sample to all databases.
 func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
 	at := map[time.Time]int{}
@@ -134,7 +134,8 @@ func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) 
 
 // readRates returns the points of a database.
 func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err error) {
-	// Read the samples shortly before the first point too: its rates are differences from them.
+	// Also read the samples shortly before the first point: the rates of the first point are
+	// computed from their differences.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
@@ -164,8 +165,8 @@ const (
 	// pointWidth is the time between two points. Every process writes at least one sample in
 	// that time.
 	pointWidth = 2 * SampleInterval
-	// pointPatience is how late a sample may arrive. A younger point is not returned yet, so
-	// that a returned point never changes.
+	// pointPatience is how long samples of a point may still arrive after the end of its interval.
+	// Until then the point is not returned, so that a returned point never changes.
 	pointPatience = time.Second
 )
 
@@ -185,24 +186,26 @@ type sample struct {
 // ratings computes points from samples. The samples must be added in the order of time.
 type ratings struct {
 	last map[run]sample
-	// log is the latest sample of the event log, by any process, with the greatest counts so
+	// log is the latest sample of any process. Its Logged and Folded are the greatest counts so
 	// far.
 	log     *sample
 	buckets []*bucket
 }
 
-// bucket collects the samples of one point, which is at the end of the interval.
+// bucket collects the samples of one interval, from which one point is computed. at is the end of
+// the interval.
 type bucket struct {
 	at time.Time
-	// logged and folded count the events that were appended and folded in the time spent.
+	// logged and folded count the events that were appended and folded during `spent`, the time
+	// between the samples.
 	logged, folded float64
 	spent          time.Duration
 	delays         histogram
 	gateways       map[run]*traffic
 }
 
-// traffic counts the frames and repairs of one gateway in the time spent. sample is the last
-// sample of this gateway.
+// traffic counts the frames and repairs of one gateway during `spent`, the time between its
+// samples. sample is its last sample.
 type traffic struct {
 	sample          sample
 	frames, repairs float64
@@ -215,8 +218,8 @@ func (r *ratings) add(s sample) {
 		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
-	// All processes count the events of the same log, at slightly different times. So the counts
-	// of a later sample may be lower.
+	// All processes count the events of the same log, at slightly different times. So a later
+	// sample may have lower counts than the sample before.
 	log := s
 	if r.log != nil {
 		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
@@ -272,7 +275,7 @@ func (b *bucket) rate() Rate {
 	return r
 }
 
-// plus adds two values. If one is nil, which means unknown, it returns the other.
+// plus adds two values. If one value is unknown (nil), plus returns the other value.
 func plus(a, b *float64) *float64 {
 	if a == nil || b == nil {
 		if a == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/badged/badged/internal/user/erasure"
 )
 
-// The names of reads by operators that are recorded, since they show what users did or wrote.
+// The names of the reads by operators that are recorded in the audit trail, since these reads show
+// what users did or wrote.
 const (
 	ReadExplanation = "user.explain"
 	ReadDeadLetters = "deadletters.read"
@@ -23,8 +24,8 @@ const (
 )
 
 const (
-	// readInterval is the time in which an identical read is not recorded again, since pages of
-	// the admin UI poll.
+	// readInterval is the time for which an identical read is not recorded again: pages of the
+	// admin UI repeat their reads.
 	readInterval = 10 * time.Minute
 	// maxReads is the greatest number of reads in the memory of a process.
 	maxReads = 1 << 12
@@ -76,7 +77,8 @@ func (o *Operations) Read(ctx context.Context, by Operator, action string, argum
 	return nil
 }
 
-// record adds an action to the audit trail with one statement, both its start and its end.
+// record adds an action to the audit trail. One statement inserts the records of its start and its
+// end.
 func record(ctx context.Context, db DB, by Operator, action, arguments string) error {
 	_, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, arguments)
 	return err
@@ -102,13 +104,13 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 	return true, nil
 }
 
-// NoUser has the arguments that the trail records for a user without data. It has no id: after
-// an erasure, the trail must not store the id of the erased user again.
+// NoUser has the arguments that the trail records for a user without data. It does not contain the
+// id of the user, which may have been erased: the trail must not store it again.
 type NoUser struct{}
 
-// AuditedExport runs do, an export of a user, and records it in the audit trail. do must call
-// found before it writes the first data of the user. If it calls found, the trail records
-// arguments, otherwise [NoUser].
+// AuditedExport runs an export of a user, the function do, and records it in the audit trail. The
+// function do must call found before it writes the first data of the user. If do calls found, the
+// trail records arguments, otherwise [NoUser].
 func AuditedExport(ctx context.Context, db DB, by Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
 	var end func(ctx context.Context, result any, failure error) error
 	result, did := do(ctx, func(ctx context.Context) (err error) {
@@ -128,7 +130,7 @@ func AuditedExport(ctx context.Context, db DB, by Operator, userID string, argum
 	return errors.Join(did, end(ctx, result, failure))
 }
 
-// ActDisconnect is the name of an action by an API key: it closes the connections of a user, and
+// ActDisconnect is the name of the action of an API key that closes the connections of a user, and
 // may revoke tokens.
 const ActDisconnect = "user.disconnect"
 

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// RebuildOptions selects the partitions to rebuild, by default all, and the way to do it.
+// RebuildOptions selects the partitions to rebuild (by default all) and how to rebuild them.
 type RebuildOptions struct {
 	Partition *int    `json:"partition,omitempty" doc:"Only this partition; all partitions if absent."`
 	User      string  `json:"user,omitempty" doc:"Only this user: the user's rows are corrected in the current tables."`
@@ -72,9 +72,9 @@ func (r *Rebuilt) AddAll(more Rebuilt) {
 	r.NotFolded += more.NotFolded
 }
 
-// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks
-// Progress, Resumed and Rebuilt of cfg. meter receives the progress. `each` is called after
-// every finished partition.
+// Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks Progress,
+// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls each after every finished
+// partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var partitions []int
@@ -123,8 +123,8 @@ type Healed struct {
 	Differences []replay.Difference `json:"differences"`
 }
 
-// Heal computes the rows of a user again from the log and stores them. It publishes the result
-// on bus, which may be nil. Differences lists what was wrong before.
+// Heal computes the rows of a user again from the log and stores them. It publishes the new state
+// on bus, unless bus is nil. Differences of the result lists what was wrong before.
 func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
 	did := Healed{UserID: userID, Differences: []replay.Difference{}}
 	_, err := v.Verify(ctx, partition, replay.VerifyOptions{

@@ -23,8 +23,8 @@ var errCanceled = errors.New("canceled")
 // ErrNotRunning is returned if a job cannot start, since [Operations.Run] does not run.
 var ErrNotRunning = errors.New("this process accepts no jobs now: it is starting or stopping")
 
-// Run lets jobs start until ctx is done. Then it cancels all jobs, and returns once they have
-// ended.
+// Run permits jobs to start until ctx is done. Then it cancels all jobs, and returns once all jobs
+// have ended.
 func (o *Operations) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	o.mu.Lock()
@@ -44,15 +44,15 @@ type task struct {
 	db        *cluster.Database
 	kind      Kind
 	arguments any
-	// allowed, if not nil, is called in the transaction that inserts the record of the job. If
-	// it fails, the job does not start. These transactions run one at a time.
+	// allowed, if not nil, is called in the transaction that inserts the record of the job. If it
+	// fails, the job does not start. The transactions of all jobs run one at a time.
 	allowed func(ctx context.Context, tx pgx.Tx) error
 	// work runs the job. It may return a result together with an error. A nil result means that
 	// there is no result.
 	work func(ctx context.Context, meter *jobMeter) (result any, err error)
 }
 
-// maxJobs is the greatest number of concurrent jobs in this process: each needs memory.
+// maxJobs is the greatest number of concurrent jobs in this process, since each job needs memory.
 const maxJobs = 3
 
 // keptJobs is the number of ended jobs whose records are kept.
@@ -66,10 +66,10 @@ type startedJob struct {
 	Job int `json:"job"`
 }
 
-// start starts one job per task, and records each in the audit trail of its database. If one of
-// the databases is not available, it starts none. It returns the first job, whose Others lists
-// the other jobs. If a later job cannot start, start returns an error and the started jobs
-// continue.
+// start starts one job per task, and records each job in the audit trail of its database. If one of
+// the databases is not available, start starts no job. It returns the first job; Others of this job
+// has the ids of the other jobs. If a later job cannot start, start returns an error, and the jobs
+// that have started continue.
 func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (first Job, err error) {
 	var some []*cluster.Database
 	for _, t := range tasks {
@@ -114,7 +114,8 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 	if err != nil {
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
-	// The lock of the job belongs to this connection. It is held while the job runs.
+	// The advisory lock of the job belongs to the session of this connection, which is open while
+	// the job runs.
 	conn, err := pgsession.OpenSession(ctx, t.db.Pool.Config().ConnConfig, "badged job "+o.cfg.Process)
 	if err != nil {
 		return Job{}, fmt.Errorf("begin a job: %w", err)

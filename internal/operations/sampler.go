@@ -25,22 +25,23 @@ type Limits struct {
 	Commands        float64 `json:"commands_per_second" doc:"The most commands per second of one user; 0 for no limit."`
 }
 
-// counted has the counters of a process since its start. A process has no Connections if it is
-// not a gateway, and no Delays if it is not a projector.
+// counted has the counters of a process since its start. Connections is nil if the process is not a
+// gateway. Delays is nil if the process is not a projector.
 type counted struct {
 	// Logged and Folded count the appended and folded events of all partitions in the database.
 	// Every process counts the same log.
 	Logged int64 `json:"logged"`
 	Folded int64 `json:"folded"`
-	// Connections counts all clients, EventStreams the clients of server-sent events.
+	// Connections is the number of all clients. EventStreams is the number of clients that use
+	// server-sent events.
 	Connections  *int64  `json:"connections,omitempty"`
 	EventStreams int64   `json:"event_streams,omitempty"`
 	Frames       int64   `json:"frames,omitempty"`
 	Repairs      int64   `json:"repairs,omitempty"`
 	Gaps         int64   `json:"gaps,omitempty"`
 	Limits       *Limits `json:"limits,omitempty"`
-	// Delays counts batches by their delay, from the append of the oldest event of the batch to
-	// the commit of the batch.
+	// Delays counts batches by their delay: the time from the append of the oldest event of a batch
+	// to the commit of the batch.
 	Delays *histogram `json:"delays,omitempty"`
 }
 
@@ -80,8 +81,7 @@ const sampleWindow = time.Hour
 type Sampler struct {
 	cfg     SamplerConfig
 	started time.Time
-	// offsets has the greatest Logged and Folded that were stored so far, since stored counts
-	// must not decrease.
+	// offsets has the greatest Logged and Folded so far: stored counts must not decrease.
 	offsets counted
 }
 
@@ -100,7 +100,7 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 }
 
 // Run stores a sample at each interval until ctx is done. A sample that cannot be written is
-// discarded; of consecutive failures only the first is logged.
+// discarded. If several samples in a row fail, only the first failure is logged.
 func (s *Sampler) Run(ctx context.Context) error {
 	failing := false
 	return wait.Repeat(ctx, s.cfg.Interval, func(ctx context.Context) {
@@ -154,8 +154,8 @@ func (s *Sampler) count(ctx context.Context) (counted, error) {
 			return c, fmt.Errorf("count the events of the log: %w", err)
 		}
 	}
-	// The counts may decrease, since overlapping transactions may commit in another order than
-	// the order of their offsets.
+	// Counts that were just read may be lower than before, since overlapping transactions may
+	// commit in another order than the order of their offsets.
 	c.Logged, c.Folded = max(c.Logged, s.offsets.Logged), max(c.Folded, s.offsets.Folded)
 	s.offsets = c
 

@@ -16,10 +16,10 @@ import (
 )
 
 // SignIns records wrong keys and bad tokens of users in the audit trail. Each minute it writes one
-// entry, with a count, for each kind of key and address. A flood of attempts cannot fill the
-// trail: each minute at most maxSignInAddresses entries are about wrong keys and at most
-// maxTokenAddresses about bad tokens; further addresses share one entry per kind. SignIns is safe
-// for concurrent use.
+// entry, with a count, for each pair of a kind of key and an address. A flood of attempts cannot
+// fill the trail: each minute has at most maxSignInAddresses entries about wrong keys and at most
+// maxTokenAddresses entries about bad tokens. All further addresses share one entry per kind.
+// SignIns is safe for concurrent use.
 type SignIns struct {
 	db  Execer
 	log *slog.Logger
@@ -28,14 +28,14 @@ type SignIns struct {
 	failed map[signIn]*failedSignIns
 }
 
-// signIn is what attempts are counted by: the kind of key, and the address they came from.
+// signIn is the key by which attempts are counted: the kind of key, and the address of the client.
 type signIn struct {
 	kind string
 	from string
 }
 
-// failedSignIns counts failed attempts since the last entry. It is also the arguments of the
-// next entry.
+// failedSignIns counts the failed attempts since the last entry. The trail stores it as the
+// arguments of the next entry.
 type failedSignIns struct {
 	KeyOf string    `json:"key_of"`
 	Times int64     `json:"times"`
@@ -86,9 +86,9 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 	f.Times += times
 }
 
-// isFull reports whether a new address gets no entry of its own. Bad tokens have a lower limit of
-// their own: anyone can send them, and they must not displace wrong keys. The caller has locked
-// the mutex.
+// isFull reports whether an address without an entry must share the entry of further addresses. Bad
+// tokens have a separate, lower limit: anyone can send bad tokens, and they must not displace the
+// entries of wrong keys. The caller has locked the mutex.
 func (s *SignIns) isFull(kind string) bool {
 	users := 0
 	for by := range s.failed {

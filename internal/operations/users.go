@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// Archives opens the archive of a database. It returns nil if the database has no archive. An
-// Archives that is nil means that no database has one.
+// Archives opens the archive of a database. It returns nil if the database has no archive. If the
+// function itself is nil, no database has an archive.
 type Archives func(s *cluster.Database) (*archive.Archive, error)
 
 // Known reports whether the tables of a database have rows of a user.
@@ -25,14 +25,15 @@ func Known(ctx context.Context, s *cluster.Database, userID string) (bool, error
 	return all[0].Version > 0, nil
 }
 
-// Erase erases a user from every database, since each may name the user as a sender, in dead
-// letters, jobs and the audit trail. If some databases are not available, Erase erases the user
-// from the others and returns a [*cluster.PartialFailure]; call it again later to complete the
-// erasure. The audit trail records the erasure without the id of the user.
+// Erase erases a user from every database: each database may name the user as a sender of messages,
+// and in its dead letters, jobs and audit trail. If some databases are not available, Erase erases
+// the user from the others and returns a [*cluster.PartialFailure]; call it again later to complete
+// the erasure. The audit trail records the erasure without the id of the user.
 func (o *Operations) Erase(ctx context.Context, by Operator, userID string, archives Archives) (sum erasure.Erased, err error) {
 	c := o.cfg.Cluster
 	sum.Partition = c.PartitionOf(userID)
-	// Erase hints first: a database may append its hints to the log of any other database.
+	// Erase hints first. If a log was erased first, a database could still append a hint that names
+	// the user to this log.
 	present, _ := c.Present()
 	hints := c.EachOf(ctx, present, func(s *cluster.Database) error {
 		done, err := eraseHints(ctx, s, by, userID)
@@ -69,9 +70,9 @@ func eraseUser(ctx context.Context, s *cluster.Database, by Operator, userID str
 	return done, err
 }
 
-// eraseHints erases a user from the hints of a database: messages that it stores for databases
-// that are not available. See [erasure.EraseHints]. The trail records the erasure only if a hint
-// may name the user.
+// eraseHints erases a user from the hints of a database, which are messages that this database
+// stores for databases that are not available. See [erasure.EraseHints]. The trail records the
+// erasure only if a hint may name the user.
 func eraseHints(ctx context.Context, s *cluster.Database, by Operator, userID string) (done erasure.Erased, err error) {
 	if named, err := erasure.HintsMayName(ctx, s.Pool, userID); err != nil || !named {
 		return done, err
@@ -85,14 +86,14 @@ func eraseHints(ctx context.Context, s *cluster.Database, by Operator, userID st
 
 // ErasedAgain is the result of EraseAgain.
 type ErasedAgain struct {
-	// Users counts the users that were erased again. Gone counts the listed erasures for
-	// which no data was found.
+	// Users counts the users that were erased again. Gone counts the erasures in the list of the
+	// archive for which no data was found.
 	Users int `json:"users"`
 	Gone  int `json:"gone"`
 }
 
-// EraseAgain repeats erasures that the archive lists and the database lacks, for example after
-// the restore of a backup; see [erasure.FindLost].
+// EraseAgain repeats the erasures that the archive lists and that are missing in the database, for
+// example after the restore of a backup; see [erasure.FindLost].
 func EraseAgain(ctx context.Context, s *cluster.Database, by Operator, files *archive.Archive) (done ErasedAgain, err error) {
 	cfg := erasure.Config{Pool: s.Pool, Log: s.Log, Archive: files}
 	lost, err := erasure.FindLost(ctx, cfg)
@@ -109,8 +110,8 @@ func EraseAgain(ctx context.Context, s *cluster.Database, by Operator, files *ar
 	return done, lost.Forget(ctx, cfg)
 }
 
-// Export writes all data of a user in all databases to w; see [erasure.Write]. It writes nothing
-// if a database is not available. At most maxExports exports run at a time; further ones wait.
+// Export writes all data of a user in all databases to w; see [erasure.Write]. If a database is not
+// available, it writes nothing. At most maxExports exports run at a time; further exports wait.
 func (o *Operations) Export(ctx context.Context, userID string, archives Archives, w io.Writer, found func(ctx context.Context) error) (done erasure.Exported, err error) {
 	select {
 	case o.exports <- struct{}{}:
@@ -134,7 +135,7 @@ func (o *Operations) Export(ctx context.Context, userID string, archives Archive
 				return done, s.Wrap(err)
 			}
 		}
-		if s == home { // which is the first one
+		if s == home { // the home database comes first in the export
 			cfgs = append([]erasure.ExportConfig{cfg}, cfgs...)
 		} else {
 			cfgs = append(cfgs, cfg)
@@ -149,9 +150,9 @@ type mergeArguments struct {
 	Into  string `json:"into"`
 }
 
-// Merge moves the unread messages of a guest to an account, and wakes the projectors of both;
-// see [merging.Merge]. The two users may be in different databases. It does nothing if the
-// database of one of them is not available.
+// Merge moves the unread messages of a guest to an account, and wakes the projectors of both users;
+// see [merging.Merge]. The two users may be in different databases. If one of these databases is
+// not available, Merge changes nothing and fails.
 func (o *Operations) Merge(ctx context.Context, by Operator, guest, account string) (done merging.Merged, err error) {
 	c := o.cfg.Cluster
 	from, err := c.Of(guest)

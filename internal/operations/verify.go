@@ -17,8 +17,8 @@ type VerifyOptions struct {
 	Sample    int      `json:"sample,omitempty" doc:"Only this number of users, drawn at random from the tables; at most 100,000."`
 }
 
-// VerifyTargets divides a verification among databases: it returns the options for each. The
-// databases may be unavailable.
+// VerifyTargets divides a verification among databases: it returns the options of the verification
+// of each database. The databases may be unavailable.
 func VerifyTargets(c *cluster.Cluster, o VerifyOptions) (map[*cluster.Database]VerifyOptions, error) {
 	split := map[*cluster.Database]VerifyOptions{}
 	all := c.Databases()
@@ -68,8 +68,8 @@ func (v *Verified) Add(more Verified) {
 	v.NotFolded += more.NotFolded
 }
 
-// Verify compares the tables with the log; see [replay.Verifier]. meter receives the progress,
-// and found is called with every difference.
+// Verify compares the tables with the log; see [replay.Verifier]. It reports its progress to meter,
+// and calls found with every difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
 	if err != nil {
@@ -136,8 +136,9 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 	return targets, nil
 }
 
-// shares splits n into nearly equal shares among a number of partitions, and chooses at random
-// which partitions get one more. It returns the shares above zero by index.
+// shares divides n into nearly equal shares among a number of partitions, and chooses at random
+// which partitions get one more. The result has the share of each partition by the index of the
+// partition, without shares of zero.
 func shares(n, among int) map[int]int {
 	got := map[int]int{}
 	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, not a secret

@@ -44,8 +44,8 @@ type WebhookFile struct {
 	asked chan struct{}
 }
 
-// NewWebhookFile reads the file and checks it. Its error joins all mistakes, and names the
-// webhook and the field of each.
+// NewWebhookFile reads and checks the file. Its error lists all mistakes, each with its webhook and
+// field.
 func NewWebhookFile(path string, rules WebhookRules, log *slog.Logger) (*WebhookFile, error) {
 	f := &WebhookFile{rules: rules, log: log, asked: make(chan struct{}, 1)}
 	f.files = wait.Files{Paths: []string{path}, Interval: fileInterval, Retry: refusedInterval}
@@ -93,7 +93,8 @@ func (f *WebhookFile) parse(contents [][]byte, err error) (map[string]DeclaredWe
 }
 
 // decodeDeclared decodes the entry of a webhook. Its errors name the fields as they are in the
-// file. The names are case-sensitive: encoding/json would accept "URL" for "url".
+// file. It compares the names of fields case-sensitively, unlike encoding/json, which would accept
+// "URL" for "url".
 func decodeDeclared(text []byte, d *DeclaredWebhook) error {
 	err := jsonv2.Unmarshal(text, d, jsonv2.RejectUnknownMembers(true))
 	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)
@@ -119,12 +120,13 @@ func (f *WebhookFile) Reload() {
 const (
 	// fileInterval is how often Run checks the file for changes.
 	fileInterval = time.Second
-	// refusedInterval is how often Run tries again to apply a file after an error.
+	// refusedInterval is the pause after which Run tries again to apply a file that it could not
+	// apply.
 	refusedInterval = 30 * time.Second
 )
 
-// Run applies the file to all databases until ctx is done: at once, after each change, and after
-// [WebhookFile.Reload].
+// Run applies the file to all databases at once, after each change of the file, and after each call
+// of [WebhookFile.Reload], until ctx is done.
 func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	f.files.Use = func(ctx context.Context, contents [][]byte, err error) error {
 		return f.use(ctx, webhooks, contents, err)
@@ -143,7 +145,8 @@ func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	}
 }
 
-// use applies the contents of the file. It logs an error unless it is the same as the last one.
+// use applies the contents of the file. If this fails, it logs the error, unless the error is the
+// same as the last logged error.
 func (f *WebhookFile) use(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
 	if err = f.apply(ctx, webhooks, contents, err); ctx.Err() != nil {
 		return nil

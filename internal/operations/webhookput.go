@@ -28,8 +28,8 @@ type putWebhook struct {
 	NewSecrets int      `json:"new_secrets"`
 }
 
-// put does the work of [Webhooks.Put] in one database. declared means that the settings come
-// from the file. An existing webhook then keeps its state, such as paused.
+// put does the work of [Webhooks.Put] in one database. If declared is set, the settings come from
+// the file of webhooks, and an existing webhook keeps its state, such as paused.
 func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
 	given, err := s.cfg.check(name, &settings)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 	arguments := putWebhook{name, shown, settings.Events, settings.Categories, *settings.Batch, settings.State, len(given)}
 	err = Audited(ctx, s.db.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
 		var generated []byte
-		rate, asked := 0, false // the call of the endpoint may take seconds, in which another request can store the webhook
+		rate, asked := 0, false // another request may store the webhook during the call of the endpoint; then the loop repeats without calling it again
 		for {
 			put := outbound.WebhookSettings{
 				Declared: declared || old.Declared,
@@ -95,9 +95,9 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 	return w, created, err
 }
 
-// replaced returns the webhook that settings will replace, or a webhook with generation 0 if
-// there is none. It fails if a file declares the webhook and the settings do not come from the
-// file and differ.
+// replaced returns the webhook that settings will replace, or a webhook with generation 0 if there
+// is none. Only the file can change a webhook that it declares: if the settings do not come from
+// the file and differ from the webhook, replaced fails.
 func (s *webhooksOf) replaced(ctx context.Context, name string, settings WebhookSettings, declared bool) (outbound.Webhook, error) {
 	old, err := s.targets.Webhook(ctx, name)
 	switch {
@@ -132,8 +132,8 @@ func isDeclared() error {
 	return &InvalidWebhookError{[]string{"the webhook is declared in the file of --webhooks-config: change it there; only its state can be set here"}}
 }
 
-// read returns the webhooks in the form for operators: all of them by name, or only the webhook
-// called name if name is not empty.
+// read returns the webhooks as operators see them: all webhooks in the order of their names, or
+// only the webhook called name if name is not empty.
 func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {

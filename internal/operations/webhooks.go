@@ -18,7 +18,8 @@ import (
 	"github.com/badged/badged/internal/notify/seal"
 )
 
-// Limits of the settings of a webhook: bytes of the URL, and numbers of the others.
+// Limits of the settings of a webhook: the bytes of the URL, and the number of elements of each
+// other setting.
 const (
 	maxWebhookURL        = 2048
 	maxWebhookSecrets    = 5
@@ -110,7 +111,7 @@ type WebhooksConfig struct {
 // without secrets. It is safe for concurrent use.
 type Webhooks struct {
 	cfg WebhooksConfig
-	// of has the webhooks of each database, in the order of the cluster.
+	// of has one element for each database, in the order of the cluster.
 	of []*webhooksOf
 }
 
@@ -130,8 +131,8 @@ func (s *Webhooks) all() ([]*webhooksOf, error) {
 	return s.of, err
 }
 
-// read returns the webhooks, sorted by name: all of them, or only the webhook called name if
-// name is not empty. It adds up the results of their calls by all available databases.
+// read returns the webhooks, sorted by name: all of them, or only the webhook called name if name
+// is not empty. The results of a webhook's calls are added up over all available databases.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
 	if _, err := s.cfg.Cluster.Some(); err != nil {
 		return nil, err
@@ -178,9 +179,9 @@ func only(found []Webhook, err error) (Webhook, error) {
 }
 
 // Put creates a webhook or replaces its settings, in all databases. If a paused webhook becomes
-// active, it is called about the changes that came while it was paused. Put asks a new endpoint
-// for permission. If a database is not available, Put does nothing. If it fails in one database,
-// call it again.
+// active, it is called about the changes that happened while it was paused. Put asks an endpoint
+// for permission if the URL is new or the webhook becomes active. If a database is not available,
+// Put changes nothing and fails. If Put fails in one of several databases, call it again.
 func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
 	all, err := s.all()
 	if err != nil {
@@ -206,11 +207,11 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 	return made, created, nil
 }
 
-// secretsFor returns the secrets to store in a database, so that it signs with the same secrets
-// as the first database. If the first database has generated a secret, it returns this secret.
-// If this database does not have the webhook, for example after an interrupted put, it returns
-// the secrets of the first database. Otherwise it returns none: the database has the secrets
-// already.
+// secretsFor returns the secrets to store in a database, so that the database signs with the same
+// secrets as the first database. If Put has just generated a secret in the first database,
+// secretsFor returns this secret. If this database does not have the webhook, for example after an
+// interrupted Put, secretsFor returns the secrets of the first database. Otherwise it returns no
+// secrets: this database has them already.
 func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, generated []string) ([]string, error) {
 	if len(generated) > 0 {
 		return generated, nil
@@ -342,8 +343,8 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 	return secrets, nil
 }
 
-// webhookContext returns the context for encrypting the secrets of a webhook. With it, a secret
-// that was copied to the row of another webhook cannot be decrypted.
+// webhookContext returns the context with which the secrets of a webhook are encrypted. Because of
+// the context, a secret that was copied to the row of another webhook cannot be decrypted.
 func webhookContext(name string) string { return "webhook/" + name }
 
 // OpenWebhook decrypts the secrets of a webhook.
@@ -358,7 +359,7 @@ func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
 	return secrets, nil
 }
 
-// shownWebhook returns a webhook in the form for operators, without DueEvents and secrets.
+// shownWebhook returns a webhook as operators see it, but without DueEvents and secrets.
 func shownWebhook(w outbound.Webhook) Webhook {
 	shown := Webhook{
 		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,
@@ -402,7 +403,7 @@ func (w *Webhook) join(other Webhook) {
 	}
 	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
 	if w.Step == 0 && w.LastSuccessAt != nil && (w.LastFailureAt == nil || w.LastSuccessAt.After(*w.LastFailureAt)) {
-		w.LastError = "" // outdated: the database whose call failed has not called since
+		w.LastError = "" // the error is outdated: a later call from another database has succeeded
 	}
 	if other.State != "active" && w.State == "active" { // the other database has paused or disabled it
 		w.State = other.State

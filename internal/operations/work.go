@@ -22,7 +22,7 @@ type jobMeter struct {
 
 	mu          sync.Mutex
 	done, total int64
-	// resumed is the progress that an interrupted job had made before this job continued it.
+	// resumed is the progress of an interrupted job that this job continues.
 	resumed int64
 	events  int64
 	note    string
@@ -92,9 +92,10 @@ type rebuiltResult struct {
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// Rebuild starts a job that rebuilds on each selected database. It returns the first job, whose
-// Others lists the other jobs. While another rebuild of partitions runs, it fails with a
-// [*RebuildJobError], or with a [*rebuild.RunningError] if that rebuild is not a job.
+// Rebuild starts one job in each selected database, which rebuilds the selected partitions there.
+// It returns the first job; Others of this job has the ids of the other jobs. While another rebuild
+// of partitions runs, Rebuild fails: with a [*RebuildJobError] if that rebuild is a job, otherwise
+// with a [*rebuild.RunningError].
 func (o *Operations) Rebuild(ctx context.Context, by Operator, options RebuildOptions) (Job, error) {
 	some, err := RebuildTargets(o.cfg.Cluster, options)
 	if err != nil {
@@ -157,8 +158,8 @@ type verifiedResult struct {
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// Verify starts a verification job on each selected database. It returns the first job, whose
-// Others lists the other jobs.
+// Verify starts a verification job in each selected database. It returns the first job; Others of
+// this job has the ids of the other jobs.
 func (o *Operations) Verify(ctx context.Context, by Operator, options VerifyOptions) (Job, error) {
 	parts, err := VerifyTargets(o.cfg.Cluster, options)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package category implements the rules of categories: which paths cover a category, what a
 // conversation adds to the numbers of each path, and which level applies to a conversation. The
-// fold, the readers of tables and the gateways all use this code, so that their numbers agree.
+// fold, the readers of tables and the gateways use the same code, so that their numbers agree.
 //
 // A category is a path of up to MaxParts parts, joined by slashes. The package does not know
 // events, tables or frames. ADR 150 says how paths are stored.
@@ -19,9 +19,9 @@ const (
 	MaxPartCharacters = 64
 )
 
-// Covers reports whether a path covers a category: it is the category, or consists of its first
-// parts. The same rule is implemented in SQL as badged.covers, and in the TypeScript client as
-// covers.
+// Covers reports whether a path covers a category: the path is equal to the category, or consists
+// of the first parts of the category. The same rule is implemented in SQL as badged.covers, and in
+// the TypeScript client as covers.
 func Covers(path, category string) bool {
 	return strings.HasPrefix(category, path) && (len(category) == len(path) || category[len(path)] == '/')
 }
@@ -36,12 +36,12 @@ func AnyCovers(paths []string, category string) bool {
 	return false
 }
 
-// Above returns a path without its last part, "" if the path has one part. A category is covered by
-// itself and by the results of calling Above repeatedly.
+// Above returns a path without its last part, or "" if the path has only one part. The paths that
+// cover a category are the category itself and the results of repeated calls of Above.
 func Above(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// Tops returns the paths that are not covered by another of the paths, in their order. A path that
-// occurs twice is returned once.
+// Tops returns the paths that no other of the given paths covers, in their order. If a path is
+// given twice, it is returned once.
 func Tops(paths []string) []string {
 	var tops []string
 	for i, path := range paths {

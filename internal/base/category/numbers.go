@@ -1,7 +1,7 @@
 package category
 
-// Numbers are the numbers of a badge or of a path. They are sums over the conversations that belong
-// to it.
+// Numbers are the numbers of a badge, or of a path. They are sums over the conversations of the
+// badge or the path.
 type Numbers struct {
 	Total               int64 `json:"total" doc:"The sum of what the conversations add, which their levels decide."`
 	Mentions            int64 `json:"mentions" doc:"The number of unread messages that mention the user, in conversations whose level is not none."`
@@ -11,7 +11,7 @@ type Numbers struct {
 	Marked              int64 `json:"marked,omitempty" doc:"The part of the total that comes from conversations that were marked unread and have no unread message; absent if it is 0."`
 }
 
-// Muted counts unread messages that a level excludes from the total.
+// Muted counts the unread messages that are not in the total because of a level.
 type Muted struct {
 	Total         int64 `json:"total" doc:"The number of these messages: all unread messages of a conversation with the level none, and all except the mentions with the level mentions or direct_mentions."`
 	Conversations int64 `json:"conversations" doc:"The number of conversations that have such messages."`
@@ -48,15 +48,15 @@ const (
 // Count counts the unread messages of one conversation, or of several conversations that have the
 // same level.
 type Count struct {
-	// Full is what the conversations add to a badge at the level all: the number of unread messages
-	// of each, or 1 for a conversation that has none and is marked unread. Mentions is how many of
-	// the messages count as mentions at the level that applies.
+	// Full is what the conversations add to a badge at the level all: each adds the number of its
+	// unread messages, or 1 if it has no unread messages and is marked unread. Mentions is the
+	// number of unread messages that count as mentions at the level that applies.
 	Full, Mentions int64
 	// Unseen and UnseenMentions count the unread messages and the mentions above the seen position.
 	Unseen, UnseenMentions int64
 	// Conversations is the number of conversations that add to Full. WithMentions is the number of
-	// conversations with mentions. Beyond is the number of conversations with something in Full
-	// that is not a mention.
+	// conversations with mentions. Beyond is the number of conversations that add more to Full than
+	// their mentions.
 	Conversations, WithMentions, Beyond int64
 	// Marked is the part of Full that comes from conversations without unread messages that are
 	// marked unread.
@@ -95,17 +95,17 @@ func (c Count) At(level string) Numbers {
 // Levels are the levels that a user has set, by path.
 type Levels map[string]string
 
-// Of returns the level that applies to a conversation. It is the conversation's own level, unless
-// that is default; else the level of the longest path that covers the category, among the paths
-// with a level; else all.
+// Of returns the level that applies to a conversation. If the conversation's own level is not
+// default, this level applies. Otherwise the level of the longest path applies that covers the
+// category and has a level. If there is no such path, the level is all.
 func (l Levels) Of(own, category string) string {
 	level, _ := l.From(own, category)
 	return level
 }
 
 // From returns the level that Of returns, and the path for which the user has set this level. The
-// path is "" if the level is the conversation's own, or if no path that covers the category has a
-// level.
+// path is "" if the level is the conversation's own level, or if no path that covers the category
+// has a level.
 func (l Levels) From(own, category string) (level, path string) {
 	if own != LevelDefault {
 		return own, ""
@@ -118,8 +118,8 @@ func (l Levels) From(own, category string) (level, path string) {
 	return LevelAll, ""
 }
 
-// AddTo adds numbers to each path that covers a category. If the sum of a path is then zero, AddTo
-// deletes the path.
+// AddTo adds the numbers n to each path that covers a category. If the sum for a path is zero,
+// AddTo deletes the path from the map.
 func AddTo(paths map[string]Numbers, category string, n Numbers) {
 	for path := category; path != ""; path = Above(path) {
 		sum := paths[path]

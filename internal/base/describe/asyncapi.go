@@ -2,7 +2,8 @@ package describe
 
 import "encoding/json"
 
-// Messaging describes the messages on connections and in logs. For requests see API.
+// Messaging describes the messages that are sent over connections or stored in logs. API describes
+// requests.
 type Messaging struct {
 	Title, Version string
 	// Doc is an introduction in Markdown.

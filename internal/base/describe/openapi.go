@@ -133,7 +133,8 @@ func operationOf(schemas *Schemas, r *Route) Object {
 	return append(o, Member{"responses", answers})
 }
 
-// paramOf returns the members of the OpenAPI object that parameters and headers have in common.
+// paramOf returns the OpenAPI object of a parameter or header, with the members that both kinds
+// have.
 func paramOf(schemas *Schemas, p Param) Object {
 	of := p.Of
 	if of == nil {
@@ -161,7 +162,7 @@ func contentOf(schemaOf func(any) *Schema, c Content) Member {
 	case c.Example == "":
 	case json.Valid([]byte(c.Example)):
 		o = append(o, Member{"example", json.RawMessage(c.Example)})
-	default: // lines of JSON, or other text
+	default: // JSON lines, or other text
 		o = append(o, Member{"example", c.Example})
 	}
 	return Member{c.MediaType, o}

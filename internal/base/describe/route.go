@@ -3,7 +3,7 @@ package describe
 import "net/http"
 
 // Route is one route of an HTTP API: its handler and its description. The mux and the description
-// are made from the same list, so that they have the same routes.
+// are made from the same list of routes, so that the description is complete.
 type Route struct {
 	// Method and Path form a pattern of http.ServeMux.
 	Method, Path string
@@ -17,8 +17,9 @@ type Route struct {
 	Group string
 	// Summary is one line without a full stop. Doc is a longer text in Markdown.
 	Summary, Doc string
-	// Access names the security schemes that grant access. A request must satisfy one of them; if
-	// Optional is in the list, it may satisfy none. If the list is empty, the route is public.
+	// Access names the security schemes that grant access. A request must satisfy one of these
+	// schemes. If Optional is in the list, a request need not satisfy any scheme. If the list is
+	// empty, the route is public.
 	Access []string
 	Params []Param
 	// Body lists the alternative media types of a request's body.
@@ -26,7 +27,7 @@ type Route struct {
 	Answers []Answer
 }
 
-// Optional stands in Route.Access for access without a security scheme.
+// Optional, in Route.Access, permits access without a security scheme.
 const Optional = ""
 
 // Pattern returns the pattern of the route for http.ServeMux.
@@ -73,8 +74,8 @@ func JSON(of any, example string) *Content {
 	return &Content{MediaType: "application/json", Of: of, Example: example}
 }
 
-// ProblemType is the type of all problems that badged and the gateway answer with. It shows a
-// client that badged itself refused a request, not a proxy in between.
+// ProblemType is the type of all problems that badged and the gateway answer with. From it, a
+// client knows that badged itself has refused a request, and not a proxy between them.
 const ProblemType = "urn:badged:problem"
 
 // Problem returns the answer to a failed request. Its body is an RFC 9457 problem; of is a struct

@@ -35,13 +35,13 @@ type Schema struct {
 	MaxItems    *int64    `json:"maxItems,omitempty"`
 	Items       *Schema   `json:"items,omitempty"`
 	OneOf       []*Schema `json:"oneOf,omitempty"`
-	// Discriminator names the property by whose value the schemas in OneOf differ.
+	// Discriminator names a property. Its value says which of the schemas in OneOf applies.
 	Discriminator Object `json:"discriminator,omitempty"`
 	// Properties maps names to *Schema.
 	Properties Object   `json:"properties,omitempty"`
 	Required   []string `json:"required,omitempty"`
-	// AdditionalProperties is false if a value may have no other properties. It is a *Schema if
-	// they must match it, and nil if any other properties are allowed.
+	// AdditionalProperties says which further properties a value may have: false means no others, a
+	// *Schema means properties that match this schema, and nil means any.
 	AdditionalProperties any `json:"additionalProperties,omitempty"`
 }
 
@@ -121,12 +121,13 @@ type Named struct {
 	Fields map[string]any
 }
 
-// OneOf describes a value that matches one of several schemas. Each is a value for Schemas.Of.
+// OneOf describes a value that matches one of several schemas. Each schema is given as a value for
+// Schemas.Of.
 type OneOf struct {
 	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
-	// By is the discriminator: a property that is a const in each schema, so that each must be a
-	// Named. "" means that there is no discriminator.
+	// By is the discriminator: a property that is a const in each schema. So each schema must be
+	// given as a Named. "" means that there is no discriminator.
 	By string
 	Of []any
 }
@@ -155,8 +156,8 @@ func NewSchemas(prefix string) *Schemas {
 // Named returns the schemas that have a name, in the order of first use.
 func (s *Schemas) Named() Object { return s.named }
 
-// Lookup resolves a reference: it returns the schema that it refers to, and the name of that
-// schema. If schema is not a reference, Lookup returns schema and "".
+// Lookup resolves a reference: it returns the schema to which the reference points, and the name of
+// that schema. If schema is not a reference, Lookup returns schema and "".
 func (s *Schemas) Lookup(schema *Schema) (*Schema, string) {
 	name, ok := strings.CutPrefix(schema.Ref, s.prefix)
 	if !ok {
@@ -376,7 +377,7 @@ func (s *Schemas) ofField(f reflect.StructField) *Schema {
 		*bound = &n
 	}
 	if ids := schema.Items; ids != nil && slices.Contains(ids.Type, "string") {
-		// The bounds on the length of a list of strings apply to each string.
+		// In a field that is a list of strings, the tags for lengths apply to each string.
 		ids.MinLength, ids.MaxLength, schema.MinLength, schema.MaxLength = schema.MinLength, schema.MaxLength, nil, nil
 	}
 	return schema

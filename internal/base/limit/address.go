@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Client returns the network from which a request comes. It is the network of the peer or, if the
-// peer is a trusted proxy, of the client that the trusted proxies name in X-Forwarded-For. A
-// network counts as one client: it is an IPv4 address, or the /64 of an IPv6 address, which is the
-// range of one household. ok is false if there is no address, as on a Unix socket.
+// Client returns the network from which a request comes, which counts as one client. It takes the
+// address of the peer or, if the peer is a trusted proxy, the address that the trusted proxies name
+// in X-Forwarded-For. The network is this IPv4 address, or the /64 of this IPv6 address, which is
+// the range of one household. ok is false if there is no address, as on a Unix socket.
 func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bool) {
 	address, ok := addressOf(r, trusted)
 	if !ok {
@@ -19,8 +19,8 @@ func Client(r *http.Request, trusted []netip.Prefix) (client netip.Prefix, ok bo
 	return networkOf(address), true
 }
 
-// NetworkOf returns the network of a peer: see Client. ok is false if the peer is a trusted proxy,
-// because it forwards the requests of many clients, and if the peer has no address.
+// NetworkOf returns the network of a peer: see Client. ok is false if the peer has no address, or
+// if it is a trusted proxy, which forwards the requests of many clients.
 func NetworkOf(peer string, trusted []netip.Prefix) (network netip.Prefix, ok bool) {
 	address, ok := parseAddress(peer)
 	if !ok || isTrusted(address, trusted) {
@@ -32,8 +32,8 @@ func NetworkOf(peer string, trusted []netip.Prefix) (network netip.Prefix, ok bo
 // addressOf returns the address from which a request comes: see Client.
 func addressOf(r *http.Request, trusted []netip.Prefix) (address netip.Addr, ok bool) {
 	address, ok = parseAddress(r.RemoteAddr)
-	// Each proxy appends the address of its peer. The client may have forged everything before the
-	// last address that is not trusted.
+	// Each proxy appends the address of its peer. So search from the end for the first address that
+	// is not a trusted proxy. The client may have forged all addresses before it.
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, hop := range slices.Backward(forwarded) {
 		if !ok || !isTrusted(address, trusted) {
@@ -68,7 +68,7 @@ func networkOf(a netip.Addr) netip.Prefix {
 		bits = 64
 	}
 	p, err := a.Prefix(bits)
-	if err != nil { // impossible with this number of bits
+	if err != nil { // does not happen: the number of bits is valid
 		return netip.PrefixFrom(a, a.BitLen())
 	}
 	return p

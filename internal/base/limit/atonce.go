@@ -23,8 +23,8 @@ type places struct {
 	users int
 }
 
-// NewAtOnce returns a limit of most callers for each key; 0 means no limit. If a key has reached
-// the limit, a caller waits for at most wait.
+// NewAtOnce returns a limit of `most` callers for each key; 0 means no limit. If a key has reached
+// the limit, a caller waits for at most the duration `wait`.
 func NewAtOnce[K comparable](most int, wait time.Duration) *AtOnce[K] {
 	return &AtOnce[K]{most: most, wait: wait, of: map[K]*places{}}
 }
@@ -69,8 +69,8 @@ func (a *AtOnce[K]) join(key K) *places {
 	return p
 }
 
-// part is called when a caller no longer uses the semaphore of a key. It deletes the key after the
-// last caller.
+// part is called when a caller no longer uses the semaphore of a key. When the last caller does so,
+// part deletes the key.
 func (a *AtOnce[K]) part(key K, p *places) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

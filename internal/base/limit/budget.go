@@ -18,15 +18,15 @@ type Budget[K comparable] struct {
 	waiting list.List
 }
 
-// request is the amount that a caller waits for. granted is closed when the caller has got the
-// amount.
+// request is the amount for which a caller waits. granted is closed when the amount has been
+// granted to the caller.
 type request[K comparable] struct {
 	key     K
 	n       int64
 	granted chan struct{}
 }
 
-// NewBudget returns a budget of most units. A single holder may use at most share units.
+// NewBudget returns a budget of `most` units. A single holder may use at most `share` units.
 func NewBudget[K comparable](most, share int64) *Budget[K] {
 	return &Budget[K]{most: most, share: min(share, most), of: map[K]int64{}}
 }
@@ -44,8 +44,8 @@ func (b *Budget[K]) Used() int64 {
 // Shortage says why [Budget.Take] did not succeed; Enough means that it did.
 type Shortage uint8
 
-// Values of Shortage: all holders together use too much (OfAll), or the holder itself does
-// (OfHolder).
+// Values of Shortage. OfAll means that all holders together use too much, OfHolder that the holder
+// itself uses too much.
 const (
 	Enough Shortage = iota
 	OfAll
@@ -53,8 +53,8 @@ const (
 )
 
 // Take acquires n units for a holder and returns Enough. The caller must return the units with
-// Give. If too few units are free, Take waits for them. If they are not free after the duration
-// wait, Take returns the reason.
+// Give. If too few units are free, Take waits for them. If they are still not free after the
+// duration `wait`, Take returns the reason.
 func (b *Budget[K]) Take(key K, n int64, wait time.Duration) Shortage {
 	b.mu.Lock()
 	lacks := b.lacks(key, n)
@@ -82,7 +82,7 @@ func (b *Budget[K]) Take(key K, n int64, wait time.Duration) Shortage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-r.granted: // granted after the timer fired
+	case <-r.granted: // the request was granted just after the timer fired
 		return Enough
 	default:
 	}
@@ -118,9 +118,9 @@ func (b *Budget[K]) take(key K, n int64) {
 	b.of[key] += n
 }
 
-// grant grants waiting requests in their order. It skips a request whose holder has used its share,
-// so that this request does not block other holders. It stops at the first request for which the
-// whole budget has too few free units. The caller must hold mu.
+// grant grants waiting requests in their order. It skips a request that exceeds the share of its
+// holder, so that the request does not block other holders. It stops at the first request for which
+// too few units of the whole budget are free. The caller must hold mu.
 func (b *Budget[K]) grant() {
 	for place := b.waiting.Front(); place != nil; {
 		next := place.Next()

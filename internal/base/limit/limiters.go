@@ -1,5 +1,6 @@
-// Package limit identifies clients by their networks. For each client it limits the number of
-// actions, the bytes that the client sends, and the resources that it uses at the same time.
+// Package limit identifies clients by their networks. For each client it limits the rate of
+// actions, the rate of bytes that the client sends, and the resources that the client uses at the
+// same time.
 //
 // The package does not know requests or frames. ADR 44 has the reasons.
 package limit
@@ -30,8 +31,9 @@ func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// MaxRefused is the maximum number of refusals that Turn counts for a key. If a key has more
-// refusals in a row, its clients do not wait as long as they are told to.
+// MaxRefused is the maximum number of refusals that Turn counts for a key. Above this number, the
+// waits that Turn returns do not grow any more, so they are too short for all clients to get a
+// token.
 const MaxRefused = 100
 
 // NewLimiter returns a limiter for a rate, with the burst of [BurstSeconds].
@@ -39,9 +41,9 @@ func NewLimiter(perSecond float64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), burst(perSecond))
 }
 
-// Limiters has a limiter for each key, such as an address. If a key is not used until its limiter
-// is full again, the limiter is deleted: a new limiter would be full as well. Limiters is safe for
-// concurrent use.
+// Limiters has a limiter for each key, such as an address. The limiter of a key that has not been
+// used for long is deleted: it is full again, like a new limiter. Limiters is safe for concurrent
+// use.
 type Limiters[K comparable] struct {
 	perSecond float64
 
@@ -52,8 +54,9 @@ type Limiters[K comparable] struct {
 	turned            time.Time
 }
 
-// maxLimiters is the maximum number of keys in current and in previous. It bounds the memory that
-// an attacker with many addresses can occupy: if there are more keys, the oldest are deleted early.
+// maxLimiters is the maximum number of keys in current and in previous. It limits the memory that
+// an attacker with many addresses can occupy: if there are more keys, the oldest keys are deleted
+// early.
 const maxLimiters = 1 << 16
 
 // allowance has the limiter of one key.
@@ -79,9 +82,9 @@ func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	return Take(ls.of(key, now).limiter, now)
 }
 
-// Turn is Take for clients that try again after the wait that it returns. If several clients of a
-// key are refused, each gets a longer wait than the one before, so that there is a token for each
-// client when it tries again.
+// Turn does what Take does, for clients that try again after the returned wait. If several clients
+// of a key are refused, each client gets a longer wait than the client before, so that a token is
+// available for each client when it tries again.
 func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0

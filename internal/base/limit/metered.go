@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The bytes of a client are limited, and not only its frames: empty frames and fragments also cost
-// processor time, but no handler sees them.
+// The rate of a client's bytes is limited, and not only the rate of its frames: empty frames and
+// fragments also take processor time, but do not reach a handler.
 
 // ErrFlood is the error when reading from a client that has sent too much.
 var ErrFlood = errors.New("the client sends too much")
@@ -19,7 +19,7 @@ var ErrFlood = errors.New("the client sends too much")
 type meteredConn struct {
 	net.Conn
 	perSecond float64
-	// level is the number of bytes by which the client exceeded the rate at the time at.
+	// level is the number of bytes by which the client had exceeded the rate at the time `at`.
 	level float64
 	at    time.Time
 }
@@ -36,8 +36,8 @@ func (m *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Unmetered returns the connection without the limit. It is used to discard what a client still
-// sends.
+// Unmetered returns the connection without the limit. With it, the data that a client still sends
+// can be read and discarded.
 func Unmetered(conn net.Conn) net.Conn {
 	if m, ok := conn.(*meteredConn); ok {
 		return m.Conn

@@ -40,8 +40,8 @@ func ofGroup(root string) (bytes int64, ok bool) {
 		case controllers != "":
 			continue
 		}
-		// Read the groups above too. In a container the process's group is often mounted as the
-		// root, so that the path of the group does not exist.
+		// Also read the groups above. In a container, the group of the process is often mounted as
+		// the root of cgroups, so that the path of the group does not exist.
 		for ; ; group = path.Dir(group) {
 			if text, err := os.ReadFile(path.Join(root, dir, group, file)); err == nil { //nolint:gosec // as above
 				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 { // not "max"
@@ -56,16 +56,17 @@ func ofGroup(root string) (bytes int64, ok bool) {
 	return bytes, bytes < unlimited
 }
 
-// unlimited is less than the number by which version 1 of cgroups expresses that there is no limit.
+// unlimited is the number of bytes from which a limit counts as no limit: version 1 of cgroups
+// writes a very large number if there is no limit.
 const unlimited = 1 << 60
 
-// share is the fraction of the limit that the Go runtime tries not to exceed. The rest remains for
+// share is the fraction of the limit that the Go runtime tries not to exceed. The remainder is for
 // memory that the runtime does not count, and for bursts.
 const share = 0.9
 
 // Heed sets the soft memory limit of the Go runtime to a share of the container's limit, unless
-// GOMEMLIMIT is set. Then the garbage collector runs more often near the limit; otherwise garbage
-// could double the memory of the process.
+// GOMEMLIMIT is set. Near the soft limit, the garbage collector runs more often. Without the soft
+// limit, garbage could double the memory of the process.
 func Heed(root string) {
 	if debug.SetMemoryLimit(-1) < math.MaxInt64 {
 		return

@@ -60,8 +60,8 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.display.show(m.gauge)
 }
 
-// Advance adds events to the phase, and sets the completed part of the phase to done, unless more
-// was completed before.
+// Advance adds events to the number of events of the phase. It sets the completed part of the phase
+// to done, unless done is less than the part that was completed before.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +82,7 @@ func (m *Meter) Note(text string) {
 }
 
 // Lines ends the bar and shows further progress as lines. It must be called before the command
-// prints other output, which the bar would overwrite.
+// prints other output, since a bar would overwrite this output.
 func (m *Meter) Lines() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,8 +127,8 @@ func (g gauge) rate() int64 {
 	return int64(float64(g.events) / g.elapsed.Seconds())
 }
 
-// left estimates the remaining time by the speed so far. ok is false if there is no estimate, or if
-// nothing remains.
+// left estimates the remaining time of the phase from its speed so far. ok is false if there is no
+// estimate, or if the phase is complete.
 func (g gauge) left() (left time.Duration, ok bool) {
 	if g.done <= 0 || g.done >= g.total {
 		return 0, false
@@ -169,8 +169,8 @@ func (nothing) show(gauge)  {}
 func (nothing) note(string) {}
 func (nothing) close()      {}
 
-// lines is a display that prints a line of text at most once per lineInterval, and each note. It
-// ignores write errors.
+// lines is a display that prints lines of text: the progress at most once per lineInterval, and
+// each note. It ignores write errors.
 type lines struct {
 	w     io.Writer
 	name  string

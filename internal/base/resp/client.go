@@ -14,23 +14,24 @@ import (
 // Config has the settings of a client that its URL does not contain.
 type Config struct {
 	PoolSize int // 0 means the size in the URL
-	// NoRetries makes go-redis send each command only once. Default: the retries of the URL.
+	// NoRetries makes go-redis send each command only once. By default it retries as often as the
+	// URL says.
 	NoRetries bool
-	// Dial wraps the dialer of a client; the wrapped dialer returns connections with the limits of
-	// this package. Default: no wrapper.
+	// Dial, if not nil, wraps the dialer of a client. The dialer that it gets returns connections
+	// with the limits of this package.
 	Dial func(Dial) Dial
 }
 
 const defaultDialTimeout = 5 * time.Second
 
-// Opener returns a function that creates clients for a URL of go-redis. The URL names a server;
-// with a parameter addr, it names a cluster; with master_name, a master that Sentinels watch. A
-// client connects when it sends its first command. If dialing fails, it does not dial again by
-// itself. Its reads and writes obey the deadlines of contexts.
+// Opener returns a function that creates clients for a URL of go-redis. The URL names a server.
+// With the parameter addr it names a cluster, and with the parameter master_name a master that
+// Sentinels monitor. A client connects when it sends its first command. If dialing fails, it does
+// not dial again by itself. Its reads and writes obey the deadlines of contexts.
 func Opener(rawURL string, c Config) (func() redis.UniversalClient, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		// The error would quote the URL, and with it the password.
+		// Do not return err: its text quotes the URL, which may contain the password.
 		return nil, errors.New("the Redis URL cannot be parsed: " +
 			"it looks like redis://USER:PASSWORD@HOST:PORT/0, with user and password percent-encoded")
 	}

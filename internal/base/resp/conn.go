@@ -1,5 +1,5 @@
 // Package resp opens clients of Redis that limit the sizes in the answers of the server. go-redis
-// allocates as many elements as an answer announces, before any of them has arrived. So a single
+// allocates the elements that an answer announces before the elements have arrived. So a single
 // line of a broken server, or of a server that is not Redis, could exhaust the memory of the
 // process.
 //
@@ -63,7 +63,8 @@ type conn struct {
 	err     error
 }
 
-// rawConn is a conn that also implements syscall.Conn, with which go-redis checks idle connections.
+// rawConn is a conn that also implements syscall.Conn, which go-redis uses to check idle
+// connections.
 type rawConn struct {
 	*conn
 	syscall.Conn
@@ -89,9 +90,9 @@ type answers struct {
 	// text is the number of bytes of the current text, including its CRLF, that have not arrived
 	// yet.
 	text int64
-	// parts has, for each array that is incomplete, the number of elements that have not arrived
-	// yet; the innermost array is last. elements is the number of elements that the current answer
-	// has announced.
+	// parts has, for each incomplete array, the number of elements that have not arrived yet. The
+	// innermost array is last. elements is the number of elements that the current answer has
+	// announced so far.
 	parts    []int64
 	elements int64
 }
@@ -153,7 +154,8 @@ func (a *answers) header(line []byte) error {
 	return nil
 }
 
-// done is called at the end of an element. It also ends each array whose last element this was.
+// done is called at the end of an element. If it was the last element of an array, done also ends
+// the array.
 func (a *answers) done() {
 	for len(a.parts) > 0 {
 		last := len(a.parts) - 1

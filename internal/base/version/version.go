@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// stamp is the version of a build without Git history, such as a build from an archive or of an
-// image. It is set by:
+// stamp is the version of a build that has no Git history, such as the build of an image. It is set
+// by:
 //
 //	go build -ldflags "-X github.com/badged/badged/internal/base/version.stamp=v1.2.3" ./cmd/badged
 var stamp string
@@ -22,7 +22,8 @@ func String() string {
 	return of(stamp, info)
 }
 
-// of returns the version from a stamp, or if that is empty, from a build info, which may be nil.
+// of returns the version in stamp. If stamp is empty, it returns the version in info, which may be
+// nil.
 func of(stamp string, info *debug.BuildInfo) string {
 	if stamp != "" {
 		return stamp

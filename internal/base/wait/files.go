@@ -13,16 +13,17 @@ import (
 )
 
 // Files watches small files that may change while the process runs. It reads them at intervals,
-// because file notifications do not work on network file systems, or for the symbolic links that
+// because file notifications do not work on network file systems, and not for symbolic links that
 // Kubernetes replaces. Files is safe for concurrent use.
 type Files struct {
 	Paths []string
 	// Interval is the time between two reads. A change is used only after two reads in a row have
-	// returned the same contents: a file that is being written in place may be valid although its
-	// end is still missing.
+	// returned the same contents: a file that is just being written may look valid although its end
+	// is still missing.
 	Interval time.Duration
-	// Use is called after each change, with the contents of the files or the error of reading them.
-	// If Use returns an error, it is called again after Retry, unless Retry is 0.
+	// Use is called after each change, with the contents of the files, or with the error if they
+	// cannot be read. If Use returns an error, it is called again after the duration Retry, unless
+	// Retry is 0.
 	Use   func(ctx context.Context, contents [][]byte, err error) error
 	Retry time.Duration
 
@@ -31,7 +32,8 @@ type Files struct {
 	last    look
 	used    look
 	retryAt time.Time
-	// lookedAt is the time of the last read. differs is true if its result differs from used.
+	// lookedAt is the time of the last read. differs is true if the result of the last read differs
+	// from used.
 	lookedAt atomic.Pointer[time.Time]
 	differs  atomic.Bool
 }
@@ -67,8 +69,8 @@ func (f *Files) Reload(ctx context.Context) {
 // Run calls Look at intervals until ctx is done, and returns nil.
 func (f *Files) Run(ctx context.Context) error { return Every(ctx, f.Interval, f.Look) }
 
-// Look reads the files once. It calls Use if two reads in a row show the same change, or if a retry
-// is due.
+// Look reads the files once. It calls Use if this read and the last read have found the same
+// change, or if a retry is due.
 func (f *Files) Look(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// For waits for a duration and returns nil. If ctx ends first, it returns the cause of that end.
+// For waits for a duration and returns nil. If ctx ends first, For returns the cause of the end of
+// ctx.
 func For(ctx context.Context, d time.Duration) error {
 	_, err := Signal[any](ctx, nil, d)
 	return err
 }
 
-// Signal waits for a value on signal, or for its closing, but not longer than d. came reports
-// whether this happened. If ctx ends first, Signal returns the cause of that end.
+// Signal waits, at most for the duration d, until signal has a value or is closed. came reports
+// whether this has happened. If ctx ends first, Signal returns the cause of the end of ctx.
 func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

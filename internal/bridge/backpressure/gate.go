@@ -1,5 +1,6 @@
-// Package backpressure slows publishers down to the rate of folding. It delays events while the
-// badges of their users are a little late, and refuses events while these badges are too late.
+// Package backpressure slows publishers down to the rate of folding. It delays events if the
+// folding of their users' partitions is a little behind the log, and refuses events if the folding
+// is too far behind.
 //
 // It does not know the projector: it measures the lag in the database. ADR 46 has the reasons.
 package backpressure
@@ -26,12 +27,12 @@ type Config struct {
 	// Database is used to measure the lag of all partitions, whichever process folds them.
 	Database events.Querier
 	// Waiting replaces Database if there are several databases. It returns the lag and the
-	// projector's position by partition. It omits partitions that it cannot measure.
+	// projector's position by partition. The result omits partitions that could not be measured.
 	Waiting func(ctx context.Context) (map[int]lag.Waiting, error)
 	// Layouts maps users to partitions.
 	Layouts events.Layouts
-	// MaxLag is the greatest accepted lag of a partition: while its lag is greater, events for its
-	// users are refused. 0 means that no events are refused.
+	// MaxLag is the greatest accepted lag of a partition. While the lag of a partition is greater,
+	// events for its users are refused. 0 means that no events are refused.
 	MaxLag time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -40,11 +41,13 @@ type Config struct {
 }
 
 const (
-	// slowLag is the lag above which publishers are delayed, or half of MaxLag if that is less.
+	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less, publishers
+	// are delayed above that lag.
 	slowLag = 2 * time.Second
-	// maxDelay bounds the delay of one call. It is shorter than the timeouts of clients.
+	// maxDelay limits the delay of one call. It is shorter than the usual timeouts of publishers.
 	maxDelay = 2 * time.Second
-	// A partition counts as being folded if its position moved within the last progressWindow.
+	// A partition counts as being folded if the projector's position in it has moved within the
+	// last progressWindow.
 	progressWindow = 2 * time.Second
 	// The lag is measured every busyInterval while there are unfolded events, otherwise every
 	// calmInterval. busyInterval is much shorter than slowLag.
@@ -52,7 +55,8 @@ const (
 	calmInterval = time.Second
 	// measureTimeout bounds one measurement.
 	measureTimeout = 5 * time.Second
-	// At most 1/measureShare of the time is spent measuring.
+	// The pause after a measurement is at least measureShare times as long as the measurement, so
+	// that measuring takes little of the time.
 	measureShare = 25
 )
 
@@ -63,8 +67,8 @@ const (
 )
 
 // SmallBody is the maximum size, in bytes, of a request that is admitted without a slot. Slots
-// bound the number of large requests that are decoded and appended at the same time. Small requests
-// need no such bound: their appends share a transaction, and only one such transaction runs at a
+// limit the number of large requests that are decoded and appended at the same time. Small requests
+// need no such limit: their appends share a transaction, and only one such transaction runs at a
 // time.
 const SmallBody = 32 << 10
 
@@ -86,9 +90,10 @@ type Gate struct {
 // partition is the measured state of one partition.
 type partition struct {
 	lag time.Duration
-	// suspected is set if the last measurement found a lag above MaxLag; late is set if the last
-	// two measurements did. A single measurement does not suffice: the age of an event counts from
-	// the start of its transaction, and a long transaction may have committed just now.
+	// suspected is set if the last measurement found a lag above MaxLag. late is set if the last
+	// two measurements found one. A single measurement does not suffice: the age of an event counts
+	// from the start of its transaction, and this may be a long transaction that has committed just
+	// now.
 	late, suspected bool
 	folded          events.Position
 	moved           time.Time // when folded last changed
@@ -140,8 +145,8 @@ type Ticket struct {
 	slot bool
 }
 
-// Enter waits for a slot, if a request of the given size in bytes needs one to be decoded and
-// appended. The caller must call Leave. If the gate is nil, all requests are admitted.
+// Enter waits for a slot if the request, whose size is given in bytes, is larger than SmallBody.
+// The caller must call Leave once the events are appended. If the gate is nil, Enter does not wait.
 func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 	if g == nil {
 		return &Ticket{}, nil
@@ -172,8 +177,9 @@ func (t *Ticket) Leave() {
 }
 
 // Admit returns nil when evs may be appended: at once, or after a delay of up to 2 s if a partition
-// of evs is late but is being folded. During the delay the ticket releases its slot. If the lag of
-// a partition of evs exceeds MaxLag, Admit returns a [*BehindError]. ADR 46 has the reasons.
+// of evs has a high lag and is being folded. During the delay the ticket has no slot. If two
+// measurements in a row have found a lag above MaxLag in a partition of evs, Admit returns a
+// [*BehindError]. ADR 46 has the reasons.
 func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
 	g := t.gate
 	if g == nil {
@@ -213,9 +219,9 @@ func retryAfter(excess time.Duration) time.Duration {
 	return base/2 + rand.N(base) + 500*time.Millisecond //nolint:gosec // spreads load, guards nothing
 }
 
-// worstLag returns the greatest lag among the partitions of evs; late reports whether one of these
-// partitions is too late. next is nil if the caller need not wait; otherwise next is closed after
-// the next measurement.
+// worstLag returns the greatest lag among the partitions of evs. late reports whether events for
+// one of these partitions must be refused. next is nil if the caller need not wait; otherwise next
+// is closed after the next measurement.
 func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration, late bool, next <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +245,7 @@ func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration,
 			seen[id] = true
 			late = late || p.late
 			worst = max(worst, p.lag)
-			// Waiting is useful only if the partition is being folded.
+			// A delay is useful only if the partition is being folded.
 			slow = slow || p.lag > g.slow && now.Sub(p.moved) < progressWindow
 		}
 	}

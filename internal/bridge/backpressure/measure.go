@@ -36,8 +36,8 @@ func newMetrics(r prometheus.Registerer) metrics {
 	}
 }
 
-// Run measures the lag until ctx is done. The gate admits all events after a measurement has
-// failed, until the next one succeeds, and after Run has returned.
+// Run measures the lag until ctx is done. If a measurement fails, the gate admits all events until
+// a measurement succeeds again. After Run has returned, the gate also admits all events.
 func (g *Gate) Run(ctx context.Context) error {
 	defer g.stop()
 	var last time.Time // start of the last measurement

@@ -25,8 +25,8 @@ type Address struct {
 	Text string
 }
 
-// ParseAddress parses a URL whose scheme is one of schemes. Its errors quote no part of the URL
-// that may be secret.
+// ParseAddress parses a URL whose scheme is one of schemes. Its errors do not quote parts of the
+// URL that may be secret.
 func ParseAddress(text string, schemes []string) (Address, error) {
 	known := strings.Join(slices.Sorted(slices.Values(schemes)), "://, ") + "://"
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -96,7 +96,7 @@ func SplitList(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
 }
 
-// Unknown returns an error if a parameter is left in Query: it is unknown or given twice.
+// Unknown returns an error if Query still has a parameter, which is then unknown or given twice.
 func (a *Address) Unknown() error {
 	if len(a.Query) == 0 {
 		return nil

@@ -65,7 +65,7 @@ func NewNATSConn(servers []string, options []nats.Option) *NATSConn {
 func (c *NATSConn) Connect() (jetstream.JetStream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.js != nil && !c.conn.IsClosed() { // the client closes the connection if the server refuses its login twice
+	if c.js != nil && !c.conn.IsClosed() { // the NATS client itself closes the connection if the server refuses its login twice
 		return c.js, nil
 	}
 	conn, err := nats.Connect(strings.Join(c.servers, ","), c.options...)

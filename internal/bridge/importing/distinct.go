@@ -11,9 +11,9 @@ import (
 const MaxExact = 1 << 16
 
 // sketch counts distinct names in bounded memory. It stores the MaxExact least hashes of names. Up
-// to MaxExact names the count is exact. A greater number is estimated from the greatest of the
-// stored hashes, as in "On synopses for distinct-value estimation under multiset operations" (Beyer
-// et al., 2007).
+// to MaxExact names the count is exact. A greater number is estimated from the greatest hash that
+// is stored, as in "On synopses for distinct-value estimation under multiset operations" (Beyer et
+// al., 2007).
 type sketch struct {
 	seed   maphash.Seed
 	hashes maxHeap

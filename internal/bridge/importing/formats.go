@@ -21,10 +21,10 @@ const (
 	// seq of a post is its time in milliseconds since 1970.
 	Mattermost Format = "mattermost"
 	// RocketChat is the collection of subscriptions as mongoexport writes it. It has only the
-	// number of unread messages of a room, not the messages. So the import invents consecutive seqs
-	// for them, starting after the time in milliseconds at which the user last visited or joined
-	// the room. If a room belongs to a team, its category consists of the ids of the team and the
-	// room.
+	// number of unread messages of a room, not the messages. So the import invents seqs for these
+	// messages: consecutive numbers that start after the time, in milliseconds, at which the user
+	// last visited or joined the room. If a room belongs to a team, its category consists of the
+	// ids of the team and the room.
 	RocketChat Format = "rocketchat"
 )
 
@@ -34,7 +34,7 @@ type subscription struct {
 	User   *struct {
 		ID string `json:"_id"`
 	} `json:"u"`
-	TeamID        string      `json:"teamId"` // of any room of a team, including its main room
+	TeamID        string      `json:"teamId"` // set for each room of a team, including the main room of the team
 	LastSeen      mongoTime   `json:"ls"`     // absent before the first visit
 	Joined        mongoTime   `json:"ts"`
 	Unread        mongoNumber `json:"unread"`

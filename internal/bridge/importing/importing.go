@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// chunkRows and chunkSeqs bound the rows, and their unread messages, that are planned together.
-	// So they bound the memory, and the number of users of an event.
+	// chunkRows limits the rows that are planned together, and chunkSeqs the unread messages of
+	// these rows. So they limit the memory, and the number of users of an event.
 	chunkRows = 5000
 	chunkSeqs = 50_000
 	// batchEvents and batchBytes bound the events of one append.
 	batchEvents = 1000
 	batchBytes  = 4 << 20
-	// maxMilestones is the maximum number of positions that settle waits for, one after another.
+	// maxMilestones is the greatest number of positions for which settle waits, one after another.
 	maxMilestones = 64
 )
 
@@ -44,10 +44,10 @@ type Config struct {
 	DryRun bool
 	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
 	EmptyUnread EmptyUnread
-	// Undo reverts earlier imports of the files. It refuses a conversation of a user if other
-	// events have changed it; Touched lists these events and is needed only for Undo.
-	// Round is the number of earlier undos. It is needed for imports too: it gives the events of an
-	// import after an undo new ids, so that they are not ignored as repeated.
+	// Undo reverts earlier imports of the files. It does not revert the conversation of a user if
+	// events of other sources have changed it; Touched finds these events, and is needed only for
+	// Undo. Round is the number of earlier undos. It is part of the ids of the events, so that the
+	// events of an import after an undo are not ignored as repeated.
 	Undo    bool
 	Touched Touched
 	Round   int64
@@ -55,8 +55,8 @@ type Config struct {
 	SkipBad bool
 	// Bad is called for each bad line.
 	Bad func(*traffic.LineError)
-	// Different is called for each difference between the files and the tables: after an import, in
-	// a dry run, or before an undo for the rows that cannot be reverted.
+	// Different is called for each difference between the files and the tables, after an import or
+	// in a dry run. An undo calls it for the rows that it cannot revert.
 	Different func(Difference) error
 	// Progress is where progress is written; nil means that progress is not shown.
 	Progress io.Writer
@@ -68,20 +68,20 @@ type Tables interface {
 	Analyze(ctx context.Context) error
 }
 
-// Summary says what an import has done, or in a dry run, what an import would do.
+// Summary says what an import has done. In a dry run, it says what an import would do.
 type Summary struct {
 	DryRun bool `json:"dry_run"`
 	// Rows counts the rows, without bad lines.
 	Rows     int64 `json:"rows"`
 	BadLines int64 `json:"bad_lines"`
-	// LeftOut counts, by reason, the rows that were skipped because the other system does not show
-	// a number for them.
+	// LeftOut counts, by reason, the rows that were skipped because the other chat system does not
+	// show a number for them.
 	LeftOut map[string]int64 `json:"left_out,omitempty"`
 	// Users and Conversations are exact up to [MaxExact]; greater numbers are estimates.
 	Users         int64 `json:"users"`
 	Conversations int64 `json:"conversations"`
 	// Events counts the published events of all types, or in a dry run, the events that an import
-	// would publish. The fields below count events by type.
+	// would publish. The next fields count the events of one type each.
 	Events     int64 `json:"events"`
 	Deliveries int64 `json:"deliveries"`
 	Reads      int64 `json:"reads"`
@@ -93,8 +93,8 @@ type Summary struct {
 	// not revert.
 	Undone int64 `json:"undone"`
 	// Differences counts the fields that differ between the files and the tables. RowsDifferent
-	// counts the rows with such fields. They compare the tables after the import, or in a dry run,
-	// the current tables.
+	// counts the rows with such fields. Both refer to the tables after the import, or in a dry run
+	// to the current tables.
 	Differences   int64 `json:"differences"`
 	RowsDifferent int64 `json:"rows_different"`
 	// PublishSeconds is the time from the start until all events were published, FoldSeconds the
@@ -108,7 +108,7 @@ var ErrBadLines = errors.New("nothing was published: correct the lines, or give 
 
 // Import checks the files, publishes events for the rows that differ from the tables, waits until
 // these events are folded, and compares the tables with the files. If it is called again, it
-// publishes nothing, unless the tables have changed since.
+// publishes nothing, unless the tables have changed in the meantime.
 func Import(ctx context.Context, cfg Config) (Summary, error) {
 	inputs, err := openInputs(ctx, cfg.Files, cfg.Stdin)
 	if err != nil {
@@ -139,8 +139,8 @@ type importer struct {
 	began   time.Time
 	summary Summary
 
-	// positions has the ids of the transactions that appended events. For each partition of these
-	// events, sample has one of its users.
+	// positions has the ids of the transactions that appended events. sample has one user of each
+	// partition to which events were appended.
 	positions []int64
 	sample    map[int]string
 }
@@ -253,9 +253,9 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 	return err
 }
 
-// publish plans events for all rows and appends them. The function of adds the events for a chunk
-// of rows to a plan; now has the state of each of these rows in the tables. In a dry run, publish
-// only counts the events.
+// publish plans events for all rows and appends them. The function `of` adds the events for a chunk
+// of rows to a plan. Its parameter now has the state of each of these rows in the tables. In a dry
+// run, publish only counts the events.
 func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located, now []badges.Stored) error) error {
 	im.sample = map[int]string{}
 	im.meter.Begin("publish", im.size, true)
@@ -340,8 +340,8 @@ func (im *importer) count(evs []events.Event) {
 	}
 }
 
-// settle waits until all published events are folded, and then runs ANALYZE on the tables.
-// Otherwise the planner would use the statistics of the empty tables until autovacuum runs, and
+// settle waits until all published events are folded, and then runs ANALYZE on the tables. Without
+// ANALYZE, the planner would use the statistics of the empty tables until autovacuum runs, and
 // reads would be many times slower.
 func (im *importer) settle(ctx context.Context) error {
 	if len(im.positions) == 0 {
@@ -351,8 +351,8 @@ func (im *importer) settle(ctx context.Context) error {
 	for _, u := range im.sample {
 		users = append(users, u)
 	}
-	// Wait for the positions one after the other: as long as one of them is reached, the retrier
-	// does not take a busy projector for one that has stopped.
+	// Wait for the positions one after the other. The retrier gives up if nothing succeeds for some
+	// time; each position that is reached shows that the projector is busy and has not stopped.
 	milestones := traffic.Spread(im.positions, maxMilestones)
 	im.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {

@@ -19,7 +19,7 @@ type input struct {
 
 	format   Format
 	empty    EmptyUnread
-	channels *channels // channels of a Mattermost export, else nil
+	channels *channels // the channels of a Mattermost export; nil for other formats
 	// leftOut counts, by reason, the rows that the last read of the file skipped.
 	leftOut map[string]int64
 }
@@ -70,7 +70,8 @@ func removeInputs(inputs []input) error {
 }
 
 // each calls f with each row of the inputs, and bad with each bad line. done is the number of bytes
-// of the stored files that have been read. Errors name the file and the line.
+// that have been read so far from the files, which may be compressed. Errors name the file and the
+// line.
 func each(ctx context.Context, inputs []input, f func(in *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
 	var before int64
 	for i := range inputs {

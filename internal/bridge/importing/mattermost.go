@@ -74,7 +74,7 @@ func (r removed) is() bool { return r.DeletedAt > 0 || r.DeleteAt > 0 }
 
 // membership is the state of a user in a channel.
 type membership struct {
-	LastViewedAt *int64 `json:"last_viewed_at"` // nil in exports of older servers and of other programs
+	LastViewedAt *int64 `json:"last_viewed_at"` // nil in exports by older servers and by other programs
 	MentionCount int64  `json:"mention_count"`
 	NotifyProps  struct {
 		MarkUnread string `json:"mark_unread"`
@@ -241,7 +241,7 @@ func (r *Reader) addMember(user, conversation string, m *membership, channels *c
 		return nil
 	}
 	row := Row{UserID: user, ConversationID: conversation, ReadSeq: *m.LastViewedAt}
-	if events.CheckCategory(conversation) == "" && strings.Contains(conversation, "/") { // the id of a team's channel is also its category; a direct message has the default category
+	if events.CheckCategory(conversation) == "" && strings.Contains(conversation, "/") { // the id of a team's channel is also its category; direct messages have the default category
 		row.Category = conversation
 	}
 	var all []post

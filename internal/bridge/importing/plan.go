@@ -13,9 +13,9 @@ import (
 // Source is the CloudEvents source of the events that an import publishes.
 const Source = "badged/import"
 
-// change is what an event changes for each of its users. All users who need the same change share
-// one event, and the id of the event is derived from the change. So the event counts once for each
-// user, even if rows are grouped in another way or imported again.
+// change is a change of one conversation, which an event applies to each of its users. All users
+// who need the same change share one event, and the id of the event is derived from the change. So
+// a change counts once for each user, even if a second import groups the rows in another way.
 type change struct {
 	kind           events.Type
 	conversationID string
@@ -23,11 +23,12 @@ type change struct {
 	category       string
 	mentioned      bool
 	level          events.Level
-	// round is the number of earlier undos. It gives the events of an import after an undo new ids.
+	// round is the number of earlier undos. With it, the events of an import after an undo get new
+	// ids.
 	round int64
 	// since distinguishes changes that are otherwise equal, so that the same change can be
-	// published again later with another event id. For a level, since is the version of the table
-	// row with the old level; for a mark, it is the last message.
+	// published again later with another event id. For a level, since is the version of the row in
+	// the tables that has the old level. For a mark, it is the seq of the last message.
 	since int64
 }
 
@@ -57,9 +58,9 @@ func (c *change) event(users []string) events.Event {
 	return e
 }
 
-// stages has the event types in the order of publishing. Levels and reads come before messages, so
-// that messages that are read or muted never count, not even for a short time. Marks come after
-// reads, because a read clears a mark.
+// stages has the event types in the order of publishing. Levels and reads come before messages:
+// otherwise messages that are read or muted would count for a short time. Marks come after reads,
+// because a read clears a mark.
 var stages = [...]events.Type{
 	events.ConversationLevelSet, events.ConversationRead, events.MessageRecalled,
 	events.MessageDelivered, events.ConversationMarkedUnread, events.ConversationReset,
@@ -83,8 +84,9 @@ func (p *plan) add(stage int, c change, user string) {
 	p.users[c] = append(users, user)
 }
 
-// row adds the changes that make the tables match a row. It adds no change if the user is a member
-// of a room: the numbers of a member are computed from the room.
+// row adds the changes that are needed so that the tables match a row. It adds no change if the
+// conversation is a room of which the user is a member: the numbers of a member are computed from
+// the room.
 func (p *plan) row(r *Row, now *badges.Stored) {
 	if now.Member {
 		return
@@ -129,8 +131,9 @@ func (p *plan) deliver(r *Row, seq int64, mentioned bool) {
 	p.add(3, change{conversationID: r.ConversationID, seq: seq, category: r.Category, mentioned: mentioned}, r.UserID)
 }
 
-// renames reports whether delivering a message again would change the category: the message is the
-// last one of its conversation, and the row has another category than the tables.
+// renames reports whether another delivery of a message would correct the category of its
+// conversation: the message is the last message, and the category of the row differs from the
+// category in the tables.
 func (r *Row) renames(seq int64, now *badges.Stored) bool {
 	return seq == r.LastSeq && seq > 0 && seq == now.LastSeq && r.Category != now.Category
 }
@@ -152,11 +155,11 @@ type Difference struct {
 	Line           int    `json:"line"`
 	UserID         string `json:"user_id"`
 	ConversationID string `json:"conversation_id"`
-	// Field is the name of a field of rows, or one of: "unread" and "mentions" for the numbers of
-	// messages; "first_unread_seq"; "room" if the user is a member of a room; "events" if events of
-	// other sources prevent an undo.
+	// Field is the name of a field of a row, or one of these names: "unread" and "mentions" for
+	// numbers of messages; "first_unread_seq"; "room" if the user is a member of a room; "events"
+	// if events of other sources prevent an undo.
 	Field string `json:"field"`
-	// Want is the value in the file, Have the value in the tables.
+	// Want is the value in the file. Have is the value in the tables.
 	Want string `json:"file_value"`
 	Have string `json:"badged_value"`
 }
@@ -199,7 +202,7 @@ func (r *Row) differences(file string, now *badges.Stored) (all []Difference) {
 	number("first_unread_seq", first, now.FirstUnreadSeq)
 	differ("level", string(r.Level), now.Level)
 	differ("marked_unread", strconv.FormatBool(r.MarkedUnread), strconv.FormatBool(now.MarkedUnread))
-	if r.LastSeq > 0 { // without a message there is no category
+	if r.LastSeq > 0 { // a conversation without messages has no category
 		differ("category", r.Category, now.Category)
 	}
 	if len(all) > 0 {

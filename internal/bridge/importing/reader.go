@@ -35,10 +35,10 @@ const required = 4
 //
 // NDJSON: each line is an object with the same fields. Lists are arrays of numbers.
 //
-// user_id, conversation_id and last_seq need a value. For other fields, an empty CSV value or null
-// in NDJSON means the default: 0 for read_seq, or last_seq minus unread_count if the row has that
-// field; the empty list for lists. If a row has neither unread_seqs nor unread_count, every message
-// after read_seq is unread.
+// user_id, conversation_id and last_seq need a value. For the other fields, an empty value in CSV
+// or null in NDJSON means the default. The default of read_seq is 0, or last_seq minus unread_count
+// if the row has unread_count. The default of a list is the empty list. If a row has neither
+// unread_seqs nor unread_count, every message after read_seq is unread.
 //
 // Exports of other systems have their own formats: see [Format].
 type Reader struct {
@@ -71,8 +71,8 @@ func NewReader(r io.Reader, format Format, channels *channels) *Reader {
 	return reader
 }
 
-// errHeader is a bad CSV header. It ends reading, because the other lines cannot be parsed without
-// the header.
+// errHeader is an error in the CSV header. It is final, because the other lines cannot be parsed
+// without the header.
 type errHeader struct{ error }
 
 // Line returns the number of the last line that was read.
@@ -334,8 +334,7 @@ func (r *Reader) parseObject(line []byte) error {
 // describeJSON converts a decoding error of a line to an error that names the field.
 func describeJSON(line []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		// Do not accept a duplicate name or invalid UTF-8: a guess at the intended value could be
-		// wrong.
+		// Do not accept a duplicate name or invalid UTF-8, since the intended value is not certain.
 		if errors.Is(err, jsontext.ErrDuplicateName) || !utf8.Valid(line) {
 			return wrong(cmp.Or(syntax.JSONPointer.LastToken(), "line"), "%v", strings.TrimPrefix(fmt.Sprint(syntax.Err), "jsontext: "))
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// MaxUnread is the maximum number of unread messages in a row. It bounds the number of events: each
-// message needs an event, which all users of the conversation share.
+// MaxUnread is the maximum number of unread messages in a row. It limits the number of events,
+// since each message needs an event, which all users of the conversation share.
 const MaxUnread = 10_000
 
 // Row is the state of a user in a conversation.
@@ -38,7 +38,7 @@ type Row struct {
 
 // EmptyUnread defines what an empty list of unread messages means if the conversation has messages
 // after the read position: some exports write an empty list if no message is unread, others if all
-// of them are.
+// these messages are unread.
 type EmptyUnread string
 
 // Values of EmptyUnread.
@@ -48,7 +48,7 @@ const (
 	EmptyIsAll   EmptyUnread = "all"
 )
 
-// stated records which fields of a row say what is unread.
+// stated has the fields of a row that say, in different ways, which messages are unread.
 type stated struct {
 	// listed is set if the row has a list of unread messages, which may be empty. read is set if
 	// the row has a read position.
@@ -74,7 +74,7 @@ func wrong(field, format string, args ...any) error {
 // complete checks a row. It fills in the level, the category and the unread messages if they are
 // not given.
 func (r *Row) complete(s stated) error {
-	if r.Level == "" || r.Level == events.LevelAll { // LevelAll would override a level that is set for the category later
+	if r.Level == "" || r.Level == events.LevelAll { // not LevelAll, which would override a level that is later set for the category
 		r.Level = events.LevelDefault
 	}
 	if r.Category == "" {
@@ -112,8 +112,8 @@ func (r *Row) fillUnread(s stated) error {
 	return wrong("unread_seqs", "is empty, but read_seq %d is below last_seq %d: list what is unread, give unread_count, or say with --empty-unread none or all what an empty list means", r.ReadSeq, r.LastSeq)
 }
 
-// countUnread is used if the row has only the number of unread messages. It assumes that they are
-// the last messages of the conversation, with consecutive seqs.
+// countUnread fills in Unread if the row has only the number of unread messages. It assumes that
+// the unread messages are the last messages of the conversation, with consecutive seqs.
 func (r *Row) countUnread(s stated) error {
 	n := *s.count
 	if !s.read {

@@ -39,9 +39,9 @@ func (o *others) has(user, conversation string) bool {
 	return one || all
 }
 
-// undo reverts the imports of the files: it makes the conversations empty again. It refuses a row
-// if the tables differ from the row, or if events of other sources have changed the conversation
-// for the user.
+// undo reverts the imports of the files: it makes the conversations empty again. It does not revert
+// a row if the tables differ from the row, or if events of other sources have changed the
+// conversation for the user.
 func (im *importer) undo(ctx context.Context) error {
 	im.meter.Begin("read the log", 0, false)
 	touched, err := newOthers(ctx, im.cfg.Touched)
@@ -97,8 +97,8 @@ func (r *Row) isUndone(now *badges.Stored) bool {
 	return len(nothing.differences("", now)) == 0
 }
 
-// undoing is the value of since in the changes of an undo. It gives their events other ids than the
-// events of imports.
+// undoing is the value of `since` in the changes of an undo. So the events of an undo have other
+// ids than the events of imports.
 const undoing = -1
 
 // undo adds the changes that revert a row. A read clears the mark as unread, and a reset deletes

@@ -11,8 +11,8 @@ import (
 
 // Source is a broker and the streams to read from it, as given with --from.
 type Source struct {
-	// Name is the broker's name in the table of positions and in the ids of events. The
-	// default is the name for the scheme of the URL, such as kafka.
+	// Name is the broker's name in the table of positions and in the ids of events. The default
+	// depends on the scheme of the URL; it is, for example, kafka.
 	Name string
 	// Streams has the topics, streams or keys to read.
 	Streams []string
@@ -22,7 +22,8 @@ type Source struct {
 	open func() (Broker, error)
 }
 
-// schemes maps the scheme of a URL to the default name, an example and the parser.
+// schemes has, by the scheme of the URL, the default name of the broker, an example URL and the
+// parser.
 var schemes = map[string]struct {
 	name, example string
 	parse         func(broker.Address) (Source, error)
@@ -55,7 +56,7 @@ func Parse(urls []string) (all []Source, errs []error) {
 	return all, errs
 }
 
-// maxName is the maximum length of a broker's name in bytes. It is bounded because event ids
+// maxName is the maximum length of a broker's name in bytes. There is a maximum because event ids
 // contain the name.
 const maxName = 32
 

@@ -1,6 +1,6 @@
-// Package ingest reads events from message brokers and appends them to the log. One transaction
-// appends events and stores in Postgres how far the broker has been read. So every message counts
-// exactly once, even if processes are killed.
+// Package ingest reads events from message brokers and appends them to the log. The transaction
+// that appends events also stores the position up to which the broker has been read. So every
+// message counts exactly once, even if processes are killed.
 //
 // It does not know the fold. ADR 77 says why positions are in Postgres.
 package ingest
@@ -17,7 +17,7 @@ type Broker interface {
 	// not exist, the error says what to do.
 	Partitions(ctx context.Context) ([]Partition, error)
 	// Open returns a reader of a partition. The reader begins with the first message after the
-	// position behind, or with the first message of the partition if behind is "".
+	// position `behind`, or with the first message of the partition if behind is "".
 	Open(ctx context.Context, p Partition, behind string) (Reader, error)
 	// Close closes the connection. All readers must be closed before.
 	Close()
@@ -25,9 +25,9 @@ type Broker interface {
 
 // Reader reads one partition. It is not safe for concurrent use.
 type Reader interface {
-	// Next waits about a second at most for messages. A batch without messages still has the
-	// backlog, and the position if it has changed. After an error the caller closes the reader and
-	// opens a new one.
+	// Next waits about a second at most for messages, and may return a batch without messages. Such
+	// a batch still has the backlog, and the position if the position has changed. After an error
+	// the caller closes the reader and opens a new one.
 	Next(ctx context.Context) (Batch, error)
 	Close()
 }
@@ -39,8 +39,8 @@ type Partition struct {
 	Number int
 	// Numbered reports whether the stream has numbered partitions.
 	Numbered bool
-	// Incarnation distinguishes a stream from an earlier, deleted stream with the same name. It is
-	// "" if the broker has no such identifier.
+	// Incarnation is an identifier by which a stream differs from a deleted stream of the same
+	// name. It is "" if the broker has no such identifier.
 	Incarnation string
 }
 
@@ -55,13 +55,13 @@ func (p Partition) String() string {
 // Batch has the messages of one read, in order.
 type Batch struct {
 	Messages []Message
-	// Position is the position after the last message and after any entries without messages that
-	// follow it, such as Kafka's transaction markers. It is "" if the position has not changed.
+	// Position is the position after the last message, and also after entries behind it that are no
+	// messages, such as Kafka's transaction markers. It is "" if the position has not changed.
 	Position string
 	// Backlog is the approximate number of unread messages after the batch; negative if unknown.
 	Backlog int64
-	// Lost is an upper bound of the number of messages between the last batch and this batch that
-	// the broker deleted before they were read.
+	// Lost is the greatest possible number of messages that the broker has deleted, before they
+	// were read, between the last batch and this batch.
 	Lost int64
 	// Note describes an unusual condition, which the caller logs; usually "".
 	Note string
@@ -75,8 +75,8 @@ type Message struct {
 	Place string
 	// Time is the timestamp set by the broker or the publisher.
 	Time time.Time
-	// Attributes has the attributes of the event if it is a CloudEvent in binary mode, by name
-	// without the prefix of the header. It is nil in structured mode.
+	// Attributes has the attributes of an event in the binary mode of CloudEvents, by their names
+	// without the prefix of the header. In structured mode it is nil, and Body has the attributes.
 	Attributes map[string]string
 	// ContentType is the content type of Body, "" if the message does not have one.
 	ContentType string
@@ -90,5 +90,5 @@ const (
 	maxBytes    = 4 << 20
 )
 
-// patience is how long a call of the broker waits for messages.
+// patience is how long one call to the broker waits for messages.
 const patience = 500 * time.Millisecond

@@ -21,8 +21,8 @@ func attribute(header string) (name string, ok bool) {
 	return strings.ToLower(header[3:]), true
 }
 
-// decode returns the event of a message and the event's JSON text; the text is returned with an
-// error too. If the event has no id, decode gives it the parameter id.
+// decode returns the event of a message, and the JSON text of the event. If the event is invalid,
+// decode returns an error and still the text. An event without an id gets the id in the parameter.
 func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 	text = m.Body
 	if m.Attributes != nil {
@@ -65,7 +65,7 @@ func structured(m *Message) []byte {
 	switch {
 	case json.Valid(m.Body):
 		member("data", json.RawMessage(m.Body))
-	case len(m.Body) == 0: // Decode reports that the data is missing
+	case len(m.Body) == 0: // without data: events.Decode reports that the data is missing
 	case utf8.Valid(m.Body):
 		member("data", string(m.Body))
 	default:

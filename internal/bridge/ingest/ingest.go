@@ -21,10 +21,10 @@ type Config struct {
 	// Log is the log of Pool.
 	Log     *events.Log
 	Sources []Source
-	// Cluster has all databases if there are several, else nil. Processes then use Pool only to
-	// divide the partitions of the brokers among themselves.
+	// Cluster has all databases if there are several, else nil. With several databases, processes
+	// use Pool only to divide the partitions of the brokers among themselves.
 	Cluster *cluster.Cluster
-	// Admit blocks until events may be appended. Default: it returns at once.
+	// Admit blocks until events may be appended. By default it does not block.
 	Admit func(ctx context.Context, evs []events.Event) error
 	// Appended is called after each commit with the partitions of the log that got new events, and
 	// the number of new events. Default: no call.
@@ -40,9 +40,9 @@ type Config struct {
 
 	// appender appends to the databases of Cluster.
 	appender *cluster.Appender
-	// switchTime is how long refused appends are not reported as an error: while a partition of the
+	// switchTime is how long refused appends are not reported as an error. While a partition of the
 	// log is moved or split, the databases refuse its events for a short time. Default 10s, which
-	// suffices on a busy machine.
+	// is enough even on a busy machine.
 	switchTime time.Duration
 }
 
@@ -128,8 +128,8 @@ func (x *Ingester) Close() {
 	}
 }
 
-// Health returns an error that names each broker that cannot be read now, nil if all brokers can be
-// read.
+// Health returns an error that names each broker that cannot be read at present, or nil if all
+// brokers can be read.
 func (x *Ingester) Health() error {
 	var texts []string
 	for _, s := range x.sources {

@@ -26,9 +26,9 @@ func parseKafka(a broker.Address) (Source, error) {
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
-		// Control records are needed to move the position past transaction markers. Without a reset
-		// offset, the client returns an error when the next message was deleted; the worker then
-		// opens a new reader, which counts the deleted messages.
+		// Control records are kept, so that the position can move past transaction markers. There
+		// is no reset offset, so that the client returns an error if the next message was deleted;
+		// the worker then opens a new reader, which counts the deleted messages.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
 	connecting, err := broker.Kafka(&a)
@@ -115,8 +115,8 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, behind string) (Rea
 type kafkaReader struct {
 	client    *kgo.Client
 	partition Partition
-	// at is the next offset to read. end is the offset after the last message of the partition,
-	// according to the last answer of Kafka.
+	// at is the offset of the next message to read. end is the offset after the last message of the
+	// partition, from the last answer of Kafka.
 	at, end int64
 	lost    int64
 	note    string
@@ -125,7 +125,7 @@ type kafkaReader struct {
 // Next implements Reader.
 func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	b := Batch{Lost: r.lost, Note: r.note}
-	if r.lost > 0 || r.note != "" { // report lost and note in a batch without messages
+	if r.lost > 0 || r.note != "" { // report the lost messages and the note at once, in a batch without messages
 		r.lost, r.note = 0, ""
 		b.Position, b.Backlog = strconv.FormatInt(r.at, 10), r.end-r.at
 		return b, nil
@@ -148,8 +148,8 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 		b.Position = strconv.FormatInt(r.at, 10)
 	}
 	if b.Position == "" && ctx.Err() == nil {
-		// The client retries silently if brokers cannot be reached; an explicit request returns the
-		// error.
+		// If brokers cannot be reached, fetching retries without an error. The explicit request for
+		// the offset returns the error.
 		var err error
 		if r.end, err = r.offset(ctx, kafkaEnd); err != nil {
 			return Batch{}, err
@@ -166,8 +166,7 @@ const (
 	kafkaEnd   = -1
 )
 
-// offset requests one of the partition's offsets. which is the special timestamp kafkaFirst or
-// kafkaEnd.
+// offset requests the first or the end offset of the partition; `which` is kafkaFirst or kafkaEnd.
 func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
 	defer cancel()

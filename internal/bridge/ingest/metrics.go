@@ -43,15 +43,16 @@ type backlogKey struct {
 	partition Partition
 }
 
-// backlog describes the messages of a broker's partition that are not stored yet.
+// backlog describes the messages of one broker partition that are not stored in the log yet.
 type backlog struct {
 	messages int64
-	// since is the time of the oldest message that is known and not stored, zero if there is none.
+	// since is the time of the oldest message that this process has read and not stored yet. It is
+	// zero if there is none.
 	since time.Time
 }
 
-// backlogs has the backlogs of the partitions that this process reads. It is a collector, so that
-// the ages grow even while no messages are read.
+// backlogs has the backlogs of the partitions that this process reads. It is a Prometheus
+// collector, so that the ages in the metrics grow even while no messages are read.
 type backlogs struct {
 	mu sync.Mutex
 	of map[backlogKey]*backlog

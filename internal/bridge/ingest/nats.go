@@ -60,9 +60,9 @@ func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	return all, nil
 }
 
-// Open implements Broker. The consumer exists only in the memory of one server. If this server
-// restarts, reading fails, and the worker opens a new consumer at the position that Postgres
-// stores.
+// Open implements Broker. It creates a consumer that exists only in the memory of one NATS server.
+// If this server restarts, reading fails, and the worker opens a new consumer at the position that
+// Postgres stores.
 func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
 	at := uint64(0)
 	if behind != "" {
@@ -99,13 +99,13 @@ type natsReader struct {
 	js       jetstream.JetStream
 	consumer jetstream.Consumer
 	stream   string
-	// at is the stream sequence of the last message. delivered is the number of messages that this
-	// consumer has delivered.
+	// at is the stream sequence of the last message that was read. delivered is the number of
+	// messages that this process has received from the consumer.
 	at, delivered uint64
-	// first is set until a message has been read.
+	// first is set until the reader has read a message.
 	first bool
-	// everything is set if the consumer has no filter. Then a gap in the stream sequences means
-	// that messages were deleted.
+	// everything is set if the consumer reads all subjects of the stream. Then a gap in the stream
+	// sequences means that messages were deleted.
 	everything bool
 	backlog    int64
 	// size is the maximum number of messages in one fetch.
@@ -186,7 +186,7 @@ func (r *natsReader) add(b *Batch, fetched jetstream.MessageBatch, err error) er
 func (r *natsReader) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name) // the server deletes it later anyway
+	_ = r.js.DeleteConsumer(ctx, r.stream, r.consumer.CachedInfo().Name) // ignore an error: the server deletes an idle consumer anyway
 }
 
 func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
@@ -208,8 +208,8 @@ func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
 	return m
 }
 
-// structuredType is the content type of events in structured mode. The attributes in the headers
-// are then copies for the broker, and are ignored.
+// structuredType is the content type of events in structured mode. Attributes in the headers of
+// such a message are copies for the broker, and are ignored.
 const structuredType = "application/cloudevents+json"
 
 // unescaped decodes an attribute value, which the CloudEvents binding for NATS percent-encodes.

@@ -19,23 +19,23 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// places is used if there are several databases. For each partition of the log, it has a place: the
-// position in one partition of a broker up to which the partition of the log has stored the
-// messages.
+// places is used if there are several databases. It belongs to one partition of a broker. For each
+// partition of the log, it has a place: the position in the broker's partition up to which the
+// partition of the log has stored the messages.
 //
-// One database, the home, stores the position itself. A batch is first appended to the other
-// databases; each of these transactions also moves the places of the partitions that get events.
-// Then the home appends its events and moves the position. If the process is interrupted between
-// these steps, the next process reads the batch again, and skips the events that a partition has
-// already stored according to its place.
+// One database, the home, stores the position of the broker's partition itself. A batch is first
+// appended to the other databases. The transaction in each of these databases also moves the places
+// of the partitions that get events. Then the home appends its events and moves the position. If
+// the process is interrupted between these steps, the next process reads the batch again, and skips
+// the events that a partition has already stored according to its place.
 type places struct {
 	appender *cluster.Appender
 	all      []*cluster.Database
 	home     *cluster.Database
 
 	mu sync.Mutex
-	// of maps partitions of the log to their places. It has the partitions of the databases in
-	// known.
+	// of maps partitions of the log to their places. known has the databases whose places have been
+	// read into `of`.
 	of    map[int]place
 	known map[*cluster.Database]bool
 }
@@ -103,7 +103,7 @@ func (p *positionOf) loadFrom(ctx context.Context, shard *cluster.Database) erro
 // has reports whether a partition of the log has stored the message at a position.
 func (p *positionOf) has(partition int, position string) bool {
 	at, is := p.places.of[partition]
-	for !is { // the partition was created by a split after the places were read: use the place of its parent
+	for !is { // a split has created the partition after the places were read: use the place of the partition that was split
 		var ok bool
 		if partition, ok = eventlog.Parent(partition, p.log.Partitions()); !ok {
 			return false
@@ -125,8 +125,8 @@ func (p *positionOf) isAhead() bool {
 }
 
 // appendAll appends events to all databases except the home, and moves the places of the partitions
-// that get events to the position to. Then it calls last with the events for the home. For a single
-// database, it calls last with all events.
+// that get events to the position `to`. Then it calls last with the events for the home. If there
+// is only one database, it just calls last with all events.
 func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
 	if p.places == nil {
@@ -134,7 +134,7 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 	}
 	var positions map[uuid.UUID]string
 	if p.isAhead() {
-		positions = map[uuid.UUID]string{} // for an event to a room, the position of its message
+		positions = map[uuid.UUID]string{} // for each event to a room, by key, the position of its message
 		evs = nil
 		for i := range d.events {
 			e := d.events[i]
@@ -179,8 +179,8 @@ func (p *positionOf) allHave(partitions []int, position string) bool {
 	return !slices.ContainsFunc(partitions, func(partition int) bool { return !p.has(partition, position) })
 }
 
-// storeIn appends events to a shard and moves the places of the partitions that get them, in
-// one transaction.
+// storeIn appends events to a shard, and moves the places of the partitions that get these events
+// to the position `to`, in one transaction.
 func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs []events.Event, to string) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -230,12 +230,11 @@ func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs [
 	return receipt, nil
 }
 
-// isBehind reports whether position a is behind, that is after, position b. A position is an
-// offset, a sequence number, or an entry id that consists of two numbers.
+// isBehind reports whether position a comes after position b. A position is an offset, a sequence
+// number, or an entry id that consists of two numbers.
 func isBehind(a, b string) bool { return slices.Compare(numbersOf(a), numbersOf(b)) > 0 }
 
-// numbersOf returns the numbers that a position consists of. The position before the first message
-// consists of none.
+// numbersOf returns the numbers in a position. The position before the first message has no number.
 func numbersOf(position string) (numbers []uint64) {
 	id, _, _ := strings.Cut(position, "@")
 	for part := range strings.SplitSeq(id, "-") {

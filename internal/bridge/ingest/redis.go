@@ -32,8 +32,8 @@ type redisBroker struct {
 	streams []string
 }
 
-// Partitions implements Broker. It includes streams that do not exist yet: the first XADD creates a
-// stream.
+// Partitions implements Broker. It also returns streams that do not exist yet, since the first XADD
+// creates a stream.
 func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	var all []Partition
 	for _, stream := range b.streams {
@@ -61,9 +61,9 @@ func (b *redisBroker) Open(_ context.Context, p Partition, behind string) (Reade
 	return &redisReader{client: b.client, stream: p.Stream, at: at}, nil
 }
 
-// redisPosition is the position after an entry. It has the id of the entry, and the number of
-// entries that had been added to the stream up to this entry, according to Redis (entries-added).
-// If the number and the counts of Redis do not match, entries were deleted before they were read.
+// redisPosition is the position after an entry. id is the id of the entry. added is the number of
+// entries that have been added to the stream up to this entry. If Redis counts more added entries
+// (entries-added) than were read, entries were deleted before they were read.
 type redisPosition struct {
 	id    string
 	added int64
@@ -88,8 +88,8 @@ type redisReader struct {
 	client redis.UniversalClient
 	stream string
 	at     redisPosition
-	// asked is when the state of the stream was last read. backlog is the number of unread entries:
-	// as read then, minus the entries read since.
+	// asked is when the state of the stream was last read. backlog is the number of unread entries
+	// at that time, minus the entries that were read after it.
 	asked   time.Time
 	backlog int64
 	note    string
@@ -133,8 +133,8 @@ func (r *redisReader) Next(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// begin is called for a stream that was never read. It sets the number of entries that were deleted
-// before, so that they do not count as lost.
+// begin is called for a stream of which no entry was read yet. It sets r.at.added to the number of
+// entries that are already deleted, so that these entries do not count as lost.
 func (r *redisReader) begin(ctx context.Context) error {
 	info, err := r.info(ctx)
 	if err == nil && info != nil {
@@ -143,9 +143,9 @@ func (r *redisReader) begin(ctx context.Context) error {
 	return err
 }
 
-// ask reads the state of the stream: the number of unread entries, and how many entries were
-// deleted unread. The deleted entries can be counted only when all other entries have been read;
-// before, lost is 0.
+// ask reads the state of the stream, and sets the number of unread entries. lost is the number of
+// entries that were deleted before they were read. It can be computed only when all other entries
+// have been read; until then, lost is 0.
 func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	info, err := r.info(ctx)
 	if err != nil || info == nil || info.EntriesAdded == 0 { // Redis counts entries since version 7

@@ -81,8 +81,8 @@ func (s *source) share(ctx context.Context, partitions []Partition) {
 	owner.Run(ctx)
 }
 
-// awaitOthers returns when ctx is done, or when the broker's partitions differ from the given
-// partitions.
+// awaitOthers lists the broker's partitions at intervals. It returns when ctx is done, or when they
+// differ from the given partitions.
 func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	for wait.For(ctx, s.cfg.DiscoveryInterval) == nil {
 		now, err := s.partitions(ctx)
@@ -93,15 +93,16 @@ func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	}
 }
 
-// lockClass returns the first key of the advisory locks that this source uses for a purpose.
+// lockClass returns the first of the two keys of the advisory locks that this source uses for a
+// purpose.
 func (s *source) lockClass(purpose string) int {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "badged ingest %s of %s: %s", purpose, s.Name, strings.Join(s.Streams, " "))
 	return int(h.Sum32() >> 1) // the key must be a signed 32-bit number
 }
 
-// report stores err for Health. It logs an error that is new, and the end of an error. partition is
-// "" if the error concerns the whole broker.
+// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
+// logs that reading works again. partition is "" if the error concerns the whole broker.
 func (s *source) report(ctx context.Context, partition string, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

@@ -31,20 +31,21 @@ var errTaken = errors.New("another process reads the partition")
 // expected one.
 const codeTaken = "BD005"
 
-// maxKept is the maximum size, in bytes, of a message that a dead letter stores.
+// maxKept is the maximum size, in bytes, of a message that a dead letter contains. A dead letter
+// about a larger message has no payload.
 const maxKept = 8 << 20
 
-// positionOf is the stored position in a partition of a broker, and the databases that store it.
+// positionOf has the stored position in one partition of a broker, and the database that stores it.
 type positionOf struct {
 	pool      *pgxpool.Pool
 	log       *events.Log
 	broker    string
 	partition Partition
 	at        string
-	// resets counts how often the stream was found to have gone back to an earlier position.
+	// resets counts how often the stream has gone back to an earlier position.
 	resets int
-	// places has the positions of the partitions of the log if there are several databases, else
-	// nil.
+	// places has, if there are several databases, the position up to which each partition of the
+	// log has stored the messages. It is nil if there is only one database.
 	places *places
 }
 
@@ -52,8 +53,8 @@ func (p *positionOf) key() []any {
 	return []any{p.broker, p.partition.Stream, p.partition.Number, p.partition.Incarnation}
 }
 
-// load reads the stored position. again reports that the database stores no position for this
-// stream, but one for a deleted stream with the same name.
+// load reads the stored position. again is set if the database has no position for this stream, but
+// has a position for a deleted stream with the same name.
 func (p *positionOf) load(ctx context.Context) (again bool, err error) {
 	if p.places != nil {
 		return p.loadSharded(ctx)
@@ -61,8 +62,8 @@ func (p *positionOf) load(ctx context.Context) (again bool, err error) {
 	return p.loadOne(ctx, p.pool)
 }
 
-// notice checks whether the stream went back to an earlier position. If so, the stream counts as a
-// new stream: the positions that partitions have stored before do not apply to it.
+// notice checks whether the stream went back to an earlier position. If so, notice increments
+// resets, so that the positions that were stored before do not apply any more.
 func (p *positionOf) notice(b *Batch) {
 	first := b.Position
 	if len(b.Messages) > 0 {
@@ -85,7 +86,8 @@ type decoded struct {
 	// positions has, for each event, the position after its message.
 	positions []string
 	letters   []letter
-	// lost has a dead letter if the broker has deleted unread messages before this batch.
+	// lost has a dead letter about the messages that the broker has deleted unread before this
+	// batch, if there are any.
 	lost []letter
 }
 
@@ -123,8 +125,8 @@ func reasonOf(err error) string {
 
 // store runs one transaction that appends the events of a batch, stores invalid messages as dead
 // letters, and moves the position. If Postgres refuses the content of a message, store halves the
-// batch until this message is alone, and stores it as a dead letter. If there are several
-// databases, store runs a transaction for each stage of [cluster.SplitAtJoins].
+// batch until this message is alone, and stores the message as a dead letter. If there are several
+// databases, store divides the batch by [cluster.SplitAtJoins] and stores one part after the other.
 func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, error) {
 	if ends := p.stages(b, d); len(ends) > 1 {
 		return p.storeParts(ctx, b, d.lost, ends)
@@ -138,7 +140,7 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 	}
 	if len(b.Messages) == 1 {
 		m := &b.Messages[0]
-		_, text, _ := decode(m, p.id(m)) // d.letters may have this message already, and d.events then has none
+		_, text, _ := decode(m, p.id(m)) // decode it again: the message may be in d.events or in d.letters
 		letters := []letter{{p.origin(m.Place), reasonOf(err), text}}
 		if _, err := p.write(ctx, decoded{letters: letters, lost: d.lost}, 1, b.Position); err != nil {
 			return stored{}, err
@@ -148,8 +150,8 @@ func (p *positionOf) store(ctx context.Context, b *Batch, d decoded) (stored, er
 	return p.storeParts(ctx, b, d.lost, []int{len(b.Messages) / 2, len(b.Messages)})
 }
 
-// stages divides a batch at the stages of [cluster.SplitAtJoins]. It returns the end of each stage
-// as an index into the messages, nil for a single database.
+// stages divides a batch into the stages of [cluster.SplitAtJoins]. It returns the end of each
+// stage as an index into the messages. If there is only one database, it returns nil.
 func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
 	if p.places == nil {
 		return nil
@@ -204,11 +206,11 @@ type stored struct {
 // trouble.
 const storeTimeout = 30 * time.Second
 
-// write runs one transaction that stores decoded messages and moves the position. messages is their
-// number, to the new position.
+// write runs one transaction that stores decoded messages and moves the position to `to`. messages
+// is the number of messages.
 func (p *positionOf) write(ctx context.Context, d decoded, messages int, to string) (events.Receipt, error) {
-	// Do not cancel the transaction with ctx: after an interrupted commit, the caller cannot know
-	// whether it succeeded.
+	// Do not cancel the transaction with ctx: if a commit is interrupted, the caller cannot know
+	// whether the commit succeeded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {

@@ -46,8 +46,8 @@ type worker struct {
 	key       backlogKey
 }
 
-// follow reads from the stored position until ctx is done or an error occurs. It calls well after
-// each batch that was stored.
+// follow reads and stores batches, beginning at the stored position, until ctx is done or an error
+// occurs. It calls well after it has stored a batch.
 func (w *worker) follow(ctx context.Context, well func()) error {
 	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
 	if w.cfg.Cluster != nil {
@@ -74,7 +74,7 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 	}()
 	defer func() {
 		cancel()
-		for range batches { // wait until readAhead has ended
+		for range batches { // discard the remaining batches until readAhead has ended
 			continue
 		}
 		reader.Close()
@@ -88,7 +88,8 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 	return <-read
 }
 
-// readAhead reads the next batch while the caller stores the last one.
+// readAhead reads batches and sends them to `to`. So it reads a batch while the caller stores the
+// batch before.
 func readAhead(ctx context.Context, r Reader, to chan<- Batch) error {
 	for {
 		b, err := r.Next(ctx)
@@ -157,7 +158,7 @@ func (w *worker) count(done *stored) {
 	}
 }
 
-// admit blocks until folding has caught up. Meanwhile the messages remain in the broker.
+// admit blocks while folding is too far behind. Meanwhile the messages remain in the broker.
 func (w *worker) admit(ctx context.Context, evs []events.Event) error {
 	for {
 		err := w.cfg.Admit(ctx, evs)

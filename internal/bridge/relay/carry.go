@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Limits of a page: the target appends a page of this size efficiently in one call, and it fits
-// into one HTTP request.
+// Limits of a page of the outbox. The target appends a page of this size efficiently in one call,
+// and the page fits into one HTTP request.
 const (
 	maxEvents = 2000
 	maxBytes  = 4 << 20
@@ -44,8 +44,8 @@ func (r *Relay) carry(ctx context.Context) {
 }
 
 // carryOver reads pages of the outbox over one connection and carries them, until ctx is done or
-// the connection fails. The state of the carrier must not outlive the connection: if Postgres
-// crashes, it may use the same offsets again.
+// the connection fails. A new connection needs a new carrier: after a crash, Postgres may assign
+// the same offsets to other rows.
 func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 	conn, err := r.cfg.Outbox.pool.Acquire(ctx)
 	if err != nil {
@@ -89,7 +89,8 @@ func newBackoff() backoff { return backoff{wait.Backoff{First: firstPause, Last:
 // wait pauses after an error, or returns when ctx is done.
 func (b *backoff) wait(ctx context.Context, err error) { _ = wait.For(ctx, b.after(err)) }
 
-// after returns the pause after an error. The pause is at least as long as the target asked for.
+// after returns the pause after an error. If the target has asked for a pause, the result is at
+// least as long.
 func (b *backoff) after(err error) time.Duration {
 	pause := b.Next()
 	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
@@ -99,9 +100,9 @@ func (b *backoff) after(err error) time.Duration {
 }
 
 // carrier reads the outbox in the order of offsets, carries each row, and then deletes it. It reads
-// each offset only once, because the part of the table below passed may be full of dead rows. It
-// reads two kinds of rows below passed: rows of transactions that were still open when the carrier
-// passed their offsets, and rows that wait for a database that is away.
+// each offset only once, because the part of the table up to `passed` may be full of dead rows.
+// There are two exceptions: rows of transactions that were still open when the carrier passed their
+// offsets, and rows that wait for a database that is away.
 type carrier struct {
 	*Relay
 	waiting
@@ -110,16 +111,17 @@ type carrier struct {
 	// in open.
 	passed int64
 	open   openTransactions
-	// The next read of a page deletes the rows in carried, and moves the rows in refused to
-	// badged.outbox_refused.
+	// carried has the offsets of the rows that the next read of a page deletes. refused has the
+	// rows among them that this read first copies to badged.outbox_refused.
 	carried []int64
 	refused []refusal
 }
 
-// openTransactions has the transactions that were open, or had not begun, when a page was read.
+// openTransactions has the transactions whose rows were not visible when a page was read: they were
+// open, or had not begun.
 type openTransactions struct {
-	// listed has the ids of the transactions that the snapshot lists as open. A transaction whose
-	// id is young or greater began later, so its rows are not visible either.
+	// listed has the ids of the transactions that were open in the snapshot of the read. young is
+	// the least id of the transactions that began later.
 	listed []string
 	young  string
 }
@@ -127,7 +129,8 @@ type openTransactions struct {
 // noTransaction is an id that is greater than the id of any transaction.
 const noTransaction = "18446744073709551615"
 
-// carry carries a page to the target. After an error the same page must be read and carried again.
+// carry carries the rows of a page to the target. If it fails, the caller must read the same page
+// again and carry it again.
 func (c *carrier) carry(ctx context.Context, p page) error {
 	good, refused := decode(p.rows)
 	var kept, carried []row
@@ -171,8 +174,8 @@ func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 // the database is in trouble.
 const statementTimeout = 10 * time.Second
 
-// read reads the next page. In the same round trip it deletes the rows of the previous page: see
-// fetch.
+// read reads the next page. In the same round trip it deletes the carried rows of the previous
+// page: see fetch.
 func (c *carrier) read(ctx context.Context) (page, error) {
 	p, full, err := c.fetch(ctx, statements.Get("read a page"), c.passed, c.open.listed, c.open.young, maxEvents, maxBytes)
 	if err != nil {
@@ -180,7 +183,7 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 	}
 	p.passed = c.passed
 	switch n := len(p.rows); {
-	case n > 0 && full: // a row with a lower offset than passed may not have been read yet
+	case n > 0 && full: // use this offset even if passed is greater: the full page may end below passed, and the rows in between are still unread
 		p.passed = p.rows[n-1].offset
 	case n > 0:
 		p.passed = max(p.passed, p.rows[n-1].offset)
@@ -262,13 +265,13 @@ func (c *carrier) settle(ctx context.Context) {
 	}
 }
 
-// append appends valid events in order to all databases except the databases with a partition of
-// without. It returns the events that badged refuses; lack has the partitions that do not have the
-// events yet, nil if there are none.
+// append appends valid events, in order, to all databases except the databases that have a
+// partition in `without`. It returns the events that badged refuses. lack has the partitions that
+// did not get the events because their database is away; it is nil if there are none.
 //
-// If badged refuses some events, append calls the target again with the others. If the refusal does
-// not say which events are refused, or if a proxy rejects the call as too large, append halves the
-// call. After an error some events may have been appended.
+// If badged refuses some events, append calls the target again with the other events. If the
+// refusal does not say which events are refused, or if a proxy rejects the call as too large,
+// append halves the call. If append fails, some events may have been appended.
 func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *cluster.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendBestEffort(ctx, eventsOf(rows), without)
@@ -316,9 +319,9 @@ func isTooLarge(err error) bool {
 	return ok && refused.Status == http.StatusRequestEntityTooLarge
 }
 
-// refusedIn reports whether an error is a refusal by badged, as opposed to a failure or an answer
-// of a proxy or another server. named has the reasons by the index of the event, if the answer
-// contains them.
+// refusedIn reports whether an error is a refusal by badged. A failure, or an answer of a proxy or
+// another server, is no refusal. named has the reasons by the index of the event, if the answer
+// contains reasons.
 func refusedIn(err error) (named map[int]string, isRefusal bool) {
 	named = map[int]string{}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {

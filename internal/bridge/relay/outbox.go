@@ -89,7 +89,8 @@ func Away(err error) bool {
 	return !untrusted && f != pgfault.None && !f.OfLogin()
 }
 
-// explained adds to an error about missing privileges the command that grants them to the role.
+// explained adds advice to an error about missing privileges: the command that grants the
+// privileges to the role.
 func explained(err error, role string) error {
 	const insufficientPrivilege = "42501"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
@@ -108,7 +109,7 @@ func (o *Outbox) Close() { o.pool.Close() }
 // Pool returns the connections to the database.
 func (o *Outbox) Pool() *pgxpool.Pool { return o.pool }
 
-// maxCounted is the number of waiting events at which counting stops.
+// maxCounted is the number of events in the outbox at which counting stops.
 const maxCounted = 1_000_000
 
 // Backlog describes the events in an outbox.
@@ -117,7 +118,8 @@ type Backlog struct {
 	Events int64
 	// Age is the age of the oldest event, 0 if there is none.
 	Age time.Duration
-	// Refused is the number of events that badged refused; they are set aside.
+	// Refused is the number of events that badged refused, and that were moved to
+	// badged.outbox_refused.
 	Refused int64
 }
 

@@ -21,9 +21,10 @@ import (
 
 // Target is the destination of the events.
 type Target interface {
-	// Append appends all events in order, or none. If it refuses events, it returns a
+	// Append appends all events in order, or none of them. If badged refuses events, it returns a
 	// [*traffic.ServerError] or an [*events.BatchError]. If the same call may succeed later, it
-	// returns a [*traffic.TransientError]. It may be called again after any error.
+	// returns a [*traffic.TransientError]. After any error it may be called again with the same
+	// events.
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 }
 
@@ -32,9 +33,9 @@ type Config struct {
 	Outbox  *Outbox
 	Target  Target
 	Divided Divided
-	// Check is needed if the outbox could not be reached yet: Run calls it, usually [Outbox.Check],
-	// until it returns no error, or an error other than [Away]. Nil means that the outbox has been
-	// checked already.
+	// Check, usually [Outbox.Check], is needed if the outbox could not be reached yet. Run calls it
+	// again while its error means that the database cannot be reached: see [Away]. Nil means that
+	// the outbox has been checked already.
 	Check func(ctx context.Context) error
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -57,7 +58,7 @@ type Relay struct {
 	// advisory lock, so that it carries events.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
-	// trouble is the reason why no event can be carried now, nil if events can be carried.
+	// trouble is the reason why events cannot be carried at present, nil if events can be carried.
 	trouble error
 }
 
@@ -95,8 +96,8 @@ const (
 )
 
 // Run carries events until ctx is done and then returns nil. It returns an error if [Config].Check
-// fails although the database can be reached. An advisory lock lets one process at a time carry
-// events. It only saves work: if two processes carry the same events, the events count once.
+// fails although the database can be reached. Only the process that has an advisory lock carries
+// events. The lock only saves work: if two processes carry the same events, the events count once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
@@ -161,7 +162,8 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report stores err for Health. It logs an error that is new, and the end of an error.
+// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
+// logs that events are carried again.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

@@ -24,7 +24,7 @@ type refusal struct {
 // page has the rows of one read of the outbox.
 type page struct {
 	rows []row
-	// passed and open are the carrier's new passed and open, once the rows are carried.
+	// passed and open become the fields of the same names of the carrier once the rows are carried.
 	passed int64
 	open   openTransactions
 }
@@ -49,8 +49,8 @@ func decode(rows []row) (good []row, refused []refusal) {
 	return good, refused
 }
 
-// stages yields the rows in the stages of [cluster.SplitAtJoins]. For a single database, it yields
-// all rows at once.
+// stages yields the rows of one stage of [cluster.SplitAtJoins] after another. For a single
+// database, it yields all rows at once.
 func (c *carrier) stages(rows []row) iter.Seq[[]row] {
 	return func(yield func([]row) bool) {
 		ends := []int{len(rows)}
@@ -75,7 +75,7 @@ func eventsOf(rows []row) []events.Event {
 	return evs
 }
 
-// split divides rows into the rows for which is returns true, and the others.
+// split divides rows into these, for which the function `is` returns true, and others.
 func split(rows []row, is func(*row) bool) (these, others []row) {
 	for i := range rows {
 		if is(&rows[i]) {
@@ -87,7 +87,7 @@ func split(rows []row, is func(*row) bool) (these, others []row) {
 	return these, others
 }
 
-// among returns a function that reports whether a row is in the list of refusals.
+// among returns a function that reports whether a row is among the refused rows.
 func among(refused []refusal) func(*row) bool {
 	return func(r *row) bool {
 		return slices.ContainsFunc(refused, func(f refusal) bool { return f.offset == r.offset })

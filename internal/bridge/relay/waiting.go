@@ -13,18 +13,18 @@ import (
 // Divided is a [Target] that consists of several databases, some of which may be unreachable. It is
 // safe for concurrent use.
 type Divided interface {
-	// AppendBestEffort is [cluster.Appender.AppendBestEffort], but it returns the errors of
-	// [Target].
+	// AppendBestEffort does what [cluster.Appender.AppendBestEffort] does. Its errors are the
+	// errors of [Target].
 	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be unreachable. partition is a
-	// number as PartitionOf returns it.
+	// Away reports whether the database of a partition is known to be unreachable. The number of
+	// the partition is from before any split, as PartitionOf returns it.
 	Away(partition int) bool
 }
 
-// WaitingError means that some events wait for a database that is away, while other events are
-// still carried.
+// WaitingError means that some events wait in the outbox because a database is away, while other
+// events are still carried.
 type WaitingError struct{ Err error }
 
 // Error implements error.
@@ -37,33 +37,34 @@ func (e *WaitingError) Unwrap() error { return e.Err }
 
 // waiting tracks the rows of the outbox that cannot be carried yet, because a database is away.
 // Such a row remains in the outbox, but the users of all other databases get its event at once.
-// When the database is back, the relay reads the outbox again from the first row. It alternates:
-// one page of old rows, then one page of new rows. A new row with users of this database is carried
-// to them only after all older rows.
+// When the database is back, the relay reads the outbox again from the first row: alternately one
+// page of old rows, and one page of new rows. New rows for users of this database also wait, until
+// the database has all older rows.
 //
-// If a waiting row joins users to a room, all later rows of this room wait too, for the users of
-// all databases: see [cluster.SplitAtJoins].
+// If a waiting row joins users to a room, all later rows of this room wait too, also for the users
+// of the other databases: see [cluster.SplitAtJoins].
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil means no partition.
 	behind []bool
-	// why is the last error; it explains why rows wait.
+	// why is the last error of an append, the reason why rows wait.
 	why error
-	// catching marks the partitions of behind whose database is back: waiting rows are being
-	// carried to them. nil means no partition. These partitions have got all rows up to the offset
-	// reached.
+	// catching marks the partitions of behind whose database is back, so that waiting rows are
+	// carried to them now. nil means no partition. reached is the offset up to which these
+	// partitions have all rows.
 	catching []bool
 	reached  int64
-	// held has the rooms whose later rows must all wait, for the users of all databases.
+	// held has the rooms whose rows must wait for the users of all databases, since a join to the
+	// room waits.
 	held rooms
-	// stillHeld has the rooms that stay in held after this round of catching up.
+	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
-	// again is the time of the next attempt.
+	// again is the time of the next attempt to catch up.
 	again  time.Time
 	pauses backoff
 }
 
-// appendBestEffort appends events to all databases except the databases with a partition of
-// without.
+// appendBestEffort appends events to all databases except the databases that have a partition in
+// `without`.
 func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, without []bool) (*cluster.PartialFailure, error) {
 	if c.cfg.Divided != nil {
 		return c.cfg.Divided.AppendBestEffort(ctx, without, evs...)
@@ -72,7 +73,7 @@ func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, with
 	return nil, err
 }
 
-// union returns the partitions, and in addition the partitions of a failure.
+// union returns the union of partitions and the partitions of a failure.
 func union(partitions []bool, lack *cluster.PartialFailure) []bool {
 	if lack == nil {
 		return partitions
@@ -84,7 +85,8 @@ func union(partitions []bool, lack *cluster.PartialFailure) []bool {
 	return all
 }
 
-// fallBehind marks the partitions of a failure: from now on their rows wait.
+// fallBehind marks the partitions of a failure as behind: from now on, rows with users of these
+// partitions wait.
 func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
 	if lack == nil {
 		return
@@ -93,7 +95,8 @@ func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
 	c.delay(lack.Err)
 }
 
-// delay postpones the next attempt to catch up. why is the error, nil if there was none.
+// delay postpones the next attempt to catch up. why is the error that is the reason, or nil if
+// there is no new error.
 func (c *carrier) delay(why error) {
 	if why != nil {
 		c.why = why
@@ -101,8 +104,8 @@ func (c *carrier) delay(why error) {
 	c.catching, c.again = nil, time.Now().Add(c.pauses.after(why))
 }
 
-// trouble returns why events wait, nil if no events wait. It is a [*WaitingError] if events can be
-// carried to some partitions.
+// trouble returns the error because of which events wait, nil if no events wait. It is a
+// [*WaitingError] if events can still be carried to other partitions.
 func (c *carrier) trouble() error {
 	switch {
 	case c.behind == nil || c.why == nil:
@@ -117,8 +120,8 @@ func (c *carrier) trouble() error {
 // behind.
 func (c *carrier) waits(r *row) bool { return c.touches(r, c.behind) }
 
-// touches reports whether a row has a user in one of the partitions. A row about a room names
-// no users: its members may be in any partition.
+// touches reports whether a row has a user in one of the partitions. For a row that names no users,
+// which is about a room, it assumes members in every partition.
 func (c *carrier) touches(r *row, partitions []bool) bool {
 	if len(r.event.Data.UserIDs) == 0 {
 		return slices.Contains(partitions, true)
@@ -128,8 +131,9 @@ func (c *carrier) touches(r *row, partitions []bool) bool {
 	})
 }
 
-// keep makes catchUp read the given rows. Their offsets may be below reached, if the transaction of
-// a row was still open when catchUp passed its offset. keep then lowers reached below the row.
+// keep ensures that catchUp reads the given rows, which stay in the outbox. The offset of a row may
+// be below reached, if the transaction of the row was still open when catchUp read that offset. In
+// this case keep lowers reached.
 func (c *carrier) keep(rows []row) {
 	for i := range rows {
 		c.reached = min(c.reached, rows[i].offset-1)
@@ -198,10 +202,10 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 	return len(p.rows) > 0, nil
 }
 
-// carryAgain carries rows to the databases that are catching up, which are the databases without a
-// partition of others. If the room of a row is held, no database has the row yet, so carryAgain
-// also carries it to all databases that are not behind. ok is false if the target failed; the next
-// attempt is then postponed.
+// carryAgain carries rows to the databases that are catching up; `others` has the partitions of all
+// other databases. If the room of a row is in held, no database has the row yet, so carryAgain also
+// carries this row to the databases that are not behind. If the target fails, carryAgain postpones
+// the next attempt, and ok is false.
 func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (refused []refusal, ok bool) {
 	held, _ := split(rows, c.held.has)
 	for _, part := range []struct {

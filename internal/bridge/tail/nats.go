@@ -37,10 +37,11 @@ func parseNATS(a broker.Address) (Target, error) {
 type natsWriter struct {
 	*broker.NATSConn
 	stream string
-	// subject is the subject to write to as given in the URL, or "" for the stream's only subject.
+	// subject is the subject in the URL, to which records are written. "" means the only subject of
+	// the stream.
 	subject string
-	// found is the subject to write to, as check found it. It is nil until check has read the
-	// stream.
+	// found is the subject to write to, which check has determined. It is nil until check has read
+	// the stream.
 	found atomic.Pointer[string]
 }
 
@@ -84,9 +85,10 @@ func matches(pattern, subject string) bool {
 	return len(tokens) == strings.Count(pattern, ".")+1
 }
 
-// write writes records. If JetStream lost a message and stored the next one, both would be sent
-// again; JetStream would drop the second message as a duplicate, so the order would be reversed.
-// Therefore write sends a record only after all records that must precede it are acknowledged.
+// write writes records. It sends a record only after all records that must precede it are
+// acknowledged. Otherwise JetStream could lose a message and store the next one. Both messages
+// would then be sent again, and JetStream would drop the second message as a duplicate, so that the
+// order would be reversed.
 func (w *natsWriter) write(ctx context.Context, records []record) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -107,8 +109,8 @@ func (w *natsWriter) write(ctx context.Context, records []record) error {
 	return nil
 }
 
-// independent divides records into consecutive parts of at most n records. The order of the records
-// within a part does not matter.
+// independent divides records into consecutive parts of at most n records, such that the records of
+// a part may be written in any order.
 func independent(records []record, n int) iter.Seq[[]record] {
 	return func(yield func([]record) bool) {
 		first, about := 0, map[string]bool{}

@@ -33,7 +33,7 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Names of headers, which are names of fields in Redis; and the content type of records.
+// The names of the headers of a record (in Redis, of its fields), and the content type of records.
 const (
 	headerType      = "content-type"
 	headerPartition = topics.MetadataPartition
@@ -61,8 +61,9 @@ type Config struct {
 	MeasureInterval time.Duration
 }
 
-// Tail publishes to brokers. Several processes divide the partitions among themselves, so that one
-// process publishes each partition. When a process ends, the others continue with its partitions.
+// Tail publishes to brokers. Several processes divide the partitions among themselves, so that each
+// partition is published by one process. When a process ends, other processes continue with its
+// partitions.
 type Tail struct {
 	cfg     Config
 	reader  *badges.Reader
@@ -231,9 +232,10 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 	}
 }
 
-// report stores err for Health. It logs an error that is new, and the end of an error.
+// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
+// logs that publishing works again.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
-	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // the process stops, or the partition was moved to another database
+	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // not a failure: the process is stopping, or the partition has moved to another database
 		return
 	}
 	key := troubleKey(target, partition)
@@ -253,8 +255,8 @@ func (t *Tail) report(ctx context.Context, target *Target, partition int, err er
 	}
 }
 
-// Health returns an error that names each target and partition that cannot be published now, nil if
-// there is none.
+// Health returns an error that names each target and partition that cannot be published at present,
+// or nil if there is none.
 func (t *Tail) Health() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 // Target is a destination of a tail, as given with --to.
 type Target struct {
-	// Name is the target's name in metrics and in its consumer group. The default is the name for
-	// the scheme of the URL, such as kafka.
+	// Name is the target's name in metrics and in its consumer group. The default depends on the
+	// scheme of the URL; it is, for example, kafka.
 	Name string
 	// Stream is the topic, stream or key.
 	Stream string
@@ -34,7 +34,8 @@ type writer interface {
 	// subject is missing. The error says what to do.
 	check(ctx context.Context) error
 	// write writes records; records with the same key are written in order. It returns nil once the
-	// broker has acknowledged all records. After an error some of them may have been written.
+	// broker has acknowledged all records. If write fails, some of the records may have been
+	// written.
 	write(ctx context.Context, records []record) error
 	close()
 }
@@ -49,13 +50,14 @@ type record struct {
 	// if the record is not an event.
 	partition, place string
 	payload          []byte
-	// about names the users and the conversation of an event. Two events must be written in order
-	// if they have one of these names in common. about is nil for a badge, because badges have
-	// versions.
+	// about has names of the users and the conversation of an event. Two events that have a name in
+	// common must be written in order. about is nil for a badge, because a reader can order badges
+	// by their versions.
 	about []string
 }
 
-// schemes maps the scheme of a URL to the default name, an example and the parser.
+// schemes has, by the scheme of the URL, the default name of the target, an example URL and the
+// parser.
 var schemes = map[string]struct {
 	name, example string
 	parse         func(broker.Address) (Target, error)
@@ -86,7 +88,7 @@ func Parse(urls []string) (all []Target, errs []error) {
 }
 
 // Limits of the lengths, in bytes, of the target's name and the stream's name. The name of the
-// consumer group contains both.
+// consumer group contains both names.
 const (
 	maxName   = 32
 	maxStream = 200

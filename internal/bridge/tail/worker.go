@@ -70,7 +70,8 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	return w.publishChanges(ctx, changed)
 }
 
-// about returns names for the users and the conversation of an event: see record.
+// about returns names of the users and the conversation of an event, for the field about of a
+// record.
 func about(e *events.Event) []string {
 	all := make([]string, 0, len(e.Data.UserIDs)+1)
 	for _, user := range e.Data.UserIDs {
@@ -106,9 +107,9 @@ func (c *changes) add(e *events.Event) {
 }
 
 // maxMembers bounds the badges that a message to a room publishes. If the room has at most
-// maxMembers members in the partition, the badges of all of them are published. In a larger room,
-// only the badges of mentioned users are published, as for webhooks; the state of the room is
-// published instead.
+// maxMembers members in the partition, the badges of all these members are published. For a larger
+// room, the state of the room is published, and the badges of the mentioned users only, as for
+// webhooks.
 const maxMembers = 1000
 
 // room is the state of a room in a partition.
@@ -122,7 +123,7 @@ type room struct {
 }
 
 // publishChanges publishes the current badges of users, and the current states of large rooms. It
-// publishes each once, even if several events have changed it.
+// publishes each badge and state once, even if several events have changed it.
 func (w *worker) publishChanges(ctx context.Context, c changes) error {
 	if len(c.rooms) > 0 {
 		rows, _ := w.cfg.Pool.Query(ctx, statements.Of(w.partition, "read rooms"), w.partition, slices.Collect(maps.Keys(c.rooms)))
@@ -159,7 +160,7 @@ func (w *worker) publishChanges(ctx context.Context, c changes) error {
 	}
 	here := make([]string, 0, len(c.users))
 	for user := range c.users {
-		if w.cfg.Log.PartitionOf(user) == w.partition { // the worker of each other partition publishes the badges of its users
+		if w.cfg.Log.PartitionOf(user) == w.partition { // the workers of other partitions publish the badges of their users
 			here = append(here, user)
 		}
 	}
@@ -209,7 +210,8 @@ type cloudEvent struct {
 	Data            any       `json:"data"`
 }
 
-// record returns the record of a state. The ids of different states must differ.
+// record returns the record of the state of a badge or room. Callers must give different ids for
+// different states.
 func (w *worker) record(what, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: id, Source: "badged", Type: what, Subject: subject, Time: time.Now().UTC(),
@@ -221,12 +223,13 @@ func (w *worker) record(what, subject, id string, data any) (record, error) {
 	return record{key: subject, id: id, partition: strconv.Itoa(w.partition), payload: payload}, nil
 }
 
-// republishFor bounds the duration of one call of republish, and so the delay of new events.
+// republishFor limits the duration of one call of republish, during which new events wait.
 const republishFor = 200 * time.Millisecond
 
 // republish publishes the badges of all users of the partition, page by page. This is necessary for
 // a new target, and after the tables have changed without an event, such as by a rebuild or a new
-// epoch. A call ends after republishFor and stores the last user; the next call continues there.
+// epoch. A call ends after republishFor and stores the last user whose badge it has published. The
+// next call continues after this user.
 func (w *worker) republish(ctx context.Context) error {
 	var revision, told int64
 	var after *string
@@ -242,7 +245,7 @@ func (w *worker) republish(ctx context.Context) error {
 			return nil
 		}
 		after = new(string)
-	} else if told != revision { // the tables changed meanwhile: start again with the first user
+	} else if told != revision { // the tables have changed meanwhile without an event: start again with the first user
 		*after = ""
 	}
 	for began := time.Now(); after != nil && time.Since(began) < republishFor; {

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxBatchBytes bounds the lines of a batch, to half of the API's limit for a request. No event
-// that the API accepts is longer than maxBatchBytes.
+// maxBatchBytes limits the total length of the lines of a batch. It is half of the API's limit for
+// a request. No event that the API accepts is longer than maxBatchBytes.
 const maxBatchBytes = 4 << 20
 
 // batch has consecutive events that are published in one call.
@@ -17,8 +17,8 @@ type batch struct {
 	events []events.Event
 	lines  []int // the line of each event
 	bytes  int
-	// ordered is set if changing the order of an event in the batch and earlier or later events
-	// could change the numbers.
+	// ordered is set if the batch has an event whose order relative to other events affects the
+	// numbers of badges.
 	ordered bool
 }
 
@@ -29,8 +29,9 @@ func (b *batch) add(r Record) {
 	b.ordered = b.ordered || !commutes(r.Event.Type)
 }
 
-// failed wraps an error of publishing b, whose events come from file. If the server's answer names
-// an event, the error names the line of this event, otherwise all lines of b.
+// failed wraps the error with which publishing b failed. The events of b come from file. If the
+// server's answer names an event, the returned error names the line of this event; otherwise it
+// names all lines of b.
 func (b *batch) failed(file string, err error) error {
 	first, last := b.lines[0], b.lines[len(b.lines)-1]
 	err = fmt.Errorf("publish %s, lines %d to %d: %w", file, first, last, err)
@@ -46,7 +47,7 @@ func (b *batch) failed(file string, err error) error {
 	return err
 }
 
-// commutes reports whether events of a type lead to the same numbers in any order.
+// commutes reports whether events of a type lead to the same numbers of badges in any order.
 func commutes(t events.Type) bool {
 	switch t {
 	case events.MessageDelivered, events.ConversationRead, events.ConversationExpired, events.MessageRecalled,
@@ -66,7 +67,8 @@ type batcher struct {
 }
 
 // next returns the next batch, or io.EOF after the last batch. If it reads a bad line, it returns
-// only the error: the events between the last batch and the bad line are not published.
+// the error without a batch, so the events between the previous batch and the bad line are not
+// published.
 func (b *batcher) next() (batch, error) {
 	var next batch
 	if b.held != nil {

@@ -56,8 +56,8 @@ type clusterLog struct {
 	positions *positions
 }
 
-// Append implements eventLog. TransactionID of the receipt is a number that positions has assigned
-// to the position in all databases.
+// Append implements eventLog. TransactionID of the receipt is not the id of a transaction: it is
+// the number that positions has assigned to the position in all databases.
 func (l clusterLog) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	receipt, err := l.Appender.Append(ctx, evs...)
 	if err == nil {
@@ -112,7 +112,7 @@ func classify(err error) error {
 	return &TransientError{Err: err}
 }
 
-// passes reports whether the fault that an SQLSTATE describes is temporary.
+// passes reports whether an SQLSTATE describes a temporary fault.
 func passes(code string) bool {
 	const readOnly = "25006" // this server is not the primary; a failover may be running
 	if code == readOnly {

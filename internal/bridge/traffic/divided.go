@@ -10,13 +10,13 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// DividedTarget publishes to a server with several databases. If some databases are away, the
-// server's answer names the partitions whose users did not get their events. It is safe for
+// DividedTarget publishes to a server with several databases. If some databases are not available,
+// the server's answer names the partitions whose users did not get their events. It is safe for
 // concurrent use.
 type DividedTarget struct {
 	*HTTPTarget
 	// partitions is the server's number of partitions before any split. It is 0 until an answer of
-	// the server has contained it.
+	// the server contains this number.
 	partitions atomic.Int64
 }
 
@@ -35,9 +35,9 @@ func (t *DividedTarget) PartitionOf(userID string) int {
 func (t *DividedTarget) Away(int) bool { return false }
 
 // AppendBestEffort appends events with one request. It omits the users in the partitions of
-// without, and returns the other partitions whose users did not get their events. It sends every
-// message to a room, since its members may be in any partition. The errors are the errors of
-// [HTTPTarget.Append]; their indexes are indexes into evs.
+// `without`, but sends every message to a room, since members may be in any partition. It returns
+// the further partitions whose users did not get their events. Its errors are the errors of
+// [HTTPTarget.Append], with indexes into evs.
 func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
 	var sent []events.Event
 	var indexes []int
@@ -83,8 +83,8 @@ func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event,
 	return e, len(e.Data.UserIDs) > 0
 }
 
-// partialFailure returns the partitions that an answer names, except the partitions of without. If
-// there are none, it returns err.
+// partialFailure returns the partitions that an answer names and that are not in `without`. If the
+// answer names no other partitions, it returns err.
 func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err error) (*cluster.PartialFailure, error) {
 	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
 		return nil, err

@@ -26,10 +26,10 @@ const (
 	// foldTimeout is how long the server may wait for folding before it answers a request for
 	// badges.
 	foldTimeout = 2 * time.Second
-	// requestTimeout bounds one request, so that a server that hangs is detected.
+	// requestTimeout limits one request, so that a server that hangs is detected.
 	requestTimeout = 30 * time.Second
-	// maxResponseBytes bounds an answer. 1,000 badges with long ids and many categories are
-	// smaller.
+	// maxResponseBytes limits an answer. It is greater than 1,000 badges with long ids and many
+	// categories.
 	maxResponseBytes = 64 << 20
 )
 
@@ -157,7 +157,7 @@ func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID
 	return answer.Badges, nil
 }
 
-// post sends body to the URL to. If the status of the response is want, it calls read with the
+// post sends body to the URL `to`. If the response has the status `want`, post calls read with the
 // response.
 func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
@@ -190,19 +190,20 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 // ServerError is an error answer of the server.
 type ServerError struct {
 	Status int
-	// ByBadged reports whether badged itself answered, as opposed to a proxy or another server.
-	// Only an answer of badged can be a refusal of events.
+	// ByBadged is set if badged itself answered, and not a proxy or another server. Only an answer
+	// of badged can be a refusal of events.
 	ByBadged bool
 	// Detail is the server's description of the error, or "".
 	Detail string
 	// Events has the errors about single events of the request.
 	Events []EventError
-	// Lacking names the users who did not get their events, because databases are away. If it is
-	// nil, any of the events may be missing.
+	// Lacking names the users who did not get their events because databases are not available. If
+	// it is nil, any of the events may be missing.
 	Lacking *Lacking
 }
 
-// Lacking names users by their partitions. The numbers are the partitions from before any split.
+// Lacking identifies users by their partitions, with the numbers that the partitions had before any
+// split.
 type Lacking struct {
 	Partitions []int `json:"partitions"`
 	// Of is the number of partitions before any split.
@@ -252,7 +253,7 @@ func refusal(res *http.Response) error {
 	return refused
 }
 
-// describe sets the other fields of e from the body, which is application/problem+json or plain
+// describe sets the fields of e that come from the body, which is application/problem+json or plain
 // text.
 func (e *ServerError) describe(res *http.Response) {
 	mediaType, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))

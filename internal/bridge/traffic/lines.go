@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// maxLineBytes bounds the length of a line. Events that badged accepts are shorter.
+// maxLineBytes is the maximum length of a line in bytes. Events that badged accepts are shorter.
 const maxLineBytes = 8 << 20
 
 // byteOrderMark is a character that some editors write at the start of a UTF-8 file. It must not

@@ -37,7 +37,7 @@ type Config struct {
 	Target Target
 
 	// BatchSize is the maximum number of events that one call publishes, up to 5,000. 0 means
-	// 1,000. If the events are large, a batch has fewer.
+	// 1,000. A batch has fewer events if the events are large.
 	BatchSize int
 	// InFlight is the number of batches that are published at the same time, up to 64. 0 means 4. A
 	// batch is published alone if the order of its events matters.
@@ -99,9 +99,9 @@ func (c Config) withDefaults() (Config, error) {
 // folded, and returns the sums of the badges. If Load publishes the same events again, the badges
 // do not change.
 //
-// If Load fails, the error names the bad lines of the file, and the summary says what was published
-// before. The user can correct the file or the server and load again. Temporary failures of the
-// target, such as a restart, are retried.
+// If Load fails because of bad lines in the file, the error names them. The summary says what was
+// published before the failure. The user can correct the file or the server and load again.
+// Temporary failures of the target, such as a restart, are retried.
 func Load(ctx context.Context, cfg Config) (Summary, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -162,8 +162,8 @@ type records struct {
 	io.Closer
 	name string
 	next func() (Record, error)
-	// size is the total size, 0 if unknown. offset returns how much has been read. Both count bytes
-	// of the stored file, or messages if the traffic is generated.
+	// size is the total size, 0 if it is unknown. offset returns how much has been read. The unit
+	// of both is a byte of the stored file, or a message if the traffic is generated.
 	size   int64
 	offset func() int64
 }
@@ -191,7 +191,7 @@ func (l *loader) publish(ctx context.Context) error {
 	}
 	l.meter.Begin("publish", src.size, true)
 	readErr := l.read(ctx, src, group)
-	// If a batch fails, reading fails because of it. So the error of the batch takes precedence.
+	// If a batch fails, reading fails too, as a consequence. So return the error of the batch.
 	err = group.Wait()
 	if err == nil {
 		err = readErr
@@ -208,7 +208,8 @@ func (l *loader) publish(ctx context.Context) error {
 	return nil
 }
 
-// read reads src to its end. It publishes the batches in group, except a batch whose order matters.
+// read reads src to its end. It publishes batches concurrently, in goroutines of group. If the
+// order of a batch matters, read publishes it alone.
 func (l *loader) read(ctx context.Context, src *records, group *errgroup.Group) error {
 	batches := batcher{read: src.next, size: l.cfg.BatchSize}
 	var inFlight sync.WaitGroup
@@ -254,7 +255,7 @@ func (l *loader) addUsers(b batch) {
 	}
 }
 
-// append publishes one batch. offset is how much of the traffic has been read so far.
+// append publishes one batch. offset says how much of the traffic has been read so far.
 func (l *loader) append(ctx context.Context, file string, b batch, offset int64) error {
 	var position int64
 	err := l.retrier.Do(ctx, func(ctx context.Context) (err error) {
@@ -280,13 +281,13 @@ func (l *loader) append(ctx context.Context, file string, b batch, offset int64)
 	return nil
 }
 
-// maxMilestones bounds the number of positions that settle waits for one after another.
+// maxMilestones is the greatest number of positions for which settle waits, one after another.
 const maxMilestones = 64
 
 // settle waits until all published events are folded, and sums the badges.
 func (l *loader) settle(ctx context.Context) error {
-	// Wait for the positions one after the other: each one that is reached shows progress, so that
-	// the retrier does not take a busy projector for one that has stopped.
+	// Wait for the positions one after the other. The retrier gives up if nothing succeeds for some
+	// time; each position that is reached shows that the projector is busy and has not stopped.
 	milestones := Spread(l.positions, maxMilestones)
 	sample := l.users[:min(len(l.users), MaxBadges)]
 	l.meter.Begin("fold", int64(len(milestones)), false)

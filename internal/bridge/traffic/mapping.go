@@ -29,15 +29,15 @@ type message struct {
 // The file contains no reads, but a user who answers has read the messages before. A message counts
 // as an answer if an earlier message of the conversation was delivered to SRC. Before each answer,
 // SRC reads the conversation up to the previous message. If SRC answers with two messages in a row,
-// the read before the second one changes no number: it only moves SRC's read position past SRC's
-// own message.
+// the read before the second message changes no number: it only moves SRC's read position past
+// SRC's own first message.
 //
 // A message from a user to the same user belongs to a conversation and has a seq, too. It is not
 // delivered and is no answer, since a user's own messages do not count.
 //
 // An event id consists of the line number and a hash of the line and its seq, so that equal ids
-// mean equal events. Therefore a file can be loaded again without changing the badges of its
-// earlier events, even if lines were appended or the first load was interrupted. If two files have
+// mean equal events. Therefore a file can be loaded again, even after lines were appended to it or
+// the first load was interrupted: events that were loaded before change nothing. If two files have
 // the same user ids, they share conversations.
 type mapping struct {
 	conversations map[pair]*conversation
@@ -106,9 +106,9 @@ func (c *conversation) deliver(first bool) {
 	}
 }
 
-// conversationID returns the id of a pair's conversation, which is different for each pair. It is
-// "first:second". If a user id contains a colon, or if this text is too long, the id is a hash
-// without a colon instead.
+// conversationID returns the id of a pair's conversation. Each pair has a different id, of the form
+// "first:second". If a user id contains a colon, or if this text is too long, the id is a hash,
+// which contains no colon.
 func (p pair) conversationID() string {
 	plain := p.first + ":" + p.second
 	if len(plain) <= events.MaxIDBytes && strings.Count(plain, ":") == 1 {

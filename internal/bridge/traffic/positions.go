@@ -8,13 +8,13 @@ import (
 )
 
 // positions assigns numbers to positions in several databases, because a Target returns a position
-// as a number. A greater number includes all positions with lesser numbers. If there is a single
-// database, its position already is such a number and is not changed. positions is safe for
-// concurrent use.
+// as a number. A number stands for its own position and the positions of all lesser numbers. If
+// there is a single database, its position is a number already and is not changed. positions is
+// safe for concurrent use.
 type positions struct {
 	mu sync.Mutex
 	// joined has the position of each assigned number, beginning with number 1. The position of a
-	// number is the union of all positions up to this number.
+	// number is the union of all positions for which this number or a lesser one was assigned.
 	joined []string
 }
 

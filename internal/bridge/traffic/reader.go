@@ -23,8 +23,9 @@ import (
 // errEmpty: a file contains no traffic.
 var errEmpty = errors.New("there is no traffic in it")
 
-// errArchived refuses a line of an archive. Such a line is the part of an event that belongs to one
-// partition: if it were published again, a message to a room would go to all partitions.
+// errArchived refuses a line of an archive. Such a line is only the part of an event for one
+// partition. A message to a room would be published once for each partition, and each time reach
+// all partitions.
 var errArchived = errors.New("is a line of an archive: to fill the log of a new database from an archive, use `badged restore`")
 
 // LineError is an error in one line of a traffic file.

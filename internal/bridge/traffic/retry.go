@@ -31,8 +31,8 @@ func (systemClock) now() time.Time { return time.Now() }
 
 func (systemClock) sleep(ctx context.Context, d time.Duration) error { return wait.For(ctx, d) }
 
-// Retrier repeats calls that fail temporarily. All calls of a load share a retrier: no call gives
-// up as long as any of them succeeds.
+// Retrier repeats calls that fail temporarily. All calls of a load share a retrier: as long as some
+// call succeeds, no call gives up.
 type Retrier struct {
 	clock clock
 	// giveUpAfter is how long to retry without progress.
@@ -54,7 +54,7 @@ func NewRetrier(note func(string)) *Retrier {
 // Do calls f until f succeeds or fails permanently, until ctx is done, or until no call of the
 // retrier has succeeded for giveUpAfter.
 func (r *Retrier) Do(ctx context.Context, f func(context.Context) error) error {
-	began := r.clock.now() // the time before this call does not count as time without progress
+	began := r.clock.now() // only the time since this call began counts as time without progress
 	for delay := minRetryDelay; ; delay = min(2*delay, maxRetryDelay) {
 		if err := ctx.Err(); err != nil {
 			return err

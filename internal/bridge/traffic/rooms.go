@@ -10,14 +10,14 @@ import (
 )
 
 // RoomTraffic describes generated traffic of rooms. The same fields always generate the same events
-// with the same ids. So loading them again does not change the badges.
+// with the same ids. So if the traffic is loaded again, the badges do not change.
 //
 // The sizes of the rooms follow Zipf's law: the second room has half as many members as the first
-// room, the third room a third, but each at least two. First all members join. Then messages are
-// posted; each room gets a number in proportion to its size. On average, one message in a hundred
-// is recalled, sometimes before it is posted. Two messages in a hundred mention up to three
-// members, and one mentions the whole room. Before one message in ten, a user joins or leaves the
-// room. After every second message, a member reads the room.
+// room, the third room a third, and so on, but each room has at least two. First all members join.
+// Then messages are posted, to each room a number in proportion to its size. On average, one
+// message in a hundred is recalled, sometimes before it is posted. Two messages in a hundred
+// mention up to three members, and one mentions the whole room. Before one message in ten, a user
+// joins or leaves the room. After every second message, a member reads the room.
 type RoomTraffic struct {
 	Rooms    int    // at least 1
 	Members  int    // of the largest room, at least 2
@@ -110,7 +110,7 @@ func (g *roomGenerator) Next() (Record, error) {
 	}
 	e := g.pending[0]
 	g.pending = g.pending[1:]
-	// Estimate of the size in JSON, for ids of about ten bytes.
+	// Size is an estimate of the size in JSON, for ids of about ten bytes.
 	return Record{Event: e, Line: g.made - len(g.pending), Size: 200 + 15*len(e.Data.UserIDs)}, nil
 }
 

@@ -84,8 +84,8 @@ func (s *File) openFile(ctx context.Context, path string) error {
 	return nil
 }
 
-// openStdin reads stdin in a goroutine, because a read of a terminal cannot be canceled. When ctx
-// is done, the goroutine remains until its read of stdin returns.
+// openStdin reads stdin in a goroutine, because a read from a terminal cannot be canceled. When ctx
+// is done, the goroutine continues to run until its read of stdin returns.
 func (s *File) openStdin(ctx context.Context, stdin io.Reader) {
 	if f, ok := stdin.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
@@ -173,7 +173,8 @@ func (s *storedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreClosed returns closeFile, except that closing a closed file succeeds.
+// ignoreClosed returns a function that calls closeFile, and also succeeds if the file is closed
+// already.
 func ignoreClosed(closeFile func() error) func() error {
 	return func() error {
 		if err := closeFile(); !errors.Is(err, os.ErrClosed) {

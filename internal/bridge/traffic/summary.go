@@ -43,7 +43,7 @@ type Summary struct {
 // Print writes s as text.
 func (s Summary) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // tabwriter keeps errors for Flush
+	row := func(name, format string, args ...any) { // ignore errors of writing: Flush of the tabwriter returns them again
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	row("file", "%s", s.File)

@@ -18,8 +18,8 @@ const MaxBadges = badges.MaxBadges
 //
 // Both methods may be called again after any error, since repeated events count once.
 type Target interface {
-	// Append appends evs. Once all of them are durable, it returns the id of the transaction. Ids
-	// of concurrent calls are in no particular order.
+	// Append appends evs. Once all events are durable, it returns the id of the transaction. The
+	// ids that concurrent calls return are in no particular order.
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 
 	// Badges returns the badges of 1 to MaxBadges users, in the order of userIDs. The badges
@@ -36,7 +36,8 @@ var ErrNotFolded = errors.New("the events are in the log, but not in the badges:
 // server.
 type TransientError struct {
 	Err error
-	// After is how long the target asks the caller to wait before a retry, 0 if it does not say.
+	// After is how long the target asks the caller to wait before a retry, 0 if the target has not
+	// asked.
 	After time.Duration
 }
 

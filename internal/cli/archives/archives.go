@@ -23,7 +23,7 @@ type Keys struct {
 }
 
 // Store returns the store of the archive at a location. If --archive-keys is given, the store
-// encrypts and decrypts.
+// encrypts the files that it writes and decrypts the files that it reads.
 func (k *Keys) Store(location string) (archive.Store, error) {
 	store, err := bucket.Store(location)
 	if err != nil || k.ArchiveKeys == "" {
@@ -67,13 +67,14 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
-// Given has the flag --archive, for commands that replay the log.
+// Given has the flag --archive of commands that replay the log.
 type Given struct {
 	Keys    `embed:""`
 	Archive string `help:"The archive, a directory or s3://bucket/prefix. The replay starts with the archive instead of the baseline, and goes on with the log." placeholder:"DIR" env:"-"`
 }
 
-// Open opens the archive of a database, as --archive says. Without --archive it returns nil.
+// Open opens the archive of a database at the location in --archive. Without --archive it returns
+// nil.
 func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database) (*archive.Archive, error) {
 	if c.Archive == "" {
 		return nil, nil //nolint:nilnil // no archive given
@@ -94,9 +95,10 @@ func (c *Given) Warn(ctx context.Context, w io.Writer, s *cluster.Database, a *a
 	}
 }
 
-// OrNone returns a and err, the result of opening the archive of a database. If there is no
-// archive, it adds advice to err. But if the database is one of several and has archived
-// nothing, it needs no archive: OrNone then returns nil and no error.
+// OrNone is called with a and err, the results of opening the archive of a database. If there is no
+// archive, it returns err with advice. But if the database is one of several and has archived
+// nothing, it needs no archive, and OrNone returns nil and no error. In all other cases it returns
+// a and err.
 func OrNone(ctx context.Context, s *cluster.Database, a *archive.Archive, err error) (*archive.Archive, error) {
 	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
 		return a, archiving.WithoutArchive(ctx, s.Pool, err)

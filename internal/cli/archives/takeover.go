@@ -25,7 +25,7 @@ type takeOverArguments struct {
 	Archive string `json:"archive"`
 }
 
-// TakeOver makes the archive belong to a database. Then it repeats the erasures that the archive
+// TakeOver makes a database the owner of an archive. Then it repeats the erasures that the archive
 // lists and the database has not completed.
 func (k *Keys) TakeOver(ctx context.Context, out io.Writer, s *cluster.Database, location string, asJSON bool) (err error) {
 	done := takenOver{Archive: s.Archive(location)}

@@ -24,8 +24,8 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// Database connects to a single database. It fails if [events.Open] fails: if the database has no
-// log, or a log that must be renumbered.
+// Database connects to a single database. It fails if [events.Open] fails: the database has no log,
+// or its log must be renumbered.
 func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Log, error) {
 	cfg, err := d.PoolConfig()
 	if err != nil {
@@ -62,7 +62,7 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 		states[databases[i].Name], err = migrated(ctx, databases[i])
 		return err
 	}
-	if !d.Sharded() { // check before Open, whose statements would fail on an old schema
+	if !d.Sharded() { // check the schema before cluster.Open, whose statements would fail on an old schema
 		if err := check(ctx, 0); err != nil {
 			Close(databases)
 			return nil, err
@@ -78,10 +78,11 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 	return dbs, nil
 }
 
-// Apart connects to databases for a command that works on each of them separately. Databases of
-// the cluster may be missing or unavailable. It fails if a database has another name than the
-// configuration. If joining is set, databases may be new to the cluster: see [cluster.Identify].
-// Call [Each] with the result, and [Close] at the end.
+// Apart connects to databases for a command that works on each of them separately. The
+// configuration need not have all databases of the cluster, and databases may be unavailable. Apart
+// fails if a database has another name than in the configuration. If joining is set, databases may
+// be new to the cluster: see [cluster.Identify]. Call [Each] with the result, and [Close] at the
+// end.
 func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
 	databases, err := Pools(ctx, d, &cluster.Guard{})
 	if err != nil || !d.Sharded() {
@@ -94,10 +95,10 @@ func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Cand
 	return databases, nil
 }
 
-// Pools returns a pool for each database. guard refuses connections to a wrong database. Pools
-// connects to all databases in parallel, and fails if a connection goes through an unsupported
-// pooler. If a database cannot be reached, Pools sets its Err; if it is the only database, Pools
-// fails.
+// Pools returns a pool for each database. It connects to all databases in parallel, and fails if a
+// connection goes through an unsupported pooler. guard refuses connections to a wrong database. If
+// one of several databases cannot be reached, Pools sets its Err. If the only database cannot be
+// reached, Pools fails.
 func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
 	if err != nil {
@@ -145,7 +146,7 @@ func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.
 			d.Err = refused
 		} else if looking.Err() != nil {
 			d.Err = err
-		} // ignore other errors: later statements meet them again
+		} // ignore other errors: later statements return them again
 	}
 	return d, nil
 }
@@ -202,7 +203,7 @@ func migrated(ctx context.Context, d cluster.Candidate) (migrations.State, error
 	return state, nil
 }
 
-// Follow does what [Databases] does, for commands that run for long: the cluster keeps reading
+// Follow does what [Databases] does, for commands that run for long: the cluster reads at intervals
 // which databases are available and which partitions have moved. Call stop at the end; it closes
 // the cluster.
 func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cluster.Cluster, stop func(), err error) {
@@ -219,8 +220,8 @@ func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cl
 	}, nil
 }
 
-// InShard adds the name of a shard to an error. If name is "", the name of a single database, it
-// returns err.
+// InShard adds the name of a shard to an error. If name is "", which is the name of a single
+// database, it returns err unchanged.
 func InShard(name string, err error) error {
 	if err != nil && name != "" {
 		return fmt.Errorf("shard %s: %w", name, err)
@@ -228,8 +229,8 @@ func InShard(name string, err error) error {
 	return err
 }
 
-// Prefix returns the beginning of a line about a database. It is "" if name is "", the name of a
-// single database.
+// Prefix returns the beginning of a line of output about a database. It returns "" if name is "",
+// which is the name of a single database.
 func Prefix(name string) string {
 	if name == "" {
 		return ""
@@ -237,8 +238,8 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns cell as the first cell of a row of a table, for a column that exists only if
-// there are several databases. It returns "" if name is "", the name of a single database.
+// Before returns cell as the first cell of a row of a table. The column exists only if there are
+// several databases: Before returns "" if name is "", which is the name of a single database.
 func Before(cell, name string) string {
 	if name == "" {
 		return ""
@@ -246,7 +247,7 @@ func Before(cell, name string) string {
 	return cell + "\t"
 }
 
-// After does what [Before] does, for the last cell of a row.
+// After does what [Before] does, for a cell at the end of a row.
 func After(cell, name string) string {
 	if name == "" {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// silence is the time between two probes of Watch, and also the time in which a probe must be
-// answered.
+// silence is the time between two probes of Watch. A database must also answer a probe within this
+// time.
 const silence = 5 * time.Second
 
 // Watch calls tell when the database stops answering, and when it answers again, until stop is
@@ -64,6 +64,6 @@ func answers(ctx context.Context, cfg *pgx.ConnConfig, within time.Duration) boo
 		_, refused := errors.AsType[*pgconn.PgError](err)
 		return refused
 	}
-	_ = conn.Close(ctx) // an error does not matter, since the server has answered
+	_ = conn.Close(ctx) // ignore the error, since the server has answered
 	return true
 }

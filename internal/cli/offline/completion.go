@@ -16,8 +16,8 @@ type Completion struct {
 	Shell string `arg:"" enum:"bash,fish,zsh" help:"bash, fish or zsh."`
 }
 
-// completionScripts make each shell call `badged complete` for the candidates. If there are no
-// candidates, the shell completes names of files.
+// completionScripts has a script for each shell. With the script, the shell calls `badged complete`
+// for the candidates. If there are no candidates, the shell completes names of files.
 var completionScripts = map[string]string{
 	"bash": `_badged() {
   local IFS=$'\n'

@@ -53,7 +53,7 @@ func (c *Size) Run(streams terminal.Streams) error {
 
 func printSize(w io.Writer, n sizing.Needs) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { // ignore errors: tabwriter returns them again from Flush
+	row := func(name, format string, args ...any) { // ignore errors of writing: Flush of the tabwriter returns them again
 		_, _ = fmt.Fprintf(t, name+"\t"+format+"\n", args...)
 	}
 	count := func(v float64) string { return progress.Count(int64(math.Ceil(v))) }

@@ -31,8 +31,7 @@ type Cmd struct {
 	Split splitCmd `cmd:"" help:"Split each partition into two, while they serve."`
 }
 
-// movingShards returns the databases of a cluster in the form for package moving, and their
-// names.
+// movingShards returns the databases of a cluster as package moving needs them, and their names.
 func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) {
 	for _, s := range dbs.Databases() {
 		all = append(all, moving.Database{Name: s.Name, Pool: s.Pool, Log: s.Log})
@@ -41,8 +40,8 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. If databases are not available, their
-// partitions are listed as away or unknown, and listPartitions also returns an error.
+// listPartitions lists the partitions of a cluster. If databases are not available, it lists their
+// partitions as away or unknown, and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
 	var away []error
@@ -149,8 +148,8 @@ type pause struct {
 	connect.Wait `embed:""`
 }
 
-// check fails if --max-pause is out of range. Sessions that hang for five seconds are
-// terminated, so an attempt with a longer pause could terminate its own session.
+// check fails if --max-pause is out of range. A session that hangs for five seconds is terminated,
+// so an attempt with a longer pause could lose its session.
 func (p pause) check() error {
 	if p.MaxPause < 100*time.Millisecond || p.MaxPause > 3*time.Second {
 		return fmt.Errorf("--max-pause must be from 100ms to 3s, is %s", p.MaxPause)
@@ -206,8 +205,9 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// Continue: the database may still have old rows of a partition that was split.
-	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if a switch was interrupted between the commits in the two databases
+		// Continue with the database --to: it may still have old rows of the partition, which was
+		// split.
+	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if an earlier move was interrupted between the commits of the switch in the two databases
 		return err
 	}
 	if target := dbs.Database(c.To); target != nil { // if it is nil, moving.Move fails, and its error lists the shards

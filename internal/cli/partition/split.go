@@ -53,7 +53,7 @@ type splitArguments struct {
 	Undo      bool `json:"undo,omitempty"`
 }
 
-// Run splits the partitions, and prints for how long publishing and folding of each paused.
+// Run splits the partitions. For each partition it prints how long publishing and folding paused.
 func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", s.Name, err)
 		}
-		for _, p := range begun { // the new partitions may already have moved to another database
+		for _, p := range begun { // s began the split of p, and has to finish it even if the new partitions have moved to another database
 			parents[p] = s
 		}
 	}
@@ -112,8 +112,9 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions that were split least often, in ascending order. n is the number
-// of partitions before the first split.
+// lowest returns the partitions of the lowest level that still has partitions, in ascending order.
+// A split of a partition makes two partitions of the next level. n is the number of partitions of
+// the first level.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {

@@ -19,8 +19,8 @@ type Confirmation struct {
 // ErrNotConfirmed is returned if the operator did not answer yes.
 var ErrNotConfirmed = errors.New("not confirmed: nothing was changed")
 
-// Ask prints a question, and returns [ErrNotConfirmed] if the answer is not yes. With --yes, or
-// if the input is not a terminal, it returns nil without a question.
+// Ask prints a question, and returns [ErrNotConfirmed] if the answer is not yes. With --yes, or if
+// the input is not a terminal, Ask does not print the question and returns nil.
 func (c Confirmation) Ask(streams Streams, question string) error {
 	if c.Yes || !isTerminal(streams.In) {
 		return nil

@@ -24,8 +24,8 @@ var statementsText string
 
 var statements = sqlfile.Parse(statementsText)
 
-// Letter is a dead letter: an event in the log that could not be folded, or a message of a
-// broker that is not a valid event. Partition, Place (its row, and its index in the row) and
+// Letter is a dead letter: an event in the log that could not be folded, or a message of a broker
+// that is not a valid event. Partition, Place (the row of the event, and its index in the row) and
 // UUID are set only for an event in the log.
 type Letter struct {
 	ID        int64        `json:"id"`
@@ -53,27 +53,29 @@ type Letters struct {
 	elsewhere events.Append
 }
 
-// New returns access to the dead letters of a database, and log is the event log in it.
+// New returns access to the dead letters of the database of pool. log is the event log of this
+// database.
 func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
 }
 
-// PublishingTo returns a copy of d whose Retry works with several databases. This Retry first
-// appends the events with elsewhere, since their users may be in other databases, and then
-// removes the letter. If Retry is interrupted in between, call it again: repeated events count
-// once.
+// PublishingTo returns a copy of d for several databases. Its Retry appends the events with the
+// function elsewhere, since their users may be in other databases, and only then commits the
+// removal of the letter. If Retry is interrupted between the two commits, call it again: repeated
+// events count once.
 func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	other := *d
 	other.elsewhere = elsewhere
 	return &other
 }
 
-// MaxPageBytes is the size in bytes at which a page ends. The last element of a page may exceed
-// it by the size of one event, up to 1 MiB.
+// MaxPageBytes is the size in bytes at which a page ends. A page may be larger by the size of its
+// last element, which has up to 1 MiB.
 const MaxPageBytes = 4 << 20
 
-// List returns up to limit dead letters with an id above after, in order of id. A page may be
-// shorter to stay within MaxPageBytes, but is empty only if there are no more letters.
+// List returns up to `limit` dead letters whose ids are greater than `after`, in the order of their
+// ids. A page may be shorter, since it also ends once it has MaxPageBytes bytes. It is empty only
+// if there are no more letters.
 func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
 	rows, _ := d.pool.Query(ctx, statements.Get("list dead letters"), after, limit, MaxPageBytes)
 	letters, err := pgx.CollectRows(rows, scanDeadLetter)
@@ -162,7 +164,7 @@ func eventsOf(l Letter) ([]events.Event, error) {
 	all := make([]events.Event, len(payloads))
 	for i, payload := range payloads {
 		if all[i], err = events.Decode(payload); err == nil {
-			all[i].PublishedBy = "" // it may be forged, and now the operator is the publisher
+			all[i].PublishedBy = "" // the old value may be forged, and the operator publishes the event now
 			err = all[i].CheckReserved()
 		}
 		if err != nil && len(payloads) > 1 {

@@ -90,7 +90,7 @@ func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease tim
 	var errs []error
 	for _, d := range devices {
 		targets, err := c.targets(d.UserID)
-		if err != nil { // continue with the devices of other users
+		if err != nil { // skip this user, and continue with the devices of the other users
 			errs = append(errs, err)
 			continue
 		}
@@ -102,8 +102,9 @@ func (c connected) Hold(ctx context.Context, devices []gateway.Device, lease tim
 	return errors.Join(errs...)
 }
 
-// commandID returns the id of the event for a command. The app chooses the key, so the id also
-// contains the user id: equal keys of two users must not collide. ADR 33 has the reasons.
+// commandID returns the id of the event for a command. The app chooses the key of a command, so the
+// id also contains the user id: commands of two users with the same key must get different ids. ADR
+// 33 has the reasons.
 func commandID(userID, key string) (string, error) {
 	if key != "" {
 		return userID + "/" + key, nil
@@ -135,7 +136,7 @@ func (a authenticator) Authenticate(ctx context.Context, token string) (gateway.
 		return gateway.Identity{}, gateway.ErrTokenExpired
 	case errors.Is(err, auth.ErrKeysAway), errors.As(err, new(*auth.PartialReadError)):
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
-	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // a WebSocket authenticates in another context, and calls Vouch itself
+	case err == nil && !inbound.Vouch(ctx, inbound.Holder{User: true, Name: id.UserID}): // only for HTTP requests: a WebSocket authenticates in another context, and calls Vouch itself
 		return gateway.Identity{}, gateway.ErrAuthenticatorAway
 	}
 	return gateway.Identity(id), err

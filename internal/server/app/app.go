@@ -36,12 +36,12 @@ import (
 )
 
 const (
-	// HTTP reads with keys may use one in readersShare of the serving connections, and HTTP
-	// reads with tokens may use the same number. Together with the reads of devices and of the
-	// gateway, they leave at least one of 16 connections to publishers.
+	// readersShare divides the serving connections: HTTP reads with keys may use 1/readersShare of
+	// them, and HTTP reads with tokens another 1/readersShare. Together with the reads of devices
+	// and of the gateway, these reads leave at least one of 16 connections to publishers.
 	readersShare = 5
-	// HTTP reads with keys wait for a connection for at most readersPatience, HTTP reads with
-	// tokens for at most appsPatience, which is shorter because apps repeat their requests.
+	// readersPatience is how long an HTTP read with a key may wait for a connection. appsPatience
+	// is the same for reads with tokens; it is shorter, since apps repeat their requests.
 	readersPatience = 30 * time.Second
 	appsPatience    = 2 * time.Second
 )
@@ -55,12 +55,13 @@ type App struct {
 	mux      *http.ServeMux
 
 	pools []*pgxpool.Pool
-	// cluster has the databases. databases has, in the same order, what this process runs for
-	// each database.
+	// cluster has the databases. databases has, in the same order, the parts that this process runs
+	// for each database.
 	cluster   *cluster.Cluster
 	identity  cluster.Guard
 	databases []*database
-	// share limits how many partitions the projectors of all databases fold concurrently.
+	// share limits how many partitions are folded concurrently by the projectors of all databases
+	// together.
 	share     *projector.Share
 	timelines pgfault.Timelines
 	bus       pubsub.Bus
@@ -77,11 +78,12 @@ type App struct {
 	// stages are the parts that Run starts, in the order of their start.
 	stages   []stage
 	listener net.Listener
-	// operators has the routes for operators. It is the same as mux, unless internal, a separate
-	// listener for operators, is set.
+	// operators has the routes for operators. If internal, a separate listener for operators, is
+	// not set, operators is the same as mux.
 	operators *http.ServeMux
 	internal  net.Listener
-	// profiled is set if operators also serves profiles, which clients must not reach.
+	// profiled is set if operators also serves profiles of the process. Then clients cannot reach
+	// its listener.
 	profiled bool
 	// limits limits the connections of clients.
 	limits inbound.Limits
@@ -131,7 +133,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			a.Close()
 		}
 	}()
-	// Check the settings first, since this needs no connection.
+	// Parse the settings first: their mistakes are reported without connecting.
 	given, errs := parse(cfg, a.now, log, a.registry)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -300,7 +302,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 		a.ended, a.connected = g.Disconnect, g.Users
 		routes := gatewayRoutes(g, given.allowOrigin)
 		for i, r := range routes {
-			if r.Path == "/v1/commands" { // the other routes last as long as a connection, so their durations are not useful
+			if r.Path == "/v1/commands" { // a request to another route lasts as long as its connection, so its duration is not useful
 				routes[i].Handler = requests.Instrument(r.Handler)
 			}
 		}
@@ -325,8 +327,8 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	return a, nil
 }
 
-// Log is the event log of the first database. After appending to it directly, call Wake; without
-// Wake, projectors find the events only when they poll.
+// Log is the event log of the first database. If you append to the log directly, call Wake
+// afterwards: otherwise projectors find the events only when they poll.
 func (a *App) Log() *events.Log { return a.databases[0].Log }
 
 // Wake notifies the projectors that partitions have new events.
@@ -338,7 +340,7 @@ func (a *App) Pool() *pgxpool.Pool { return a.databases[0].serving }
 // Tokens returns the signer and verifier of users' tokens.
 func (a *App) Tokens() *auth.Tokens { return a.tokens }
 
-// Reload reads the configuration files again that may change while the server runs: the file of
+// Reload reads again the configuration files that may change while the server runs: the file of
 // keys and the file of webhooks.
 func (a *App) Reload(ctx context.Context) {
 	a.keys.Reload(ctx)
@@ -350,8 +352,8 @@ func (a *App) Reload(ctx context.Context) {
 // Handle adds a route. It must be called before Run.
 func (a *App) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
 
-// Stage adds a part that starts after all earlier parts and stops before them. Call it before
-// Run.
+// Stage adds a part of the server. The part starts after all parts that were added before it, and
+// stops before them. Call Stage before Run.
 func (a *App) Stage(name string, run func(ctx context.Context) error) { a.stage(name, run) }
 
 // Close releases the resources that Open acquired. It is idempotent.

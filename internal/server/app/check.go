@@ -23,8 +23,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Check returns the errors that Open or Listen would return for these settings. It does not
-// connect, so it cannot find errors that need a connection.
+// Check returns the errors that Open or Listen would return for these settings. It opens no
+// connection, so it finds only errors in the settings themselves.
 func Check(cfg config.Server) []error {
 	_, errs := parse(cfg, time.Now, nil, nil)
 	if _, err := auth.NewTokens(auth.TokenConfig{Keys: cfg.JWTKeys}); err != nil {
@@ -66,7 +66,7 @@ func exists(name string) bool {
 	return name != "" && !errors.Is(err, fs.ErrNotExist)
 }
 
-// parsed has the settings in the form in which the parts of the server need them.
+// parsed has the settings, converted for the parts of the server that use them.
 type parsed struct {
 	keys        *keyring.Ring
 	allowOrigin func(*http.Request) bool
@@ -85,7 +85,7 @@ type parsed struct {
 // quotas, for the expiry of keys, and for the signatures of pushes.
 func parse(cfg config.Server, now func() time.Time, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
 	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry, Now: now}
-	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles, and then the file may be missing
+	if cfg.Has(config.RoleAPI) || cfg.InternalListen != "" && exists(cfg.KeysFile) { // other roles use keys only for profiles, so the file may be missing
 		keys.File = cfg.KeysFile
 	}
 	p.keys, errs = keyring.New(keys)

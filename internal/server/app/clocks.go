@@ -22,8 +22,8 @@ const (
 	clockTimeout = 5 * time.Second
 )
 
-// now returns the median of the clocks of all databases and of this machine. Use it for work
-// that is not about one database.
+// now returns the median of the clocks of all databases and of this machine. Use it for work that
+// does not belong to one database.
 func (a *App) now() time.Time {
 	return dbclock.Middle(func(yield func(*dbclock.Clock) bool) {
 		for _, d := range a.databases {
@@ -34,9 +34,9 @@ func (a *App) now() time.Time {
 	})
 }
 
-// openClocks compares the clock of this process with the clocks of the databases, for the
-// metric, the log and readiness. Work that cannot be undone, such as pruning, compares the
-// clocks itself.
+// openClocks adds the stages that compare the clock of this process with the clock of each
+// database. The result is used for a metric, the log and readiness. Work that cannot be undone,
+// such as pruning, compares the clocks itself.
 func (a *App) openClocks() {
 	for _, d := range a.databases {
 		difference := promauto.With(d.registry).NewGauge(prometheus.GaugeOpts{

@@ -35,24 +35,25 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// database has what this process runs for one database: the only database, or a shard.
+// database has the parts that this process runs for one database, which is the only database or a
+// shard.
 type database struct {
 	*cluster.Database
 	config config.Shard
-	// schema says which migrations the database had at the last check.
+	// schema has the migrations that the database had at the last check.
 	schema migrations.State
 	// registry and log add the name of the shard as a label if there are several databases.
 	registry prometheus.Registerer
 	log      *slog.Logger
 	faults   *pgfault.Watch
-	// progress reports whether the partitions of the database are folded.
+	// progress finds partitions of the database that are not being folded.
 	progress *lag.Progress
 	// conns are the sizes of the pools to the database.
 	conns config.Connections
 	// serving is the pool for requests. Folding has its own pool, so that requests do not delay
 	// it.
 	serving *pgxpool.Pool
-	// watching is the pool for statements that must not wait for connections behind requests.
+	// watching is the pool for statements that must not wait until requests release connections.
 	watching *pgxpool.Pool
 	targets  *outbound.Targets
 	// revoked has the revoked tokens of the users of this database.
@@ -86,8 +87,8 @@ func (a *App) nameDatabases() ([]*database, error) {
 	return databases, nil
 }
 
-// openDatabases connects to the databases. It fails if a database cannot be served, for example
-// because migrations are pending. A shard that is not available is checked later, once it is
+// openDatabases connects to the databases. It fails if a database is not fit for this process, for
+// example because migrations are pending. A shard that is not available now is checked once it is
 // available. purpose is the name of the serving pools.
 func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	var all []cluster.Candidate
@@ -163,8 +164,8 @@ func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error 
 		if all[i].Err != nil {
 			continue
 		}
-		// Skip a database without a schema: it has not joined the cluster yet, which needs more
-		// than migrations.
+		// Skip a database without a schema: it has not joined the cluster yet, and joining needs
+		// more than migrations.
 		n, err := migrations.Partitions(ctx, d.serving.Config().ConnConfig)
 		if err == nil && n > 0 {
 			err = a.checkPooler(ctx, d)
@@ -242,8 +243,8 @@ func (a *App) watchDatabases() {
 	a.openClocks()
 }
 
-// stageOf adds a stage that works on one database. The stage of a shard starts once the shard is
-// available.
+// stageOf adds a stage that works on one database. If the database is a shard, the stage starts
+// once the shard is available.
 func (a *App) stageOf(d *database, name string, run func(ctx context.Context) error) {
 	if d.config.Name == "" {
 		a.stage(name, run)
@@ -263,11 +264,13 @@ func (a *App) stageOf(d *database, name string, run func(ctx context.Context) er
 // Readiness, revocations and the measurement of lag use this pool.
 const watchingLockTimeout = time.Second
 
-// leastFolding is the number of connections for folding that are always kept open.
+// leastFolding is the number of connections for folding that the pool keeps open even if they are
+// idle.
 const leastFolding = 3
 
-// lockTimeout limits how long statements of a pool wait for a lock, 0 for no limit. While a
-// partition is split or moved, the gate (a lock) stops its publishers for up to 3s.
+// lockTimeout returns how long statements of a pool may wait for a lock, 0 for no limit. It should
+// be longer than 3 s: when a partition is split or moved, the gate (a lock) stops its publishers
+// for up to 3 s.
 func (a *App) lockTimeout(purpose string) time.Duration {
 	switch purpose {
 	case "serving":
@@ -285,7 +288,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		return nil, err
 	}
 	cfg.MaxConns, cfg.MinConns = maxConns, min(cfg.MinConns, maxConns)
-	if purpose == "folding" { // reserve connections before other clients use all connections of Postgres
+	if purpose == "folding" { // keep connections open, so that other clients cannot use up the connections of Postgres
 		cfg.MinConns = min(maxConns, leastFolding)
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -296,16 +299,17 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	if cfg.ConnConfig.ValidateConnect == nil {
-		// Refuse standbys: they lag behind, and clients would be compared with outdated badges.
+		// Refuse standbys: their tables lag behind, so clients would be compared with outdated
+		// badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	a.identity.Configure(cfg.ConnConfig, d.config.Name) // first: the timeline of another server means nothing
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server before its timeline, which means nothing if it is another server
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
 	if most := a.lockTimeout(purpose); most > 0 {
 		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
 	}
-	projector.ConfigurePool(cfg, limits...) // last: it applies the settings before the checks above run
+	projector.ConfigurePool(cfg, limits...) // call ConfigurePool last, so that its settings are applied before the checks above run
 	if a.traces != nil {
 		cfg.ConnConfig.Tracer = a.traces
 	}
@@ -386,12 +390,12 @@ func (a *App) appendTo(s *cluster.Database) events.Append {
 
 const (
 	// With several databases, a call is divided into parts, one for each database. A part of at
-	// most largeCall / (number of databases) events may be folded in the transaction that
-	// appends it. A larger part is only appended, and the projector folds its events later, in
-	// batches that are larger than a part.
+	// most largeCall / (number of databases) events may be folded in the transaction that appends
+	// it. A larger part is only appended. The projector folds its events later, together with the
+	// events of other calls.
 	largeCall = 500
-	// A larger part of at most largePart events shares its transaction with other parts, since a
-	// commit costs as much for a part as for a whole call.
+	// Parts above that size and up to largePart events share a transaction with parts of other
+	// calls, since the commit of a part costs as much as the commit of a whole call.
 	largePart = 1000
 )
 
@@ -410,7 +414,7 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 	d.projector, err = projector.New(projector.Config{
 		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, HeldChanged: a.cluster.Changed, Trace: trace,
 		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
-		CacheBytes:  a.cfg.CacheMiB << 20, // for all partitions together, in whichever shard they are
+		CacheBytes:  a.cfg.CacheMiB << 20, // the cache of all partitions together, of all shards
 		DedupWindow: a.cfg.DedupWindow, Share: a.share,
 		Folded: func(b projector.FoldedBatch) { d.folded(b) },
 	})
@@ -435,9 +439,9 @@ func (a *App) databaseOf(userID string) (*database, error) {
 	return a.databases[i], nil
 }
 
-// byName returns the databases sorted by name. The first of them stores the data that concerns
-// all databases. Every process chooses the same database for this data, whatever the order in
-// its configuration.
+// byName returns the databases sorted by name. The first of them stores the data that concerns all
+// databases. So every process chooses the same database for this data, even if the configurations
+// list the databases in different orders.
 func (a *App) byName() []*database {
 	return slices.SortedFunc(slices.Values(a.databases), func(a, b *database) int { return cmp.Compare(a.config.Name, b.config.Name) })
 }
@@ -451,9 +455,9 @@ func (a *App) targetsOf(userID string) (*outbound.Targets, error) {
 	return d.targets, nil
 }
 
-// waiting measures how far folding is behind in each partition, for backpressure. The result
-// lacks the partitions of a database that cannot be measured, so they count as not behind;
-// publishing to such a database fails with another error.
+// waiting measures, for backpressure, how far folding is behind in each partition. If a database
+// cannot be measured, the result does not contain its partitions, which then count as not behind:
+// publishing to this database fails anyway.
 func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 	parts := make([]map[int]lag.Waiting, len(a.databases))
 	err := a.cluster.AtOnce(func(i int, s *cluster.Database) (err error) {
@@ -521,8 +525,8 @@ func (a *App) checkDatabases(ctx context.Context) error {
 	return err
 }
 
-// checkEach runs a check for all databases concurrently. If any database can serve, the failure
-// of another one is only an impairment, and the process stays ready.
+// checkEach runs a check for all databases concurrently. If the check fails for some databases and
+// succeeds for others, the process is only impaired, and stays ready.
 func (a *App) checkEach(check func(d *database) error) error {
 	errs := make([]error, len(a.databases))
 	var g sync.WaitGroup
@@ -550,8 +554,8 @@ func (a *App) checkEach(check func(d *database) error) error {
 	}
 }
 
-// prefix returns the beginning of a text about the database: its label, or "" if it is the only
-// one.
+// prefix returns the beginning of a message about the database: its label, or "" if it is the only
+// database.
 func (d *database) prefix() string {
 	if d.config.Name == "" {
 		return ""

@@ -17,9 +17,9 @@ const reservedFiles = 64
 // probes and the admin page.
 const internalConnections = 64
 
-// internalLimits returns the limits of the internal listener. Connections with authenticated
-// requests may use three quarters of its connections, so that probes and new operators can
-// always connect. One key may use half of them.
+// internalLimits returns the limits of the internal listener. Authenticated requests may use at
+// most three quarters of the connections, and one key at most half of them, so that probes and
+// further operators can always connect.
 func internalLimits() inbound.Limits {
 	return inbound.Limits{
 		Connections: internalConnections, Unauthenticated: internalConnections,
@@ -27,15 +27,15 @@ func internalLimits() inbound.Limits {
 	}
 }
 
-// The memory for bodies of requests in bytes, if it is not configured: the default if the
-// process has no memory limit, and the maximum.
+// The memory for the bodies of requests, in bytes, if it is not configured. defaultBodyMemory
+// applies if the process has no memory limit. If it has one, mostBodyMemory is the maximum.
 const (
 	defaultBodyMemory = 256 << 20
 	mostBodyMemory    = 1 << 30
 )
 
-// bodyMemory returns the memory for bodies of requests, in bytes. By default it is a quarter of
-// the memory limit of the process, within bounds.
+// bodyMemory returns the memory for bodies of requests, in bytes. By default it is a quarter of the
+// memory limit of the process, but at least config.MinBodyMemoryMiB and at most mostBodyMemory.
 func (a *App) bodyMemory() int64 {
 	if given := a.cfg.BodyMemoryMiB; given > 0 {
 		return int64(given) << 20
@@ -46,8 +46,8 @@ func (a *App) bodyMemory() int64 {
 	return defaultBodyMemory
 }
 
-// limitsFor returns the limits of client connections. It fails if the process may not open
-// enough files to serve with these settings.
+// limitsFor returns the limits of client connections. It fails if the process may not open as many
+// files as these settings need.
 func limitsFor(cfg *config.Server) (inbound.Limits, error) {
 	files, reserved := inbound.Files(), max(1, len(cfg.Shards))*cfg.PostgresConnections()+reservedFiles
 	if cfg.InternalListen != "" {

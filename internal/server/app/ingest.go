@@ -43,7 +43,7 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 			return err
 		}
 	}
-	// Not vital: messages stay in the broker while they are not read.
+	// This check is not vital: messages that are not read stay in the broker.
 	a.checks = append(a.checks, obs.Check{Name: "ingest", Run: func(context.Context) error { return x.Health() }})
 	a.stage("ingest", x.Run)
 	return nil

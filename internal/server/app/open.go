@@ -46,8 +46,7 @@ func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projec
 	if err != nil {
 		return err
 	}
-	// Without an interval, Run returns at once, and the server would treat this as a failed
-	// stage.
+	// If the interval is 0, Run returns at once, and the server would take this for a failed stage.
 	if a.cfg.VerifyInterval > 0 {
 		a.stageOf(d, "verifying", s.Run)
 	}

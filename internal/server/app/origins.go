@@ -35,8 +35,8 @@ func originCheck(allowed []string) (func(*http.Request) bool, error) {
 	}, nil
 }
 
-// namedOrigins are allowed origins that are not the URL of a page: any origin (*), and the
-// origins null and file://, which browsers send for files and sandboxed frames.
+// namedOrigins are values of the setting that are not URLs: "*" for any origin, and the origins
+// "null" and "file://", which browsers send for files and sandboxed frames.
 var namedOrigins = []string{"*", "null", "file://"}
 
 // normalOrigin returns an origin in the form that browsers send. It fails if browsers never send
@@ -77,8 +77,8 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r > '~' })
 }
 
-// forOrigins adds CORS headers for the allowed origins to a route. If allowed is nil, it adds no
-// headers: only pages of the server's own origin may call the route.
+// forOrigins adds CORS headers to the answers of a route, for requests from the allowed origins. If
+// allowed is nil, it adds no headers, and only pages of the server's own origin can call the route.
 func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
 	if allowed == nil {
 		return h

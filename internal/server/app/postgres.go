@@ -18,14 +18,14 @@ import (
 )
 
 // checkPostgres is the readiness check of Postgres. If the database can be read but not written,
-// the process stays ready, since the gateway still serves badges.
+// the process is still ready, since the gateway still serves badges.
 func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watch) error {
 	var readOnly bool
 	err := pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if err := conn.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil || !readOnly {
 			return err
 		}
-		return conn.Conn().Close(ctx) // this session would stay read-only after Postgres became writable
+		return conn.Conn().Close(ctx) // close the session: it would stay read-only even after Postgres becomes writable again
 	})
 	if err != nil {
 		text := faultOfRead(err).String()
@@ -44,8 +44,8 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, faults *pgfault.Watc
 	return obs.Impaired(f.String() + ": events cannot be stored, badges can be read")
 }
 
-// checkFolding is the readiness check of folding. In every process, it fails while partitions
-// are not folded, whichever process should fold them.
+// checkFolding is the readiness check of folding. It fails in every process while partitions are
+// not folded, even if another process should fold them.
 func (a *App) checkFolding(ctx context.Context) error {
 	var texts []string
 	for _, d := range a.databases {
@@ -59,12 +59,12 @@ func (a *App) checkFolding(ctx context.Context) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// divideConnections sets the sizes of the pools of a database from the roles of this process and
-// from the connection limits of the database and its server. It fails if the limits are too
-// small to fold: events would be accepted and badges would never change. If the limits cannot be
-// read, it assumes that there are none. If there is only one database, it waits until the
-// database accepts connections, and fails if the connection goes through an unsupported pooler.
-// It uses one session.
+// divideConnections sets the sizes of the pools of a database. The sizes depend on the roles of
+// this process and on the connection limits of the database and its server. It fails if the limits
+// permit fewer connections than this process needs at least: otherwise it could accept events that
+// are never folded. If the limits cannot be read, it assumes that there are none. If there is only
+// one database, it waits until the database accepts connections, and fails if the connection goes
+// through an unsupported pooler. It uses one session.
 func (a *App) divideConnections(ctx context.Context, d *database) error {
 	d.conns = a.cfg.Connections(d.config)
 	alone := d.config.Name == ""
@@ -91,7 +91,7 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 	need, least := d.conns.Sum(), d.conns.Least().Sum()
 	for _, l := range limits {
 		most := l.Most
-		if l.Shared { // the databases on one server share this limit
+		if l.Shared { // the limit applies to all databases on the server together
 			most /= a.cfg.OnServer(d.config)
 		}
 		switch {
@@ -148,10 +148,10 @@ func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *
 	return conn, err
 }
 
-// untilReached calls try until it succeeds. It tries again while the database cannot be reached
-// or is starting, for example after a reboot of the machine, since a supervisor may give up on a
-// program that exits repeatedly. It returns any other error at once: an operator must correct
-// something, such as a password.
+// untilReached calls try until it succeeds. While the database cannot be reached or is starting,
+// for example after a reboot of the machine, it tries again: a supervisor may stop restarting a
+// program that exits repeatedly. It returns any other error at once, such as a wrong password,
+// since an operator must correct its cause.
 func (a *App) untilReached(ctx context.Context, d *database, try func() error) error {
 	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
 		err := try()

@@ -19,7 +19,7 @@ import (
 )
 
 // pushClient returns the HTTP client for the endpoints that devices name. It permits many
-// connections to one host, since all Chrome browsers have endpoints on the same host.
+// connections to one host, since the endpoints of all Chrome browsers are on the same host.
 func pushClient(allowPrivate bool) *http.Client {
 	return egress.NewClient(egress.Config{AllowPrivate: allowPrivate, MaxConnsPerHost: 256})
 }
@@ -40,8 +40,8 @@ func (a *App) openPush(d *database, n *outbound.Notifier, apps push.Apps, box *s
 // authenticates this text, so that a token that was copied to another row cannot be decrypted.
 func tokenPlace(userID, deviceID string) string { return "device\x00" + userID + "\x00" + deviceID }
 
-// sealedRetry is the delay of the next attempt to push to a device whose token cannot be
-// decrypted. Until then, an operator may restore the encryption key, or the app may register
+// sealedRetry is the delay of the next attempt to push to a device whose token cannot be decrypted.
+// In the meantime an operator may restore the encryption key, or the app may register the device
 // again.
 const sealedRetry = time.Hour
 
@@ -227,8 +227,8 @@ func utc(t *time.Time) *time.Time {
 // shownTokenEnd is the number of characters at the end of a token that are shown.
 const shownTokenEnd = 4
 
-// masked returns a text by which people can recognize a token: its end, or the host of a
-// subscription. The rest of the token is secret.
+// masked returns the part of a device token that may be shown, by which people can recognize the
+// token: its last characters, or the host of a push subscription.
 func (d devices) masked(o *outbound.Device) string {
 	token, err := d.box.Open(o.Token, tokenPlace(o.UserID, o.DeviceID))
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// loadPatience limits the time for reading revocations before the server serves requests. It
-// reads the rest while it serves.
+// loadPatience limits how long the start of the server waits until revocations are read. After
+// that, the server reads the remaining revocations while it serves requests.
 const loadPatience = 2 * time.Second
 
-// openRevocations reads which tokens are revoked, and adds the stages that follow changes, if
-// this process accepts tokens. Until all revocations of a database are read, this process
-// refuses the tokens of all users of this database.
+// openRevocations reads which tokens are revoked, and adds the stages that keep this list up to
+// date. It does nothing if this process does not accept tokens. Until all revocations of a database
+// are read, this process refuses the tokens of all users of this database.
 func (a *App) openRevocations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -48,7 +48,8 @@ func (a *App) openRevocations(ctx context.Context) {
 
 func (a *App) acceptsTokens() bool { return a.cfg.Has(config.RoleAPI) || a.cfg.Has(config.RoleGateway) }
 
-// unread returns an error if this process has not read yet which tokens of a user are revoked.
+// unread returns an error if this process has not yet read the revocations of the database of a
+// user.
 func (a *App) unread(userID string) error {
 	d, err := a.databaseOf(userID)
 	if err != nil {
@@ -62,7 +63,7 @@ func (a *App) checkRevocations(context.Context) error {
 	return a.checkEach(func(d *database) error { return d.revoked.Check() })
 }
 
-// revoked reports whether the tokens of a user that were issued at this time are revoked.
+// revoked reports whether tokens that were issued to a user at the given time are revoked.
 func (a *App) revoked(userID string, issuedAt time.Time) bool {
 	return revocations(a.databases).revoked(userID, issuedAt)
 }
@@ -93,10 +94,12 @@ type disconnects struct {
 	log         *slog.Logger
 }
 
-// hintTimeout limits the time for notifying other processes. They also poll the table.
+// hintTimeout limits the time for notifying other processes of a revocation. If the message is
+// lost, they find the revocation when they poll the table.
 const hintTimeout = 500 * time.Millisecond
 
-// futureLeeway is how far the clock of a backend may be ahead of the clock of the database.
+// futureLeeway is how far the time in a request to revoke tokens may be ahead of the clock of the
+// database, since the clock of a backend may be fast.
 const futureLeeway = 5 * time.Second
 
 // disconnectPatience limits the time in which a request stores a revocation and reads it back.
@@ -134,7 +137,7 @@ func (d disconnects) Disconnect(requested context.Context, by, userID string, re
 	if err != nil && !unread {
 		return time.Time{}, err
 	}
-	// Publish only after the commit, so that a gateway that gets the message can read the row.
+	// Publish only after the commit, so that a gateway that receives the message can read the row.
 	hinting, cancel := context.WithTimeout(requested, hintTimeout)
 	defer cancel()
 	hint := pubsub.Update{Badge: pubsub.Badge{UserID: userID}, Partition: d.partitionOf(userID), Ended: true}

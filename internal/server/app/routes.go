@@ -25,7 +25,7 @@ func (a *App) handle(routes []describe.Route) {
 	}
 }
 
-// liveRoute is served on the public listener too, for load balancers.
+// liveRoute is also served on the public listener, for load balancers.
 const liveRoute = "/livez"
 
 // handleOperators adds routes for operators to the internal listener. If there is none, it adds
@@ -47,7 +47,7 @@ func (a *App) serveProfiles(h http.Handler) { a.operators.Handle(httpapi.Profile
 // proxy, it is the address that the proxy names.
 func clientOf(trustedProxies []netip.Prefix) func(*http.Request) netip.Prefix {
 	return func(r *http.Request) netip.Prefix {
-		client, _ := gateway.ClientOf(r, trustedProxies) // all clients without an address share one limit
+		client, _ := gateway.ClientOf(r, trustedProxies) // on an error the address is invalid; all clients with an invalid address share one limit
 		return client
 	}
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// besideDrainTimeout limits how long requests for metrics may take after a command has been
-// stopped.
+// besideDrainTimeout limits how long a command that has been stopped waits for requests for
+// metrics.
 const besideDrainTimeout = 5 * time.Second
 
 // newSidecar returns an app for a command that runs beside servers, such as relay. The app
@@ -83,7 +83,7 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 		return nil, err
 	}
 	var registry prometheus.Registerer = a.registry
-	if a.cfg.Sharded() { // with shards, the metrics of all pools need the label shard
+	if a.cfg.Sharded() { // with several databases, the metrics of all pools need the label "shard"
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"shard": ""}, registry)
 	}
 	obs.RegisterPool(registry, "outbox", to.Outbox.Pool())
@@ -113,9 +113,9 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	return a, a.serveBeside()
 }
 
-// relayOutbox opens the outbox in a database and checks that it can be relayed. If the database
-// is not available, relayOutbox succeeds and returns check, which the caller must run once the
-// database is available. Otherwise check is nil.
+// relayOutbox opens the outbox in a database and checks that it can be relayed. If the database is
+// not available, relayOutbox returns no error, but the function check: the caller must run it once
+// the database is available. If the outbox was checked, check is nil.
 func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
 	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("outbox: %w", err)
@@ -148,7 +148,8 @@ func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *rel
 }
 
 // relayServer returns the server to publish to. It fails if the server refuses the key. If the
-// server is not available, relayServer succeeds, and events stay in the outbox meanwhile.
+// server is not available, relayServer still succeeds: events stay in the outbox until the server
+// is available.
 func (a *App) relayServer(ctx context.Context, cfg config.Relay) (relay.Divided, error) {
 	t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
 	if err != nil {
@@ -253,8 +254,8 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	if a.databases, err = a.nameDatabases(); err != nil {
 		return nil, err
 	}
-	// For each partition and target, the tail has a lock in a session of its own, which is not
-	// from the pool.
+	// The pool does not need connections for the locks of the tail: for each partition and target,
+	// the tail opens a separate session that has the lock.
 	if err := a.openDatabases(ctx, "tail"); err != nil {
 		return nil, err
 	}
@@ -314,7 +315,7 @@ func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, er
 	return d, a.checkSchema(ctx, d, false)
 }
 
-// gatedTarget is a DatabaseTarget that delays appends while folding is behind.
+// gatedTarget is a DatabaseTarget whose appends are delayed while folding is behind.
 type gatedTarget struct {
 	gate *backpressure.Gate
 	*traffic.DatabaseTarget
@@ -329,8 +330,9 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 	return id, err
 }
 
-// admitted calls appended once the gate admits evs, which may take a while if folding is behind.
-// If folding is further behind than --max-lag, it fails with a [*traffic.TransientError].
+// admitted waits until the gate admits evs, then calls appended. The gate delays events while
+// folding is behind. If folding is further behind than --max-lag, admitted fails with a
+// [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
 	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/internal/server/inbound"
 )
 
-// stage is a part that runs as long as the server. run blocks until ctx is done; then it
-// finishes its work in progress and returns nil.
+// stage is a part of the server. Its run blocks until ctx is done, then finishes the work in
+// progress and returns nil.
 type stage struct {
 	name string
 	run  func(ctx context.Context) error
@@ -23,9 +23,9 @@ func (a *App) stage(name string, run func(ctx context.Context) error) {
 	a.stages = append(a.stages, stage{name, run})
 }
 
-// Run serves until ctx is done or a part fails. It calls ready once the server serves. It stops
-// the parts one after another, in the reverse order of their start, so that a part can still
-// pass work to the parts that were started before it.
+// Run serves until ctx is done or a part fails. It calls ready once the server serves. It stops the
+// parts one after another, in the reverse order of their start, so that a part that is stopping can
+// still pass work to the parts that were started before it.
 func (a *App) Run(ctx context.Context, ready func()) error {
 	type running struct {
 		stage
@@ -101,7 +101,7 @@ func (a *App) serve(ctx context.Context) error {
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(shutdownCtx) != nil {
-			_ = server.Close() // cut off requests that outlast the drain timeout
+			_ = server.Close() // abort the requests that have not ended within the drain timeout
 		}
 	}
 	return err

@@ -16,9 +16,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// traces records the spans of an event from the publisher to the clients. A traced event and the
-// badge update that it causes carry the trace context of the last span. An event without a trace
-// costs only a comparison with "".
+// traces records the spans of an event from the publisher to the clients. A traced event, and the
+// badge update that it causes, carry the trace context of the last span that was recorded for them.
+// For an event without a trace, the cost is one comparison with "".
 type traces struct{ tracer trace.Tracer }
 
 // tracedRoutes are the routes of requests that append events.
@@ -27,9 +27,9 @@ var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
 // maxTraced limits how many events of one append are traced.
 const maxTraced = 100
 
-// append calls next within one span for the whole request. An event that came with a trace
-// context of its own gets one more span in its own trace; other events get the context of the
-// request.
+// append calls next within a span of the trace of the request. If an event has a trace context
+// already, append also records a span in the trace of this event. The other events get the trace
+// context of the request. Only the first maxTraced events are traced.
 func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
 	const name = "append"
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindProducer),
@@ -57,11 +57,11 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 }
 
 // fold records a span for a folded batch, and a span for each traced event of the batch. It
-// returns the trace context of each event's span, by index of the event, "" for an untraced
-// event.
+// returns, by the index of the event, the trace context of the event's span, or "" for an event
+// without a trace.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
-	ctx := context.Background() // the batch has been folded, so its context may be done
+	ctx := context.Background() // not the context of the batch: it may be done, since the batch is folded
 	links := make([]trace.Link, len(f.Events))
 	sampled := 0
 	for i, e := range f.Events {
@@ -92,8 +92,8 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 	return contexts
 }
 
-// deliver records a span for an update of a client: from the time it came from the bus to the
-// time it was written to the client.
+// deliver records a span for an update of a client. The span begins when the update came from the
+// bus, and ends when it was written to the client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
 	ctx := context.Background() // the frame is written
 	parent := remote(ctx, traceParent)
@@ -127,8 +127,8 @@ func (b tracedBus) Publish(ctx context.Context, users []pubsub.Update, rooms []p
 	return err
 }
 
-// begin starts a span if the update is traced, and stores the context of the span in the update.
-// It returns spans with the new span appended.
+// begin starts a span if the update is traced, and stores the context of the span in traceParent, a
+// field of the update. It appends the new span to spans and returns the result.
 func (b tracedBus) begin(ctx context.Context, spans []trace.Span, partition int, traceParent *string) []trace.Span {
 	if *traceParent == "" {
 		return spans
@@ -152,8 +152,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the context key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span.
-// Within a span of append there is only one batch, which inserts the events and commits.
+// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. The span
+// of an append has only one batch, which inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -196,7 +196,7 @@ const traceParent = "traceparent"
 
 // remote parses a traceparent. If it is malformed, the returned context is not sampled.
 func remote(ctx context.Context, parent string) trace.SpanContext {
-	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // ignore the span of ctx
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // remove the span of ctx, so that a malformed parent gives no span
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
 	return trace.SpanContextFromContext(ctx)
 }

@@ -33,8 +33,8 @@ func newWaitingMessages(c *cluster.Cluster) *waitingMessages {
 // run measures the hints at intervals until ctx is done.
 func (w *waitingMessages) run(ctx context.Context) error {
 	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
-		// Ignore the error: if the hints of a shard cannot be read, they cannot be delivered
-		// either, and the delivery logs why.
+		// Ignore the error: if the hints of a shard cannot be read, their delivery fails too, and
+		// logs the reason.
 		found, _ := w.cluster.Backlogs(ctx)
 		w.last.Store(&found)
 	})

@@ -15,9 +15,9 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// webhookConns is the greatest number of connections to one host. It is large because one host
-// may have many webhooks, and a slow webhook must not use up the connections of the others. Each
-// webhook has its own limit, webhook.Config.Calls.
+// webhookConns is the greatest number of connections to one host. It is large, since one host may
+// have many webhooks, and a slow webhook must not use up the connections of other webhooks. The
+// calls of each webhook are limited separately, by webhook.Config.Calls.
 const webhookConns = 4096
 
 // webhookCaller returns the client that calls the endpoints of webhooks for this process.
@@ -99,7 +99,8 @@ func (q webhookQueue) Next(ctx context.Context, name string, limit int) ([]webho
 	return changes, err
 }
 
-// callOf returns the queued call of a change, with the results that the sender has set in it.
+// callOf converts a change back into the queued call from which it was made, with the results that
+// the sender has stored in the change.
 func callOf(c webhook.Change) outbound.Call {
 	call, _ := c.Ref.(outbound.Call)
 	call.Tell, call.Same = c.Tell, c.Same
@@ -132,8 +133,8 @@ type webhookStore struct {
 	targets *outbound.Targets
 	box     *seal.Box
 	log     *slog.Logger
-	// senders is the number of senders in this process, one for each database. They divide the
-	// rate that the endpoint permits each process.
+	// senders is the number of senders in this process, one for each database. The senders share
+	// the rate of calls that the endpoint permits to each process.
 	senders int
 }
 

@@ -15,9 +15,9 @@ import (
 // maxLine is the greatest size of a message of an assistant, in bytes.
 const maxLine = 1 << 20
 
-// lines reads the messages of an assistant, one per line, and passes them to the transport. A
-// line that cannot be decoded would end the session in the transport. So lines does not pass on
-// such a line, and answers it with an error.
+// lines reads the messages of an assistant, one per line, and passes them to the transport of the
+// MCP library. This transport would end the session at a line that it cannot decode. So lines does
+// not pass on such a line, and answers it with an error.
 type lines struct {
 	io.Closer
 	in  *bufio.Reader
@@ -65,7 +65,7 @@ func (l *lines) next() (line []byte, err error) {
 		case err != nil && len(line) == 0:
 			return nil, err
 		}
-		return bytes.TrimSpace(line), nil // if the input ended without a newline, the next call returns the error
+		return bytes.TrimSpace(line), nil // ignore err: if the input ended without a newline, the next call returns it
 	}
 }
 
@@ -86,8 +86,8 @@ func mistakeIn(line []byte) *jsonrpc.Error {
 	return nil
 }
 
-// refuse answers a line with an error. The answer has no id, since the id of the line is not
-// known.
+// refuse answers a line with an error. The answer has no id, since the id of the request in the
+// line is not known.
 func (l *lines) refuse(mistake *jsonrpc.Error) error {
 	answer, err := json.Marshal(struct {
 		Version string         `json:"jsonrpc"`
@@ -101,8 +101,8 @@ func (l *lines) refuse(mistake *jsonrpc.Error) error {
 	return err
 }
 
-// turns is a writer for several goroutines: it writes one call at a time. Each call must write
-// whole lines.
+// turns is a writer that several goroutines can use: it makes one call of Write at a time. Each
+// call must write whole lines.
 type turns struct {
 	mu sync.Mutex
 	io.WriteCloser

@@ -19,7 +19,7 @@ type Operator struct {
 	client *http.Client
 }
 
-// operatorTimeout limits a request. It is longer than the server's own limit for an action.
+// operatorTimeout limits a request. It is longer than the time that the server permits an action.
 const operatorTimeout = 40 * time.Second
 
 // maxAnswer is the greatest number of bytes of an answer that are read.

@@ -2,8 +2,8 @@
 // Protocol (MCP). Its tools read badges, the log and the audit trail. If permitted, they also
 // retry and discard dead letters.
 //
-// It does not know SQL. It reads with the rights of its database role, and writes through the
-// admin API. ADR 40 has the reasons.
+// It does not know SQL. It reads the databases with the rights of its role, and changes dead
+// letters only through the admin API. ADR 40 has the reasons.
 package assistant
 
 import (
@@ -25,8 +25,7 @@ import (
 type Config struct {
 	// Cluster has the databases that the tools read. Required.
 	Cluster *cluster.Cluster
-	// Operator changes dead letters. If it is nil, the server has no tools that change dead
-	// letters.
+	// Operator retries and discards dead letters. If it is nil, the server has no tools for this.
 	Operator *Operator
 }
 
@@ -82,7 +81,7 @@ func add[In any](s *Server, tool *mcp.Tool, do func(ctx context.Context, in In) 
 	})
 }
 
-// explained adds advice to err if the database role lacks a right.
+// explained adds advice to err if err means that the database role lacks a right.
 func explained(err error) error {
 	const insufficientPrivilege = "42501"
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == insufficientPrivilege {
@@ -92,7 +91,7 @@ func explained(err error) error {
 }
 
 // Run reads calls from in and writes the answers to out, until in ends or ctx is done. Then it
-// closes both. A line that is not a valid message is answered with an error and not carried out.
+// closes in and out. It answers a line that is not a valid message with an error.
 func (s *Server) Run(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	answers := &turns{WriteCloser: out}
 	err := s.mcp.Run(ctx, &mcp.IOTransport{Reader: newLines(in, answers), Writer: answers, MaxLineLength: -1})

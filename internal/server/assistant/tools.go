@@ -99,8 +99,8 @@ type deadLettersAnswer struct {
 	DeadLetters []any `json:"dead_letters"`
 }
 
-// deadLetterWithoutPayload is a dead letter without its payload, since the payload may have
-// texts of messages.
+// deadLetterWithoutPayload is a dead letter without its payload, since the payload may contain the
+// text of messages.
 type deadLetterWithoutPayload struct {
 	ID        int64     `json:"id"`
 	Shard     string    `json:"shard,omitempty"`

@@ -14,7 +14,7 @@ import (
 type Setting struct {
 	// Name is the name of the flag.
 	Name string `json:"name"`
-	// Value has the form of the command line. Secrets in it are hidden.
+	// Value is the value as the command line would have it. Secrets in it are hidden.
 	Value string `json:"value"`
 	// Source is "flag", "default", "environment BADGED_…" or FILE:LINE.
 	Source string `json:"source"`
@@ -24,16 +24,16 @@ type Setting struct {
 type Report struct {
 	// Settings are all settings in the order of `serve --help`.
 	Settings []Setting `json:"settings"`
-	// Mistakes are errors: a server does not start with them, or not as intended.
+	// Mistakes are errors: with them, a server does not start, or does not work as intended.
 	Mistakes []string `json:"mistakes"`
-	// Warnings are about settings that are valid and risky, or that are ignored.
+	// Warnings are about settings that are valid but risky, and about settings that are ignored.
 	Warnings []string `json:"warnings"`
 }
 
 // Check reads the settings of a server from flags, the environment and a file, and reports all
-// mistakes, not only the first. args must select a command of parser that has the flags of
-// `serve`, and s must be the settings of that command. Check sets s; for a value that cannot be
-// read, it uses the default. The environment and the file may also have settings of other
+// mistakes, not only the first. args must select a command of parser that has the flags of `serve`,
+// and s must be the settings of that command. Check stores the settings in s. If a value cannot be
+// read, it stores the default. The environment and the file may also have settings of other
 // commands.
 func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	given, broken := r.trace(parser, args)
@@ -48,7 +48,7 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 		if broken[f.Name] {
 			source = "default, because the given value cannot be read"
 			f.Tag.Envs = nil                  // Reset must ignore the environment; f.Envs does not change
-			if err := f.Reset(); err != nil { // happens only if the definition of the flag is wrong
+			if err := f.Reset(); err != nil { // fails only if the definition of the flag in this program is wrong
 				r.mistake(source, err.Error())
 			}
 		}
@@ -66,8 +66,8 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	}
 	if err := s.Validate(); err != nil {
 		for mistake := range strings.SplitSeq(err.Error(), "\n") { // joined errors
-			// If a default replaced the unreadable roles, errors about required settings are
-			// misleading.
+			// If --roles could not be read, the default roles are set. Then omit errors about
+			// settings that a role requires: they are not about the intended roles.
 			misleads := broken["roles"] && strings.Contains(mistake, " role ")
 			if !misleads {
 				r.Mistakes = append(r.Mistakes, mistake)
@@ -78,9 +78,9 @@ func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	return r
 }
 
-// trace parses the command line. kong stops at the first argument that it refuses. So trace
-// reports this argument, removes it and parses again, until kong accepts the rest. It returns
-// the names of the removed flags.
+// trace parses the command line. kong stops at the first argument that it refuses. So trace reports
+// this argument, removes it and parses again, until kong accepts all remaining arguments. It also
+// returns the names of the flags that it removed.
 func (r *Report) trace(parser *kong.Kong, args []string) (given *kong.Context, refused map[string]bool) {
 	refused = map[string]bool{}
 	known := flagsOf(parser.Model)

@@ -65,7 +65,7 @@ func hide(name, text string) string {
 		return password.ReplaceAllString(text, "${1}"+hidden)
 	}
 	u, err := url.Parse(text)
-	if err != nil { // it is not known where the password is
+	if err != nil { // the password cannot be located, so hide the whole value
 		return hidden
 	}
 	if _, has := u.User.Password(); has {
@@ -129,7 +129,8 @@ func isWide(p netip.Prefix) bool {
 	return p.Bits() < 7 // fc00::/7
 }
 
-// similarShards returns groups of names of shards that differ only in case.
+// similarShards returns the names of shards that differ only in upper and lower case, in groups of
+// such names.
 func (d Database) similarShards() (groups [][]string) {
 	all, err := d.All()
 	if err != nil {
@@ -151,7 +152,8 @@ func (d Database) similarShards() (groups [][]string) {
 const (
 	// shortKey is the length of a key in bytes below which it can be guessed.
 	shortKey = 16
-	// fewCharacters is the number of different characters that a random secret has at least.
+	// fewCharacters is the least number of different characters that a random secret can be
+	// expected to have.
 	fewCharacters = 8
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Tokens configures how access tokens of users are verified.
+// Tokens configures the verification of users' access tokens.
 type Tokens struct {
 	JWTKeys     []string `name:"jwt-keys" help:"Keys that verify tokens of users: KID=HS256:SECRET (at least 32 bytes), or KID=RS256:PEM-FILE, or the same with ES256 or EdDSA; comma-separated." placeholder:"KID=METHOD:KEY"`
 	JWTAudience string   `name:"jwt-audience" help:"Audience (aud) that tokens must have; if it is empty, any audience is accepted." placeholder:"AUD"`
@@ -129,12 +129,12 @@ func (t *Tracing) Validate() error {
 	return nil
 }
 
-// minJWKSMaxAge is the minimum of --jwks-max-age. It is long enough that the keys stay valid
-// after one failed fetch, since keys are fetched every five minutes.
+// minJWKSMaxAge is the minimum of --jwks-max-age. Keys are fetched every five minutes, so with this
+// minimum they stay valid if one fetch fails.
 const minJWKSMaxAge = 10 * time.Minute
 
-// minDedupWindow is the minimum of --dedup-window. A generation of event keys, which is half a
-// window, must be long compared with the interval at which generations are checked.
+// minDedupWindow is the minimum of --dedup-window. A generation of event keys lasts half a window,
+// and this must be long compared with the interval at which generations are checked.
 const minDedupWindow = time.Hour
 
 // Has reports whether this process has a role.

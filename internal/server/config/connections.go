@@ -1,10 +1,10 @@
 package config
 
-// The default maximum sizes of the pools to one Postgres server; see [Database.PoolSize].
+// The default maximum sizes of a process's pools to one Postgres server; see [Database.PoolSize].
 const (
 	ServingConns int32 = 16
-	// WatchingConns is the size of the pool for queries that must not wait behind requests:
-	// readiness, revocations, and measuring the lag.
+	// WatchingConns is the size of the pool for queries that must not wait until requests release
+	// connections: readiness, revocations, and the measurement of the lag.
 	WatchingConns int32 = 2
 	FoldingConns  int32 = 12
 	// NotifyingConns is small, since most statements of the notifier process many rows.
@@ -12,8 +12,8 @@ const (
 )
 
 // Connections has the greatest numbers of connections of a process to one database: the sizes of
-// its three main pools, and the number of all other connections (Others). If the process does
-// not have the role of a pool, the size of that pool is 0.
+// its three main pools, and the number of all other connections (Others). A pool that the roles of
+// the process do not use has the size 0.
 type Connections struct {
 	Serving, Folding, Notifying int32
 	// Others counts the watching pool, the sessions that own partitions or read brokers, and the
@@ -21,8 +21,8 @@ type Connections struct {
 	Others int32
 }
 
-// Connections returns how many connections to a database the process may open, if the database
-// permits as many.
+// Connections returns how many connections the process would open to a database that has no
+// connection limits.
 func (s *Server) Connections(d Shard) Connections {
 	c := Connections{Serving: s.PoolSize(d, ServingConns), Others: WatchingConns}
 	if s.Has(RoleProjector) {
@@ -45,7 +45,7 @@ func (s *Server) Connections(d Shard) Connections {
 // Sum returns the number of all connections.
 func (c Connections) Sum() int { return int(c.Serving + c.Folding + c.Notifying + c.Others) }
 
-// Least returns the smallest sizes of the pools with which the process works.
+// Least returns the smallest sizes of the pools with which the process can still work.
 func (c Connections) Least() Connections {
 	for _, pool := range []*int32{&c.Serving, &c.Folding, &c.Notifying} {
 		*pool = min(*pool, leastConns)
@@ -53,8 +53,9 @@ func (c Connections) Least() Connections {
 	return c
 }
 
-// Within shrinks the pools until all connections together are at most n, but no pool below
-// Least. It starts from Least and enlarges the pools in turn, folding first.
+// Within returns smaller pools, so that all connections together are at most n. No pool becomes
+// smaller than in Least. Within starts from Least and enlarges the pools in turn, first the pool
+// for folding.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
 		return c
@@ -73,8 +74,8 @@ func (c Connections) Within(n int) Connections {
 }
 
 // PostgresConnections returns the greatest number of connections that this process opens to one
-// database. With several shards, it is the number for the first shard, and for each shard that
-// is configured like it. pool_max_conns in the URL changes the number.
+// database. With several shards, it is the number of connections to the first shard, and to each
+// shard with the same configuration. pool_max_conns in the URL changes the number.
 func (s *Server) PostgresConnections() int {
 	first := Shard{}
 	if all, err := s.All(); err == nil && len(all) > 0 {

@@ -43,8 +43,8 @@ func (d Database) Sharded() bool { return len(d.Shards) > 0 }
 
 var (
 	shardName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	// nextShard matches the separator between two shards. A comma alone is not enough: URLs
-	// contain commas.
+	// nextShard matches the separator between two shards, and the name of the second shard. A comma
+	// alone is not a separator, since URLs contain commas.
 	nextShard = regexp.MustCompile(`\s*[,\n]\s*([A-Za-z0-9][A-Za-z0-9_-]{0,62}=)`)
 )
 
@@ -99,8 +99,9 @@ func (s Shard) PoolConfig() (*pgxpool.Config, error) {
 	return cfg, err
 }
 
-// shardPatience is the default timeout for connecting to one of several shards. It is short,
-// since the process serves the other shards before this one is available.
+// shardPatience is the default timeout for connecting to one of several shards. It is short, since
+// a shard that is not available must not delay the start: the process serves the other shards
+// meanwhile.
 const shardPatience = 5 * time.Second
 
 func poolConfig(setting, text string) (*pgxpool.Config, error) {
@@ -147,12 +148,13 @@ func (d Database) OnServer(s Shard) int {
 	return max(1, n)
 }
 
-// leastConns is the smallest size of a pool, unless its URL sets a smaller one.
+// leastConns is the smallest size of a pool, unless the URL sets a smaller size.
 const leastConns = 3
 
-// PoolSize returns the maximum size of a pool to s. It is pool_max_conns in its URL, if set.
-// Otherwise it is `most` divided by the number of databases on the same server, since they share
-// the max_connections of the server, but at least leastConns.
+// PoolSize returns the maximum size of a pool to s. If the URL of s sets pool_max_conns, PoolSize
+// returns that. Otherwise it divides `most` by the number of databases on the same server, since
+// these databases share max_connections of the server. The result is at least leastConns, or `most`
+// if that is less.
 func (d Database) PoolSize(s Shard, most int32) int32 {
 	if most < leastConns {
 		return most
@@ -173,8 +175,8 @@ func (s Shard) Label() string {
 	return "shard " + s.Name
 }
 
-// reasonOf returns the reason in an error of pgx, without the quoted parts of the URL: they may
-// contain the password, which cannot be found in a malformed URL.
+// reasonOf returns the reason in an error of pgx, without the part that quotes the URL. The quoted
+// URL may contain the password, which cannot be located if the URL is malformed.
 func reasonOf(err error) string {
 	const quotes, unknown = "`\"'", "cannot be read"
 	text := err.Error()

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/user/expiry"
 )
 
-// ExpireAfter returns the time after which conversations of each category expire. The default is
-// no category. Its error reports all mistakes.
+// ExpireAfter returns, by category, the time after which conversations expire. By default no
+// conversation expires. Its error reports all mistakes.
 func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	return durationsByCategory("--expire (BADGED_EXPIRE)", s.Expire, func(after time.Duration) string {
 		if after < expiry.MinExpireAfter {

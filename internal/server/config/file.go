@@ -19,7 +19,8 @@ import (
 type FileFlag string
 
 // BeforeResolve implements kong's hook. It reports unknown settings before kong reports missing
-// settings, since a misspelt name also makes the intended setting seem missing.
+// settings. A misspelt name causes both errors, and the unknown name explains why the setting is
+// missing.
 func (FileFlag) BeforeResolve(ctx *kong.Context, trace *kong.Path) error {
 	path, _ := ctx.FlagValue(trace.Flag).(FileFlag)
 	f, mistakes := readFile(path, ctx.Model)
@@ -84,8 +85,8 @@ func readFile(path FileFlag, app *kong.Application) (f *file, mistakes []error) 
 	return f, mistakes
 }
 
-// unused returns a warning for each setting of the file that is not in flags. It is not a
-// mistake, since several commands may share a file.
+// unused returns a warning for each setting of the file that is not in flags. Such a setting is not
+// a mistake, since several commands may share a file.
 func (f *file) unused(flags []*kong.Flag) (warnings []string) {
 	known := map[string]bool{}
 	for _, flag := range flags {
@@ -161,7 +162,8 @@ func (f *file) value(flag *kong.Flag) (any, error) {
 	return nil, fmt.Errorf("%s must be text, a number, true or false", flag.Name)
 }
 
-// scalar returns a single value as text, as the command line would have it.
+// scalar returns a single value as the text that the command line would have. ok is false if the
+// value is not a scalar.
 func scalar(value any) (text string, ok bool) {
 	switch value.(type) {
 	case string, bool, int, float64:
@@ -185,7 +187,7 @@ func flagsOf(app *kong.Application) map[string]*kong.Flag {
 	known := map[string]*kong.Flag{}
 	_ = kong.Visit(app, func(v kong.Visitable, next kong.Next) error {
 		if f, ok := v.(*kong.Flag); ok && f != app.HelpFlag {
-			if other := known[f.Name]; other == nil || len(other.Tag.Envs) == 0 { // prefer the flag of a command that also has a variable for it
+			if other := known[f.Name]; other == nil || len(other.Tag.Envs) == 0 { // if several commands have the flag, prefer one that can also be set in the environment
 				known[f.Name] = f
 			}
 		}
@@ -194,7 +196,7 @@ func flagsOf(app *kong.Application) map[string]*kong.Flag {
 	return known
 }
 
-// suggest returns a question that proposes the most similar known name, or "" if none is
+// suggest returns a question that proposes the most similar known name, or "" if no known name is
 // similar.
 func suggest[V any](name string, known map[string]V) string {
 	best, least := "", len(name)/3+1

@@ -30,8 +30,8 @@ type Relay struct {
 	ProfileKeys  `embed:""`
 	URL          string `name:"url" help:"URL of a running server to which the events are published." placeholder:"URL"`
 	PublisherKey string `help:"Secret of a publisher's key, for --url." placeholder:"SECRET"`
-	// These are the fields of Database. It is not embedded, since its validation requires one of
-	// them, and --url needs neither.
+	// DatabaseURL and Shards are the fields of Database. Database itself is not embedded, since its
+	// validation requires one of the two fields, and a relay with --url has neither.
 	DatabaseURL string   `help:"The database of badged, to append events directly, instead of --url." placeholder:"URL"`
 	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases of badged, to append events directly, instead of --url: its name, and its URL or key=value pairs. Repeat the flag for each database. In the environment variable and the file, list all databases, one on each line or separated by commas." placeholder:"NAME=URL"`
 }

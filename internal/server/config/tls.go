@@ -33,7 +33,7 @@ func (s *Server) ClearTextRisks() []string {
 		if c.TLSConfig == nil {
 			clear = append(clear, c.Host)
 		}
-		for _, f := range c.Fallbacks { // with sslmode=prefer, the second attempt is without TLS
+		for _, f := range c.Fallbacks { // with sslmode=prefer, the second connection attempt does not use TLS
 			if f.TLSConfig == nil {
 				clear = append(clear, f.Host)
 			}

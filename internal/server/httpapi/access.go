@@ -18,13 +18,14 @@ import (
 	"github.com/badged/badged/internal/server/keyring"
 )
 
-// access says which API keys and tokens may use a route.
+// access says which API keys a route admits, and whether it also admits tokens of users.
 type access struct {
-	// act is what the route does, for errors such as "the key chat may not publish".
+	// act is a phrase for what the route does. It is used in errors such as "the key chat may not
+	// publish".
 	act string
 	// kinds are the admitted kinds of keys.
 	kinds []keyring.Kind
-	// user is set if the route also admits the token of the user in its path.
+	// user is set if the route also admits tokens of the user who is named in its path.
 	user bool
 }
 
@@ -39,7 +40,7 @@ var (
 	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
 )
 
-// schemes returns the names of the security schemes that the description of the route lists.
+// schemes returns the names of the security schemes that apply to the route, for its description.
 func (s access) schemes() []string {
 	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
 	var names []string
@@ -52,8 +53,8 @@ func (s access) schemes() []string {
 	return names
 }
 
-// viewHandler is a handler that gets the categories to which the user's token is restricted, nil
-// if it is not restricted.
+// viewHandler is a handler that receives the categories to which the token of the request is
+// restricted. categories is nil if the token is not restricted, or if the request has a key.
 type viewHandler func(w http.ResponseWriter, r *http.Request, categories []string) error
 
 // keyHandler is a handler that receives the key of the request.
@@ -89,7 +90,7 @@ func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
 
 // forOwners restricts a route to tokens of the user in the path, and to keys of publishers and
 // admins that may read the user's badge. It limits the rate of requests with tokens. It refuses
-// a token that is restricted to categories, since pushes show the numbers and messages of all
+// tokens that are restricted to some categories, since a push shows numbers and messages of all
 // categories.
 func (a *API) forOwners(h handler, r describe.Route) describe.Route {
 	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
@@ -154,7 +155,7 @@ func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerF
 	}
 }
 
-// mayRead returns the key or token of a request. It fails unless the key or token permits
+// mayRead returns the key or token of a request. It fails if the key or token does not permit
 // reading the state of the user in the path.
 func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 	user := r.PathValue("user")
@@ -224,8 +225,8 @@ func (a *API) operator(h operatorHandler) http.HandlerFunc {
 	}
 }
 
-// keyOf returns the key with a secret, if the route admits it. If no key has this secret, it
-// returns an error with the text in wrong.
+// keyOf returns the key that has the given secret, if the route admits this key. If no key has the
+// secret, keyOf returns an error with the text `wrong`.
 func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
 	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
 	if forAdmins {
@@ -235,8 +236,9 @@ func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.K
 	var valid bool
 	err := tries.check(r.Context(), a.cfg.ClientOf(r), func() bool {
 		key, valid = a.cfg.Keys.Find(secret)
-		// On routes for admins, count a key of another kind as wrong: a valid key exempts its
-		// address from the limit, so the owner of such a key could guess keys of admins.
+		// On routes for admins, count a valid key of another kind as wrong. A valid key exempts its
+		// address from the limit on wrong keys, so the owner of a publisher's key could otherwise
+		// guess keys of admins without limit.
 		return valid && (!forAdmins || key.Kind == keyring.Admin)
 	}, wrong)
 	if key != nil {
@@ -245,8 +247,8 @@ func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.K
 	return key, err
 }
 
-// admitted returns an error if the route does not admit the key, or if the key has expired.
-// Otherwise it returns err.
+// admitted returns an error if the route does not admit the key, or if the key has expired. In all
+// other cases it returns err, the result of the check of the key.
 func admitted(s access, key *keyring.Key, valid bool, err error) error {
 	if !valid {
 		return unauthorized(fmt.Sprintf("the key %s has expired", key.Name))
@@ -279,7 +281,8 @@ func bearer(r *http.Request) (string, error) {
 	return secret, nil
 }
 
-// looksLikeToken reports whether a secret has the form of a JWT. A key may have this form too.
+// looksLikeToken reports whether a secret has the form of a JWT. The secret of a key may have this
+// form too.
 func looksLikeToken(secret string) bool { return strings.Count(secret, ".") == 2 }
 
 func unauthorized(detail string) error {
@@ -292,8 +295,9 @@ type grant struct {
 	user auth.Identity
 }
 
-// vouch registers the key or user of a request for the limits of connections. It fails if
-// requests of this key or user, or from its address, are in progress on too many connections.
+// vouch counts the connection of a request for the key or user of the request. It fails if this
+// key, this user or the address of the client already has requests in progress on too many
+// connections.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 	by := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {
@@ -308,8 +312,8 @@ func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 
 type grantKey struct{}
 
-// withGrant returns the request with its grant in the context. If the grant is a token, the
-// database refuses writes with this context once the token is revoked.
+// withGrant returns the request with its grant in the context. If the grant is a token, an append
+// with this context fails in the database once the token is revoked or has expired.
 func withGrant(r *http.Request, g grant) *http.Request {
 	ctx := context.WithValue(r.Context(), grantKey{}, g)
 	if g.key == nil {

@@ -1,7 +1,7 @@
 // Package httpapi implements the HTTP API of badged. Publishers append events with it, apps and
 // push senders read badges, and operators administer the server.
 //
-// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables, ADR 46 why
+// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables. ADR 46 says why
 // publishers are refused while folding is behind.
 package httpapi
 
@@ -26,8 +26,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Appender stores events durably, in each database all of its events or none. If the error wraps
-// a [*cluster.PartialFailure], this failure names the partitions whose events were not stored.
+// Appender stores events durably. Each database stores either all events of its users or none of
+// them. If the error wraps a [*cluster.PartialFailure], this failure names the partitions whose
+// events were not stored.
 type Appender interface {
 	Append(ctx context.Context, evs ...events.Event) (events.Receipt, error)
 }
@@ -37,13 +38,13 @@ type Badges interface {
 	Badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	// ShownBadges returns badges in the form for clients: see [pubsub.Badge.Shown].
 	ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error)
-	// View returns the state of a user, with only the conversations in some categories.
+	// View returns the state of a user with only the conversations in the given categories.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error)
 	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
 	// FoldedAt reports whether the badges of the given users include all their events up to a
-	// position, as [events.Receipt.Position] returns it. It fails with cluster.ErrBadPosition if
-	// position is malformed, and with badges.ErrLost if the log may have lost the events at this
+	// position, which [events.Receipt.Position] returns. It fails with cluster.ErrBadPosition if
+	// the position is malformed, and with badges.ErrLost if the log may have lost the events at the
 	// position.
 	FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error)
 }
@@ -61,24 +62,25 @@ type Config struct {
 	// Away returns the names of the databases that are not available now. Default: none.
 	Away   func() []string
 	Badges Badges
-	// AppBadges serves the reads with tokens of users. Default: Badges.
+	// AppBadges serves requests that read with tokens of users. Default: Badges.
 	AppBadges Badges
 	Tokens    Tokens
 	// Partitions returns the number of partitions of the log. An event is stored once in each
-	// partition that has users of the event; this number is used to limit how many copies one
-	// request can cause. If Partitions is nil, the copies are not limited.
+	// partition that has users of the event; with the number of partitions, the API limits how many
+	// copies one request can cause. If Partitions is nil, copies are not limited.
 	Partitions func() int
-	// Gate slows and refuses publishers while folding is behind. If it is nil, all are admitted.
+	// Gate slows and refuses publishers while folding is behind. If it is nil, all publishers are
+	// admitted at once.
 	Gate *backpressure.Gate
 	// Explainer serves /admin/v1/users/{user}/explain. If it is nil, the route does not exist.
 	Explainer Explainer
 	// Disconnects serves POST /v1/users/{user}/disconnect. If it is nil, the route does not
 	// exist.
 	Disconnects Disconnects
-	// Devices registers devices for pushes. If it is nil, the routes do not exist.
+	// Devices registers devices for pushes. If it is nil, the routes for devices do not exist.
 	Devices Devices
-	// Operations serves the other routes under /admin/v1/. If it is nil, the routes do not
-	// exist.
+	// Operations serves the routes under /admin/v1/ that no other field serves. If it is nil, these
+	// routes do not exist.
 	Operations Operations
 	// Webhooks serves /admin/v1/webhooks. If it is nil, the routes do not exist.
 	Webhooks Webhooks
@@ -185,7 +187,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // notFound answers requests that no route matches. If the path has routes for other methods, the
-// answer is 405 and lists these methods, otherwise 404.
+// answer is 405, with a list of these methods. Otherwise the answer is 404.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range a.methods {
@@ -204,7 +206,7 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of a
-// request, the handler answers 404 with a problem itself.
+// request, the handler itself answers 404, with a problem as the body.
 func Elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern == "" {

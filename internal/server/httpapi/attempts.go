@@ -13,12 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// attempts limits the rate of wrong keys per address. After a burst above this rate, keys from
-// the address are refused without checking. An address that has sent a valid key within goodFor
-// is exempt, since several clients may share it. attempts is safe for concurrent use.
+// attempts limits the rate of wrong keys per address. After a burst of triesAtOnce wrong keys above
+// this rate, all keys from the address are refused without a check. An address from which a valid
+// key came within goodFor is exempt, since several clients may share the address. attempts is safe
+// for concurrent use.
 type attempts struct {
 	kind string
-	// perSecond is how many wrong keys per second an address may send in the long run.
+	// perSecond is the permitted rate of wrong keys per address, in keys per second.
 	perSecond float64
 	log       *slog.Logger
 	count     prometheus.Counter
@@ -26,25 +27,26 @@ type attempts struct {
 	report func(kind string, from netip.Prefix)
 
 	mu sync.Mutex
-	// current has the addresses seen since the time turned, previous the addresses seen in the
-	// period before turned.
+	// current has the addresses that have sent keys since the time `turned`. previous has the
+	// addresses of the period before. When current is full or goodFor old, it replaces previous.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
-	// lines is the number of log lines that were permitted at the time linesAt; it grows by one
-	// per second, up to linesAtOnce.
+	// lines is the number of log lines that could be written at once at the time linesAt. It grows
+	// by one per second, up to linesAtOnce.
 	lines   float64
 	linesAt time.Time
 }
 
 // tries is the history of one address.
 type tries struct {
-	// wrong counts the wrong keys of the address, as of the time at. It decreases at the rate
-	// perSecond.
+	// wrong is the number of wrong keys of the address at the time `at`. It decreases by perSecond
+	// every second.
 	wrong float64
 	at    time.Time
 	// goodAt is when the last valid key arrived.
 	goodAt time.Time
-	// unlogged is the number of wrong keys since the last log line, which was at loggedAt.
+	// unlogged is the number of wrong keys since the last log line about this address. loggedAt is
+	// the time of that line.
 	unlogged int
 	loggedAt time.Time
 }
@@ -54,14 +56,14 @@ const (
 	// address. The rate for publishers is higher, since many publishers may share an address.
 	adminTries     = 1
 	publisherTries = 10
-	// triesAtOnce is the burst of wrong keys per address that is permitted.
+	// triesAtOnce is the permitted burst of wrong keys per address.
 	triesAtOnce = 20
 	// goodFor is how long an address is exempt after it has sent a valid key.
 	goodFor = 10 * time.Minute
 	// maxTries is the greatest number of addresses in each of current and previous.
 	maxTries = 1 << 12
-	// tryLogInterval is the minimum time between two log lines about the same address.
-	// linesAtOnce is the greatest burst of log lines about all addresses; the rate is one per
+	// tryLogInterval is the minimum time between two log lines about the same address. linesAtOnce
+	// is the greatest burst of log lines about all addresses together, whose rate is one line per
 	// second.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10
@@ -101,8 +103,8 @@ func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() b
 	return unauthorized(wrong)
 }
 
-// wait returns how long keys from an address will be refused without checking, 0 if they are
-// checked now.
+// wait returns for how long keys from an address will still be refused without a check. It returns
+// 0 if the next key is checked.
 func (a *attempts) wait(from netip.Prefix, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,8 +122,9 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 	t.goodAt, t.wrong = now, 0
 }
 
-// failed counts a wrong key. If the key was checked (lookedAt), it also counts against its
-// address. failed logs the number of wrong keys of the address, at limited intervals.
+// failed counts a key that was wrong, or was refused without a check. Only a key that was checked
+// (lookedAt) counts against the limit of its address. At limited intervals, failed logs the number
+// of such keys of the address.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
 	if a.report != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits of at_least: how long a request may wait until a position is folded, and the first and
-// longest pause between two checks.
+// Limits of the parameter at_least: how long a request may wait until the position is folded, and
+// the first and the longest pause between two checks.
 const (
 	defaultWait = 2 * time.Second
 	maxWait     = 30 * time.Second
@@ -65,13 +65,13 @@ func (a *API) badge(ctx context.Context, userID string, categories []string) (pu
 	return state.Within(category.Tops(categories)), nil
 }
 
-// These constants limit the memory for the answer to a query for badges, however many categories
-// the users have.
+// These constants limit the memory that an answer to a query for badges needs, whatever the number
+// of categories of the users.
 const (
 	// badgesAtOnce is the number of badges that one statement reads.
 	badgesAtOnce = 50
-	// badgesHeld is the size in bytes of the buffer of an answer. An answer that fits is sent
-	// once all badges are read. A longer answer is sent in parts of about this size.
+	// badgesHeld is the size in bytes of the buffer for an answer. An answer that fits into the
+	// buffer is sent once all badges are read. A longer answer is sent in parts of about this size.
 	badgesHeld = 1 << 20
 )
 
@@ -156,8 +156,8 @@ func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQue
 	return answer.end()
 }
 
-// leftOut returns a failure for users whose badges are not read any more: the answer has already
-// failed for other users, and its buffer is full.
+// leftOut returns the failure of the users whose badges are not read: the query has already failed
+// for other users, so its answer must fit into the buffer, and the buffer is full.
 func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
 	e := &cluster.PartialFailure{UserIDs: userIDs, Partitions: make([]bool, partitions)}
 	for _, id := range userIDs {
@@ -169,7 +169,7 @@ func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
 // badgesWriter writes a badgesAnswer while the badges are being read.
 type badgesWriter struct {
 	body begunBody
-	// held are the badges that are not sent yet; text is their JSON.
+	// held has the badges that are not sent yet. text is the JSON of these badges.
 	held []pubsub.Badge
 	text bytes.Buffer
 }
@@ -334,9 +334,10 @@ func boolParam(q url.Values, name string) (*bool, error) {
 const lostPosition = "the log may have lost what was published at this position: Postgres has failed over or was restored since, or the transaction has not committed; " +
 	"publish the events again under the same ids, which is harmless, and use the new position"
 
-// await waits until the badges of users include all events up to the position atLeast. If
-// atLeast is "", it returns at once. unread names the users whose badges could not be read, for
-// example because their database is not available; the badges of the other users are up to date.
+// await waits until the badges of users include all events up to the position atLeast. If atLeast
+// is "", it returns at once. unread names the users whose badges could not be read, for example
+// because their database is not available. The badges of all other users include the events up to
+// atLeast.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *cluster.PartialFailure, err error) {
 	wait := defaultWait
 	if timeout != "" {
@@ -352,7 +353,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	look := ctx // the first check runs even if the timeout is shorter than the check
+	look := ctx // the first check is not limited by the timeout, which may be shorter than the check takes
 	for pause := firstPause; len(users) > 0; pause = min(2*pause, lastPause) {
 		folded, err := read(look, a, func(from Badges) (bool, error) { return from.FoldedAt(look, users, atLeast) })
 		switch some, ok := errors.AsType[*cluster.PartialFailure](err); {
@@ -378,8 +379,8 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, a.still(ctx)
 }
 
-// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: an
-// empty value such as unread= could be mistaken for no filter.
+// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: the server
+// would treat an empty value, such as unread=, as no filter.
 func queryOf(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -389,7 +390,7 @@ next:
 	for name, values := range q {
 		for _, k := range known {
 			if name == k {
-				// Allow an empty cursor, with which a client's loop over pages may begin.
+				// Allow an empty cursor, since a client's loop over pages may begin with it.
 				if len(values) > 1 || values[0] == "" && name != "cursor" {
 					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
 				}
@@ -401,8 +402,8 @@ next:
 	return q, nil
 }
 
-// decodeStrict decodes a JSON object into v. It fails if a field is unknown, repeated or empty;
-// see checkFields. Its errors are safe to show.
+// decodeStrict decodes a JSON object into v. It fails if a field is unknown or repeated, or is an
+// empty text or list; see checkFields. Its errors are safe to show.
 func decodeStrict(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()

@@ -16,8 +16,8 @@ import (
 
 // Limits of the size of bodies in bytes, other than [MaxBodyBytes].
 const (
-	// maxSmallBody applies to registrations of devices, disconnects and merges. It is three
-	// times the size of the longest push subscription.
+	// maxSmallBody applies to registrations of devices, disconnects and merges. It is three times
+	// the greatest size of a push subscription.
 	maxSmallBody = 16 << 10
 	// maxSettingsBody applies to the settings of a webhook.
 	maxSettingsBody = 256 << 10
@@ -38,9 +38,9 @@ func tooLarge(limit int64) describe.Answer {
 	return describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(limit)+".", "")
 }
 
-// readBody reads the body of a request, and then checks that its key or token is still valid,
-// since reading may take long. It refuses compressed bodies: limits and rates apply to the
-// uncompressed size, which is known only after decompression.
+// readBody reads the body of a request, and then checks that its key or token is still valid, since
+// reading may take long. It refuses compressed bodies, since the limits apply to the uncompressed
+// size, which is not known before decompression.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, &problem{
@@ -69,13 +69,13 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	return body, a.still(r.Context())
 }
 
-// readAll reads a body whose Content-Length is declared, or -1 if it is unknown. With a declared
-// length, it allocates a buffer of exactly this length.
+// readAll reads a body. declared is its Content-Length, or -1 if the length is unknown. If the
+// length is known, readAll allocates a buffer of exactly this length.
 func readAll(body io.Reader, declared int64) ([]byte, error) {
 	if declared < 0 {
 		return io.ReadAll(body)
 	}
-	// Read a little before allocating the buffer: the first read waits until the server has
+	// Read a few bytes before allocating the buffer: the first read blocks until the server has
 	// memory for the body.
 	var first [512]byte
 	n, err := body.Read(first[:min(declared, int64(len(first)))])
@@ -96,7 +96,8 @@ func readAll(body io.Reader, declared int64) ([]byte, error) {
 	return b, err
 }
 
-// noRoom returns the answer to a request whose body cannot be read for lack of memory.
+// noRoom returns the answer to a request whose body is not read, since the memory for bodies is in
+// use.
 func noRoom(e *inbound.RoomError) error {
 	p := &problem{
 		Status: http.StatusServiceUnavailable, Detail: e.Error() + "; nothing was stored",

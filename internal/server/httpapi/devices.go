@@ -18,10 +18,11 @@ import (
 
 // Devices stores the registrations of devices that get pushes.
 type Devices interface {
-	// Put registers a device, or replaces its registration; created is false then. It fails with
-	// a *DeviceError or outbound.ErrTooManyDevices.
+	// Put registers a device, or replaces its registration. created is set if the device was not
+	// registered before. It fails with a *DeviceError or outbound.ErrTooManyDevices.
 	Put(ctx context.Context, r DeviceRegistration) (created bool, err error)
-	// Device fails with outbound.ErrNotFound if the user has no such device, and so does Delete.
+	// Device returns a registered device. Device and Delete fail with outbound.ErrNotFound if the
+	// user has no such device.
 	Device(ctx context.Context, userID, deviceID string) (Device, error)
 	Devices(ctx context.Context, userID string) ([]Device, error)
 	Delete(ctx context.Context, userID, deviceID string) error

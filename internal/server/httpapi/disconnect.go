@@ -16,17 +16,17 @@ import (
 // Disconnects closes the connections of users and revokes their tokens.
 type Disconnects interface {
 	// Disconnect closes the connections of a user in all gateways and revokes tokens. by is the
-	// name of the API key. It returns the latest moment of all revocations of this user, or zero
-	// if there are none: tokens issued before this moment are refused. If the error is nil, the
-	// revocation is durable and in force. It fails with ErrFuture if the moment is more than 5
-	// seconds in the future, and with ErrNotInForce if the revocation is stored but this
-	// process cannot read it.
+	// name of the API key. It returns a time: tokens of this user that were issued before it are
+	// refused. It is the latest time of all revocations of the user, or zero if there are none. If
+	// the error is nil, the revocation is durable and in force. Disconnect fails with ErrFuture if
+	// revoke.Before is more than 5 seconds in the future, and with ErrNotInForce if the revocation
+	// is stored but this process cannot read it.
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 
-// Revoke says which tokens of a user to revoke. If Now is set, tokens issued until now are
-// revoked, by the clock of the database. Otherwise tokens issued before Before are revoked. The
-// zero value revokes no tokens.
+// Revoke says which tokens of a user to revoke. If Now is set, all tokens that were issued until
+// now, by the clock of the database, are revoked. Otherwise the tokens that were issued before
+// Before are revoked. The zero value revokes no tokens.
 type Revoke struct {
 	Now    bool
 	Before time.Time
@@ -36,7 +36,8 @@ type Revoke struct {
 // that are not yet issued.
 var ErrFuture = errors.New("revoke_before must not be in the future: tokens that are issued until then would be refused")
 
-// ErrNotInForce is returned if a revocation is stored and this process cannot read it.
+// ErrNotInForce is returned if a revocation is stored, but this process cannot read it and so does
+// not apply it yet.
 var ErrNotInForce = errors.New("the request is stored but not in force yet, since badged.revocations cannot be read: tokens that it revokes may still be accepted; repeat the request")
 
 // disconnectBody says which tokens a request revokes, besides closing connections.

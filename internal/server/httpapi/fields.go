@@ -17,23 +17,22 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// checkFields returns an error for the first field that is repeated in its object, or that is an
-// empty text or list at the top level. The path of the field in the error has no indexes of
+// checkFields returns an error if a field is repeated in its object, or if a field at the top level
+// is an empty text or list. The error names the first such field, by a path without indexes of
 // arrays.
 //
 // encoding/json uses the last of repeated fields, and ignores the case of names; so checkFields
-// ignores the case too. An empty field would count as an absent field: if a backend sent an
-// empty id by mistake, an action for one user would apply to all users. Fields below the top
-// level may be empty, since badged does not define, for example, the keys of a push
-// subscription.
+// ignores the case too. An empty field would count as an absent field: if a backend sent an empty
+// id by mistake, an action for one user would apply to all users. Fields below the top level may be
+// empty, since badged does not define all of them, for example the fields in a push subscription.
 func checkFields(text []byte) error {
 	w := fieldWalk{d: jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
 	w.value("", 0)
 	return w.wrong
 }
 
-// fieldWalk reads JSON up to the first mistake, and stores it in wrong. After a syntax error
-// wrong is nil.
+// fieldWalk reads JSON up to the first repeated or empty field, and stores the error of this field
+// in wrong. If it finds a syntax error first, wrong stays nil.
 type fieldWalk struct {
 	d     *jsontext.Decoder
 	wrong error

@@ -247,8 +247,8 @@ func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []b
 	return a.cfg.Operations.Rebuild(ctx, by, options)
 }
 
-// maxSample is the greatest number of users in a sample. Their ids are held in memory; verifying
-// all users does not need this memory.
+// maxSample is the greatest number of users in a sample. The ids of a sample are in memory; a
+// verification of all users does not need this memory.
 const maxSample = 100_000
 
 func (a *API) startVerification(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
@@ -340,9 +340,9 @@ func idOf(r *http.Request, bits int) (int64, error) {
 	return id, nil
 }
 
-// pageOf returns the parameters of a page. after is the parameter called from: the id after
-// which the page begins, 0 for the first page. limit is 100 by default. bits is the size of the
-// ids.
+// pageOf returns the parameters of a page. after is the id after which the page begins, 0 for the
+// first page; `from` is the name of its parameter. limit is 100 by default. bits is the size of the
+// ids in bits.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
 		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {

@@ -101,8 +101,9 @@ func (a *API) operationRoutes() []describe.Route {
 	return append(routes, verifications.routes("Verification", operations.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }
 
-// routes returns the routes for jobs of one kind. name is the kind as the names of operations
-// have it, such as Rebuild. options has the type of the body, and page the type of a page.
+// routes returns the routes for jobs of one kind. name is the kind as it appears in the ids of API
+// operations, such as Rebuild. options is a value of the type of the body, and page a value of the
+// type of a page.
 func (j jobRoutes) routes(name string, options any, example string, page any) []describe.Route {
 	aJob := `{"id":12,"kind":"` + string(j.kind) + `","state":"running","arguments":` + example + `,"started_by":"ops","started_at":"2026-11-21T09:40:54Z","process":"db1/2478","progress":{"done":0.42,"events":1250000,"seconds_left":31},"cancel_requested":false}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter or field is unknown or cannot be understood.", "")
@@ -154,8 +155,8 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 // actionTimeout limits the time of an action of an operator.
 const actionTimeout = 30 * time.Second
 
-// forOperators restricts a route to admins and passes the operator to h. h continues even if the
-// client disconnects, so that the audit trail records its result.
+// forOperators restricts a route to admins and passes the operator to h. h continues if the client
+// disconnects, so that the audit trail records the result.
 func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
 	r.Access = operating.schemes()
 	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by operations.Operator) error {

@@ -31,7 +31,8 @@ type problem struct {
 	retryAfter string
 }
 
-// lacking lists the users whose part of a request failed.
+// lacking identifies the users whose part of a request failed: by their partitions and, for a query
+// of badges, by their ids.
 type lacking struct {
 	Partitions []int `json:"partitions" doc:"The partitions of these users, numbered as before the first split."`
 	Of         int   `json:"of" minimum:"1" doc:"The number of partitions before the first split. To find the partition of a user, take the first 4 bytes of the SHA-256 of the user's id as a big-endian number, modulo this number."`
@@ -39,8 +40,8 @@ type lacking struct {
 	UserIDs []string `json:"user_ids,omitempty" doc:"Only for a query of badges: the ids of these users."`
 }
 
-// incompleteError means that a request failed only for some of its users: a request to publish,
-// or to read badges of several users. It wraps the reason.
+// incompleteError means that a request to publish, or to read the badges of several users, failed
+// for some of its users and succeeded for the others. It wraps the reason.
 type incompleteError struct {
 	err error
 	// publishing is set for a request to publish. For a request to read, badges has the badges
@@ -65,8 +66,8 @@ type eventProblem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Detail }
 
-// fail answers with err. If err is not a *problem, fail logs it and answers with a general text,
-// which says whether to repeat the request and does not contain the text of err.
+// fail answers with err. If err is not a *problem, fail logs err and answers with a general text,
+// which says whether to repeat the request. The text of err is not shown.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	if !errors.As(err, &p) {
@@ -214,8 +215,8 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	_, _ = w.Write(append(b, '\n')) // an error means that the client has disconnected
 }
 
-// begunBody is the body of an answer that is sent in parts while it is generated. begun is set
-// once the first part has been sent.
+// begunBody is the body of an answer that is sent in parts while it is generated. begun is set once
+// a part has been sent.
 type begunBody struct {
 	http.ResponseWriter
 	mediaType string
@@ -232,9 +233,9 @@ func (b *begunBody) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// finish ends an answer; err is the result of generating it. If err is not nil and nothing was
-// sent yet, finish returns err. If a part was sent already, it logs err and breaks the
-// connection.
+// finish ends an answer; err is the error of the code that generated it, or nil. If err is not nil
+// and nothing was sent yet, finish returns err. If a part was sent already, finish logs err and
+// breaks the connection.
 func (a *API) finish(r *http.Request, body *begunBody, err error) error {
 	if err == nil || !body.begun {
 		return err

@@ -14,8 +14,8 @@ import (
 // ProfilesPath is the path of the routes of profiles.
 const ProfilesPath = "/debug/pprof/"
 
-// The names of the profiles that cover a period. Only one of them can be recorded at a time. The
-// other profiles come from the Go runtime.
+// The names of the profiles that are recorded over a period, only one at a time. All other profiles
+// are snapshots of the Go runtime.
 const (
 	cpuProfile  = "profile"
 	traceOfTime = "trace"
@@ -32,9 +32,9 @@ func NewProfiles(cfg Config) *API {
 	return a
 }
 
-// profileRoutes returns the routes of profiles, for operators only: a CPU profile costs some
-// percent of the processors while it is recorded. Unlike net/http/pprof they do not serve the
-// command line of the process, which may contain secrets.
+// profileRoutes returns the routes of profiles, for operators only: recording a CPU profile takes
+// some percent of the processor time. Unlike net/http/pprof they do not serve the command line of
+// the process, which may contain secrets.
 func (a *API) profileRoutes() []describe.Route {
 	const none = `{"type":"urn:badged:problem","title":"Not Found","status":404,"detail":"/debug/pprof/cpu is not a profile; GET /debug/pprof/ lists them"}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")

@@ -26,19 +26,20 @@ const (
 	MaxBodyBytes = 8 << 20
 	// MaxEvents is the greatest number of events in one request.
 	MaxEvents = 10_000
-	// maxCopies is the greatest number of copies of all events of a request: an event has one
-	// copy in each partition of its users. copyBytes is the greatest number of bytes of memory
-	// that a copy needs while it is appended.
+	// maxCopies is the greatest number of copies that the events of a request may have together: an
+	// event has one copy in each partition of its users. copyBytes is the greatest memory, in
+	// bytes, that a copy needs while it is appended.
 	maxCopies = 250_000
 	copyBytes = 640
 	// maxBadEvents is the greatest number of invalid events that one answer lists.
 	maxBadEvents = 100
-	// appendPatience limits the time of an append, which includes waiting for earlier requests.
+	// appendPatience limits the time of an append, including the time for which it waits for
+	// earlier requests.
 	appendPatience = 15 * time.Second
 )
 
-// PositionHeader is the header with the position of the appended events. A client gives it as
-// at_least when it reads badges.
+// PositionHeader is the header of an answer with the position of the appended events. A client can
+// give this position as at_least when it reads badges.
 const PositionHeader = "Badged-Position"
 
 // accepted is the body of the answer once the events are durable.
@@ -53,7 +54,8 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	if err != nil {
 		return err
 	}
-	// Check before reading the body, so that a key over its rate or quota is refused without it.
+	// Check the rate and quota of the key first, so that a request above them is refused before its
+	// body is read.
 	if err := key.Ready(r.Context()); err != nil {
 		return keyProblem(err)
 	}
@@ -107,8 +109,8 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Ke
 	return nil
 }
 
-// roomForCopies reserves memory for the copies of events: an event has one copy in each
-// partition of its users. It fails if the request has too many copies, or if there is no memory.
+// roomForCopies reserves memory for the copies of events: an event has one copy in each partition
+// of its users. It fails if the events have too many copies, or if there is not enough memory.
 func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	if a.cfg.Partitions == nil {
 		return nil
@@ -146,9 +148,9 @@ func behind(err error) error {
 	}
 }
 
-// splitter calls yield for each event of a body, in order, until yield returns false. Its errors
-// are safe to show. If the error is an *events.InvalidError, it is about the event after the
-// last yielded event.
+// splitter splits a body into events: it calls yield for each event, in order, until yield returns
+// false. Its errors are safe to show. An *events.InvalidError is about the event after the last
+// event for which yield was called.
 type splitter func(body []byte, yield func(event []byte) bool) error
 
 func splitterOf(contentType string) (splitter, error) {

@@ -193,7 +193,8 @@ func idSchema() *describe.Schema {
 	return &describe.Schema{Type: []string{"string"}, MinLength: new(int64(1)), MaxLength: new(int64(events.MaxIDBytes))}
 }
 
-// failures returns all answers of a route: own, and the answers that every route has.
+// failures returns all answers of a route: the answers in `own`, and the failures with which every
+// route may answer.
 func failures(own ...describe.Answer) []describe.Answer {
 	const (
 		noKey    = `{"type":"urn:badged:problem","title":"Unauthorized","status":401,"detail":"give a key or token in the header Authorization: Bearer …"}`

@@ -10,8 +10,8 @@ import (
 )
 
 // http.ServeMux treats an id that is a single slash, %2F, as the end of the path, so no wildcard
-// matches it. Therefore markSlashes appends a character that no id may contain to such a path
-// segment before the match, and withSlashes removes the character after the match.
+// matches it. Therefore markSlashes appends a mark, a character that no id may contain, to such a
+// path segment before the routes are matched. withSlashes removes the mark again.
 const (
 	slash       = "/"
 	markedSlash = "/\x00"

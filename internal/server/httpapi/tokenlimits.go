@@ -14,10 +14,10 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// tokenLimits limit the requests with tokens of users: their rate and their concurrent queries,
-// for each user and for each address. So an app that sends requests in a loop cannot use up the
-// database connections or flood the tables that all users share. Requests with keys have no such
-// limits, since keys belong to backends. tokenLimits are safe for concurrent use.
+// tokenLimits limits requests with tokens of users: the rate of requests and the number of
+// concurrent queries, for each user and for each address. So an app that sends requests in a loop
+// cannot use up the database connections that all users share. Requests with keys have no such
+// limits, since keys belong to backends. tokenLimits is safe for concurrent use.
 type tokenLimits struct {
 	users     *limit.Limiters[string]
 	addresses *limit.Limiters[netip.Prefix]
@@ -29,24 +29,25 @@ type tokenLimits struct {
 const (
 	// DefaultReads is the default rate of reads of a user, in requests per second.
 	DefaultReads = 20
-	// deviceRequests is the rate of a user's requests for devices, in requests per second. Such
-	// a request writes rows and starts a push. A burst of ten seconds' worth is allowed, since
-	// an app registers its device whenever it starts.
+	// deviceRequests is the rate of a user's requests for devices, in requests per second. Such a
+	// request writes rows and starts a push. A burst may have the requests of ten seconds, since an
+	// app registers its device whenever it starts.
 	deviceRequests = 2
-	// usersOfAnAddress times the rate of a user is the rate of an address.
+	// usersOfAnAddress is the factor between the two rates: an address may have the rate of this
+	// number of users.
 	usersOfAnAddress = 10
-	// userAtOnce and addressAtOnce are the greatest numbers of concurrent queries of a user and
-	// of an address. devicesAtOnce is the greatest number of concurrent queries for devices, of
-	// all users together; other queries of all users are limited by [Config].AppBadges. A query
-	// above a limit waits for up to placeWait, then fails.
+	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
+	// from an address. devicesAtOnce limits the concurrent queries for devices of all users
+	// together; [Config].AppBadges limits the other queries of all users. A query above a limit
+	// waits for up to placeWait, then fails.
 	userAtOnce    = 2
 	addressAtOnce = 2
 	devicesAtOnce = 2
 	placeWait     = 2 * time.Second
 )
 
-// newTokenLimits returns limits with a rate for each user, in requests per second. `all` is the
-// greatest number of concurrent queries of all users. 0 means no limit.
+// newTokenLimits returns limits. perSecond is the rate of each user, in requests per second. `all`
+// is the greatest number of concurrent queries of all users together. For both, 0 means no limit.
 func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	l := &tokenLimits{users: limit.NewLimiters[string](perSecond), addresses: limit.NewLimiters[netip.Prefix](usersOfAnAddress * perSecond)}
 	user, address := userAtOnce, addressAtOnce
@@ -58,9 +59,9 @@ func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	return l
 }
 
-// take counts a request against the rates of its user and address. Above a rate it fails, and
-// the answer says how long to wait. An invalid address means that the address is unknown; it has
-// no limit.
+// take counts a request against the rates of its user and address. If a rate is exceeded, take
+// fails, and the answer says how long to wait. If the address is unknown (invalid), only the rate
+// of the user applies.
 func (l *tokenLimits) take(userID string, address netip.Prefix) error {
 	now := time.Now()
 	if wait := l.users.Take(userID, now); wait > 0 {
@@ -74,7 +75,8 @@ func (l *tokenLimits) take(userID string, address netip.Prefix) error {
 	return nil
 }
 
-// asker is the user whose token authenticates a request. A request with a key has no asker.
+// asker is the user whose token authenticates a request, with the limits that apply. A request with
+// a key has no asker.
 type asker struct {
 	limits  *tokenLimits
 	userID  string
@@ -83,9 +85,9 @@ type asker struct {
 
 type askerKey struct{}
 
-// within runs a query once the limits on concurrent queries permit it. The user's slots are in
-// use only during the query, not while the request waits for folding, for its body or for its
-// client. If the request has a key, within runs the query at once.
+// within runs a query once the limits on concurrent queries permit it. It occupies slots of these
+// limits only during the query: a request has no slot while it waits for folding, for its body or
+// for its client. If the request has a key, within runs the query at once.
 func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, error)) (result T, err error) {
 	by, isUser := ctx.Value(askerKey{}).(*asker)
 	if !isUser {

@@ -17,10 +17,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is an OpenAPI or AsyncAPI document. Values can be checked against its schemas, which are
-// stricter here: they refuse fields that are not described, so that tests detect missing
-// descriptions. Document is safe for concurrent use, so that the tests of a package can share one:
-// parsing takes longer than most tests.
+// Document is an OpenAPI or AsyncAPI document, against whose schemas values can be checked. In a
+// Document, the schemas also refuse fields that they do not describe, so that tests detect missing
+// descriptions. Document is safe for concurrent use, so that the tests of a package can share a
+// document: parsing takes longer than most tests.
 type Document struct {
 	root map[string]any
 
@@ -97,8 +97,8 @@ func (d *Document) Validate(value []byte, tokens ...string) error {
 	return schema.Validate(v)
 }
 
-// CheckAnswer checks the answer to a request against the description of its route. method and path
-// identify the route.
+// CheckAnswer checks the answer to a request against the description of the route, which method and
+// path identify.
 func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, header http.Header, body []byte) {
 	t.Helper()
 	route := fmt.Sprintf("%s %s: %d", method, path, status)
@@ -136,8 +136,8 @@ func (d *Document) CheckAnswer(t testing.TB, method, path string, status int, he
 	}
 }
 
-// CheckExamples checks each example in the document against the schema beside it. It returns the
-// number of examples.
+// CheckExamples checks each example in the document against the schema for which it is given. It
+// returns the number of examples.
 func (d *Document) CheckExamples(t testing.TB) int {
 	t.Helper()
 	return d.checkExamples(t, nil, d.root)
