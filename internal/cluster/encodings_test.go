@@ -17,7 +17,7 @@ func TestShardsHaveOneEncoding(t *testing.T) {
 		t.Helper()
 		exec(t, d, `UPDATE pg_database SET encoding = pg_char_to_encoding($1) WHERE datname = current_database()`, encoding)
 	}
-	const differ = "the encodings of the databases differ: shard b has LATIN1, and shard a UTF8"
+	const differ = "the encodings of the databases differ: shard b has LATIN1, and shard a has UTF8"
 	all := databases(t, "a", "b")
 	fresh := []cluster.Candidate{all[0], connect(t, "b", pgtest.NewDB(t, pgtest.Template{}))}
 	encode(fresh[1], "LATIN1")
@@ -38,7 +38,7 @@ func TestShardsHaveOneEncoding(t *testing.T) {
 	}
 	c.Database("b").Pool.Reset() // as after a failover
 	await(t, c, func() bool { return c.Database("b").Err() != nil })
-	if err := c.Database("b").Err(); !errors.Is(err, cluster.ErrEncodings) || !strings.Contains(err.Error(), "shard b has LATIN1, and others UTF8") {
+	if err := c.Database("b").Err(); !errors.Is(err, cluster.ErrEncodings) || !strings.Contains(err.Error(), "shard b has LATIN1, and the others have UTF8") {
 		t.Errorf("while it is open: %v", err)
 	}
 	encode(all[1], "UTF8")

@@ -88,7 +88,7 @@ func lockForming(ctx context.Context, databases []Candidate) (unlock func(), err
 				release()
 				return nil, fmt.Errorf("shard %s: acquire the lock for making a cluster: %w", d.Name, err)
 			}
-			if err := sameEncoding(d.Name, encodings[i], "shard "+ordered[0].Name, encodings[0]); err != nil {
+			if err := sameEncoding(d.Name, encodings[i], "shard "+ordered[0].Name+" has", encodings[0]); err != nil {
 				release()
 				return nil, err
 			}

@@ -150,7 +150,7 @@ func merge(views []view, starting bool) (placement, error) {
 			refuse(ErrPartitions, "shard %s began with %d partitions, and shard %s with %d", v.name, v.partitions, views[first].name, all.first)
 			continue
 		}
-		if err := sameEncoding(v.name, v.encoding, "shard "+views[first].name, all.encoding); err != nil {
+		if err := sameEncoding(v.name, v.encoding, "shard "+views[first].name+" has", all.encoding); err != nil {
 			errs = append(errs, err)
 		}
 		for p, place := range v.places {
@@ -173,12 +173,13 @@ func merge(views []view, starting bool) (placement, error) {
 
 // sameEncoding fails if two databases store text in different encodings: text of one database
 // could then be invalid or have another size in the other database. Collations may differ, since
-// all columns with ids have the collation "C".
+// all columns with ids have the collation "C". other begins a clause of the error, such as "shard
+// a has".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil
 	}
-	return fmt.Errorf("%w: shard %s has %s, and %s has %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
+	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
 // begun reports whether a partition was split: the map has an entry for a partition that came

@@ -269,7 +269,7 @@ func (c *Cluster) mistaken(v view) error {
 	if err := mistaken(v.cluster, v.member, c.id, v.name); err != nil {
 		return err
 	}
-	return sameEncoding(v.name, v.encoding, "others", c.encoding)
+	return sameEncoding(v.name, v.encoding, "the others have", c.encoding)
 }
 
 // only reports whether each error that err joins matches one of whys. err is the error of a
