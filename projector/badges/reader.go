@@ -460,10 +460,11 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	return survived && folded, err
 }
 
-// Survived reports whether everything that was appended in this database up to a position, an
-// [eventlog.Token], is known to have survived. Unlike Folded, it does not check whether the
-// events are folded: after a move, another database may have folded them. It returns ErrLost
-// if the events were lost, or if it can never be decided whether they were.
+// Survived reports whether the log is known to have all events that were appended in this
+// database up to a position, an [eventlog.Token]: a failover or restore may have lost the last
+// commits. False means that this is not decided yet. Survived returns ErrLost if the events were
+// lost, or if it can never be decided whether they were. Unlike Folded, it does not check whether
+// the events are folded: after a move, another database may have folded them.
 func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	token := eventlog.Token(position)
 	var exists bool

@@ -53,8 +53,9 @@ type Mailbox struct {
 	filled       func()
 }
 
-// Holding identifies a state. It serves to compare the state of a client with the state in the
-// tables. Within an epoch, each version has exactly one state.
+// Holding identifies the state of a user's badge, to compare what a client has with the tables.
+// Within an epoch each version has exactly one state, so two Holdings with the same version and
+// different numbers show that one of them is not from the tables.
 type Holding struct {
 	Epoch                                   string
 	Version, Total, Mentions, Conversations int64

@@ -111,7 +111,8 @@ func (x *Ingester) Check(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Run reads until ctx is done. Then it waits for transactions in progress and returns nil.
+// Run appends the messages of the brokers to the log until ctx is done. Then it waits for its own
+// open transactions and returns nil.
 func (x *Ingester) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	for _, s := range x.sources {

@@ -13,8 +13,8 @@ import (
 // Divided is a [Target] that consists of several databases, some of which may be unreachable. It is
 // safe for concurrent use.
 type Divided interface {
-	// AppendBestEffort does what [cluster.Appender.AppendBestEffort] does. Its errors are the
-	// errors of [Target].
+	// AppendBestEffort does what [cluster.Appender.AppendBestEffort] does. It returns the same
+	// kinds of errors as Append of [Target].
 	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int

@@ -330,8 +330,9 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// Spread returns up to n of the positions in ascending order and evenly spaced. The greatest
-// position is always one of them.
+// Spread sorts the positions, removes duplicates, and returns at most n of them: from a longer list
+// every k-th one, where k is about the length divided by n. The greatest position is always
+// included.
 func Spread(positions []int64, n int) []int64 {
 	sorted := slices.Compact(slices.Sorted(slices.Values(positions)))
 	if len(sorted) <= n {

@@ -73,9 +73,10 @@ func (r *Room) end(last int64) {
 	maps.DeleteFunc(r.Marks, func(seq int64, _ map[string]*Mark) bool { return seq > last })
 }
 
-// end updates a membership after a reset of its room to last: it removes the messages above
-// last, and lowers the read and seen positions to last. It then raises the read position to at
-// least upTo. It reports whether the membership changed.
+// end updates a membership after a reset of its room that kept the messages up to the seq last:
+// it removes the messages above last, and lowers read and seen positions that are above last to
+// last. If upTo is higher than the read position, it then raises the read position to upTo. It
+// reports whether the membership changed.
 func (c *Conversation) end(last, upTo int64) bool {
 	m := c.Membership
 	if c.SeenPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {

@@ -48,14 +48,14 @@ type trace struct {
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead has the events that read or left the conversation up to a seq after the last message
-	// that was delivered at that time, in the order of the log. If an event reads up to the same
-	// seq as an earlier event or further, it replaces the earlier event.
+	// ahead has the reads and leaves whose up_to_seq was after the last message that was
+	// delivered at that time, in the order of the log. An event replaces all earlier events whose
+	// up_to_seq is not greater.
 	ahead []aheadEvent
 }
 
-// aheadEvent is an event that read or left a conversation up to the seq upTo, before the message
-// with this seq was delivered.
+// aheadEvent is a read or leave with the up_to_seq upTo, which came before the message with this
+// seq was delivered.
 type aheadEvent struct {
 	upTo int64
 	LoggedEvent
@@ -70,10 +70,9 @@ func (t *trace) reach(upTo int64, e LoggedEvent) {
 	}
 }
 
-// mover is called if the delivery of a message moved the read position to seq. The cause is an
-// earlier event: it read or left the conversation up to seq or further, before the message was
-// delivered. mover returns this event. If the event is archived and so not in t.ahead, it returns
-// the delivery.
+// mover returns the event that caused the delivery of a message to move the read position to seq:
+// an earlier read or leave whose up_to_seq is at least seq, and which came before the message. If
+// this event is archived, and so not in t.ahead, mover returns the delivery.
 func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 	for _, a := range slices.Backward(t.ahead) {
 		if a.upTo >= seq {
