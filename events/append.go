@@ -82,6 +82,7 @@ func (l *Log) AppendOwn(ctx context.Context, evs ...Event) (Receipt, error) {
 func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
 	retried := false
 	for {
+		used := l.Layout()
 		rows, err := l.encode(ctx, evs, false)
 		if !retried && !l.shared.Load() && errors.Is(err, ErrNotHeld) {
 			if retried, err = true, l.Refresh(ctx); err == nil {
@@ -95,7 +96,7 @@ func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Eve
 		switch {
 		case err == nil:
 			return receipt, nil
-		case !l.follow(ctx, err): // if true, the partition was split: encode again
+		case !l.follow(ctx, err, used): // if true, the partition was split: encode again
 			return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 		}
 	}

@@ -133,15 +133,15 @@ func (l *Log) refused(err error) {
 	}
 }
 
-// follow is called after an append has failed with err. If err says that the database does not have
-// a partition, follow reads the layout again. It reports whether the layout has changed, so that
-// the append can be repeated.
-func (l *Log) follow(ctx context.Context, err error) bool {
+// follow is called after an append with the layout used has failed with err. If err says that the
+// database does not have a partition, follow reads the layout again. It reports whether the layout
+// is another one now, so that the append can be repeated. Another goroutine may have read the
+// layout meanwhile.
+func (l *Log) follow(ctx context.Context, err error, used *Layout) bool {
 	if l.shared.Load() || !errors.Is(err, ErrNotHeld) {
 		return false
 	}
-	before := l.Layout()
-	return l.Refresh(ctx) == nil && !before.Equal(l.Layout())
+	return l.Refresh(ctx) == nil && !used.Equal(l.Layout())
 }
 
 func (l *Log) readLayout(ctx context.Context) (*Layout, error) {

@@ -58,7 +58,7 @@ func TestRedactAudit(t *testing.T) {
 	expectFault(t, verifyAudit(t, d.pool, kept.AuditHead), "")
 
 	for name, tc := range map[string]struct{ sql, fault string }{
-		"other arguments":                 {`UPDATE badged.audit SET arguments = '{"user":"eve"}' WHERE number = 1`, "record 1 of the audit trail was changed: action 1, user.explain does not say"},
+		"other arguments":                 {`UPDATE badged.audit SET arguments = '{"user":"eve"}' WHERE number = 1`, "record 1 of the audit trail was changed: action 1, user.explain has neither its original content nor the content that its redaction left"},
 		"another operator":                {`UPDATE badged.audit SET who = 'eve' WHERE number = 1`, "record 1 of the audit trail was changed"},
 		"another digest":                  {`UPDATE badged.audit SET digest = sha256('') WHERE number = 1`, "record 1 of the audit trail was changed"},
 		"a redaction without a record":    {`UPDATE badged.audit_ends AS e SET digest = badged.audit_digest(badged.audit_content(e)), error = 'all is well' WHERE number = 8`, "record 8 of the audit trail was changed"},

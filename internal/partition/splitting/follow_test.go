@@ -75,6 +75,35 @@ func TestLogsFollowASplit(t *testing.T) {
 	}
 }
 
+// Another part of the process reads the layout between the encoding of an event and its refusal.
+func TestAppendFollowsALayoutThatOthersHaveRead(t *testing.T) {
+	t.Parallel()
+	d := projectortest.New(t)
+	ann := foldtest.User(0, 0)
+	d.Append(t, foldtest.Deliver("c", 1, ann))
+	d.Start(t, func(*projector.Config) {})
+	split := false
+	_, err := d.Log.AppendWith(t.Context(), func(*pgx.Batch) {
+		if split {
+			return
+		}
+		split = true
+		if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0}); err != nil {
+			t.Error(err)
+		}
+		if err := d.Log.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}, foldtest.Deliver("c", 2, ann))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.AwaitFolded(t)
+	if b, err := d.Reader.Badge(t.Context(), ann); err != nil || b.Total != 2 {
+		t.Errorf("the total is %d, want 2: %v", b.Total, err)
+	}
+}
+
 // Messages to a room go to the partitions with its members, while the tables of the children and
 // old rows also name members. A transaction with a snapshot before the split is refused.
 func TestMessagesToRoomsDuringASplit(t *testing.T) {

@@ -60,7 +60,7 @@ func TestTokensOfCategories(t *testing.T) {
 	for _, claim := range []string{"Badged_Categories", "BADGED_CATEGORIES", "badged_category", "badged_", "badged_rooms", `badged_categorie\u017f`, "b\\u0061dged_Categories"} {
 		for _, claims := range []string{`"%s":["chat"]`, `"badged_categories":["chat"],"%s":["likes"]`, `"%s":["likes"],"badged_categories":["chat"]`} {
 			token := signText(t, `{"alg":"HS256","kid":"h"}`, fmt.Sprintf(`{"sub":"ada","exp":%d,`+claims+`}`, time.Now().Add(time.Hour).Unix(), claim))
-			const wrong = "is not known: the only claim that begins with badged_ there is badged_categories, in this spelling"
+			const wrong = "is not known: the only claim that begins with badged_ is badged_categories, in this spelling"
 			if id, err := tokens.Authenticate(t.Context(), token); err == nil || !strings.HasPrefix(err.Error(), "bad token: claim \"") || !strings.HasSuffix(err.Error(), wrong) {
 				t.Errorf("%s: %+v, error %v", claims, id, err)
 			}

@@ -466,10 +466,10 @@ func TestInvalidTokenKeys(t *testing.T) {
 		{"the method none", []string{"k=none:x"}, "JWT key k: want HS256:SECRET"},
 		{"a secret with a colon in place of a method", []string{"k=" + secret + ":more"}, "JWT key k: want HS256:SECRET"},
 		{"a file that is not there", []string{"k=RS256:" + missing}, "JWT key k: read the public key: open " + missing},
-		{"a file that is not PEM", []string{"k=ES256:" + notPEM}, "JWT key k: " + notPEM + " holds no ES256 public key"},
-		{"a private key", []string{"k=RS256:" + private}, "JWT key k: " + private + " holds no RS256 public key"},
-		{"a key for another method", []string{"k=RS256:" + es.file}, "JWT key k: " + es.file + " holds no RS256 public key"},
-		{"another key for EdDSA", []string{"k=EdDSA:" + rs.file}, "JWT key k: " + rs.file + " holds no EdDSA public key"},
+		{"a file that is not PEM", []string{"k=ES256:" + notPEM}, "JWT key k: " + notPEM + " contains no ES256 public key"},
+		{"a private key", []string{"k=RS256:" + private}, "JWT key k: " + private + " contains no RS256 public key"},
+		{"a key for another method", []string{"k=RS256:" + es.file}, "JWT key k: " + es.file + " contains no RS256 public key"},
+		{"another key for EdDSA", []string{"k=EdDSA:" + rs.file}, "JWT key k: " + rs.file + " contains no EdDSA public key"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := auth.NewTokens(auth.TokenConfig{Keys: test.keys})
