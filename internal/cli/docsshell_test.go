@@ -44,7 +44,8 @@ func calls(t *testing.T, dir, script string) (all [][]string) {
 	if err != nil {
 		t.Fatalf("it calls no program: %v", err)
 	}
-	for call := range strings.SplitSeq(strings.TrimSuffix(string(recorded), "\x00\n"), "\x00\n") {
+	const end = "\x00\n\x00" // of a call
+	for call := range strings.SplitSeq(strings.TrimSuffix(string(recorded), end), end) {
 		all = append(all, strings.Split(call, "\x00"))
 	}
 	return all
@@ -55,7 +56,8 @@ func recorders(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for _, name := range programs {
-		script := "#!/bin/sh\nprintf '%s\\0' " + name + " \"$@\" >>\"$RECORD\"\necho >>\"$RECORD\"\n"
+		// In one write, since a script may run a program in the background.
+		script := "#!/bin/sh\nprintf '%s\\0' " + name + " \"$@\" '\n' >>\"$RECORD\"\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
