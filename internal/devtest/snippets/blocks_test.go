@@ -58,7 +58,7 @@ var unread = map[[2]string]string{
 	{"docs/postgres.md", "ini"}:            "a part of the configuration of PgBouncer; TestPgBouncerInSessionMode has these settings",
 	{"docs/howto/production.md", "sql"}:    "it creates roles and a database with fixed names; tests of roles do the same with others",
 	{"docs/howto/show-a-badge.md", "html"}: "it is the beginning of the page in docs/clients-web.md, which runs in a browser",
-	{"web/element/README.md", "html"}:      "the attributes are those of web/browser/packages.test.mjs",
+	{"web/element/README.md", "html"}:      "elements without a page; web/browser/packages.test.mjs has a page with such elements",
 	{"web/java/README.md", "java"}:         "statements without a class; docs/clients-mobile.md has a class that is compiled",
 }
 
