@@ -3,7 +3,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 
 /** Long enough for a busy machine: only a failing test waits this long. */
-export const PATIENCE_MS = 60_000;
+export const PATIENCE_MS = 180_000;
 
 /** Calls `look` until it returns true, for what nothing signals. */
 export async function until(what, look) {

@@ -39,7 +39,7 @@ export class Server {
       const ready = line.match(/^badged: ready on (\S+)/);
       if (!ready) continue;
       this.url = ready[1];
-      child.stderr.resume();
+      child.stderr.pipe(process.stderr, { end: false }); // shown if a test fails
       await this.post("simulation", { running: false });
       return;
     }
