@@ -22,19 +22,12 @@ PACKAGE    = $(call once,PACKAGE,$(shell go list $(PKGS) | grep -vE '/badged/(te
 RACE      ?=
 # The suites on the built program that make races runs.
 RACES     ?= .
-# Those that take long by their nature: they kill, move or split what works under load,
-# dump and archive whole databases, build with another standard library, or start a
-# browser again and again. make test has shorter tests of what the last four test:
-# TestRoomOverSockets, TestSelfHeal, TestLostFileIsGivenUp, and in packages TestComplete
-# and TestInterruptedBetweenTheCommits.
-LONG      := ^(TestWrongClock.*|TestDatabaseIsRestored|TestArchive.*|TestPlanOfMoves|TestPartitionsMoveWhileServing|TestPartitionsSplit.*|TestServerIsKilledAndAMoveUndone|TestMoveToAFullDisk|TestEraseUserUnderLoad|TestOwnershipChurn|TestIngest.*OverKills|TestRelay.*OverKills|TestTailOverKills|TestPhonesEndRightAcrossKills|TestKilledWhileMergingKeys|TestLoadAcrossAKill|TestAdminBrowserWithoutAShard|TestProfilesOverALongTime|TestMixedLoad|TestSelfHealWithSettingsOfADatabase|TestLostArchiveIsGivenUp|TestServersCompleteAMoveKilledInItsSwitch)$$ ^TestConformance$$/Chromium
-# Of packages, those that kill, interrupt, restore or load what archives, erases, moves,
-# rebuilds or splits at many moments.
-DEEP      := ^(TestKilled.*|Test.*KilledAnywhere|TestPutBackDuringAMove|TestPutBackToAnEarlierAttempt|TestMoveUnderLoad|TestSplitUnderLoad|TestRivalMovers|TestRoomsOfAPartitionThatMoves|TestEraseDeletesNoLostEvents|TestEraseArchivedHistories|TestSplitArchivedPartitions|TestArchiveAfterASplitDeletesNoLostEvents|TestRepairKeepsTheOrder|TestRepairLogTwice|TestRepairLogOfACopyOfACopy|TestArchiveBetweenTwoRepairs)$$
+# named TEST is a regular expression of the tests in .ci/long whose folder passes a test of awk.
+named      = "$$(awk '/^[^\#]/ && $$1 $1 { gsub("[^/]+", "^&$$", $$2); print $$2 }' .ci/long | paste -sd '|')"
 # What make test leaves out: long, web, or shards, a selection on three shards. CI leaves
 # out long, and web, which is a step of its own.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
-SKIP       = $(if $(filter long,$(LEAVE)),-skip '$(subst $() ,|,$(LONG))')
+SKIP       = $(if $(filter long,$(LEAVE)),-skip $(call named,== "tests"))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
 # than go's default of ten minutes.
 TIMEOUT   ?= 60m
@@ -65,7 +58,7 @@ RATE    ?= 500
 # The tests that fold histories without I/O.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
 # The black-box tests that CI also runs on three shards. make nightly runs all.
-SHARDED := ^(TestFromPublishToBadge|TestRoomOverSockets|TestReadAheadOfARoom|TestDeadLetters|TestVerify|TestRebuildOfAUser|TestImport|TestMarkedMessages|TestWebhooksFollowBadges|TestClosedPhonesFollow|TestEveryRouteWithEverySecret)$$
+SHARDED := ^(TestFromPublishToBadge|TestReadAheadOfARoom|TestRebuildOfAUser|TestWebhooksFollowBadges)$$
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
 
@@ -97,7 +90,7 @@ core: ## test the core alone, which needs nothing but Go and Postgres
 # Linked without tables for debuggers, which takes half the time; make lint vets.
 QUICK  := -vet=off -ldflags=-w
 # What is left out of packages.
-SHALLOW = $(if $(filter long,$(LEAVE)),-skip '$(DEEP)')
+SHALLOW = $(if $(filter long,$(LEAVE)),-skip $(call named,!= "tests"))
 # The tool is built once, with cgo or without.
 GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -259,12 +260,25 @@ func (p *process) stop() error {
 	return p.err
 }
 
-// serve launches a server on a database.
+// serve launches a server on a database. Its pools are small: tests need few sessions at once, and
+// the start of a session takes the time of many events.
 func serve(t *testing.T, databaseURL string, args ...string) *process {
 	t.Helper()
 	return launch(t, nil, append([]string{
-		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + databaseURL,
+		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + withPools(databaseURL, 4),
 	}, args...)...)
+}
+
+// withPools limits each pool of a server on a database, unless the URL does so already.
+func withPools(databaseURL string, conns int) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil || u.Scheme == "" || u.Query().Has("pool_max_conns") {
+		return databaseURL
+	}
+	query := u.Query()
+	query.Set("pool_max_conns", strconv.Itoa(conns))
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 // command runs the binary and returns its output.

@@ -87,7 +87,7 @@ func usersIn(partition, n int) (users []string) {
 func TestManyReadersTogetherAreLimited(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t)
-	p := serve(t, database, "--trusted-proxies=127.0.0.0/8", hangsOnLocks)
+	p := serve(t, withPools(database, 16), "--trusted-proxies=127.0.0.0/8", hangsOnLocks)
 	// Reads of one partition have their own limit. Neither the reads with tokens nor the
 	// reads with keys reach it here.
 	const slow, slowToo, users, each = 3, 5, 100, 4
