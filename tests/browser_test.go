@@ -17,6 +17,13 @@ func TestBrowser(t *testing.T) {
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
 }
 
+// Runs the demo's page in a real browser while the database, the bus, the server or the app is
+// away.
+func TestBrowserFaults(t *testing.T) {
+	t.Parallel()
+	browse(t, "demo-faults.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
+}
+
 // Runs the TypeScript client in test pages in a browser: several tabs, icons, frozen pages, and
 // a proxy that accepts WebSockets but drops their frames.
 func TestSDKBrowser(t *testing.T) {
