@@ -54,7 +54,7 @@ type Config struct {
 	Anew bool
 	// Memory is the approximate limit in bytes for the state of users during a replay. If the
 	// users need more, the log is read several times, each time for another share of the users.
-	// Default 512 MiB. In addition, each event key of the partition needs about 32 bytes.
+	// Default 512 MiB. In addition, each event key of the partition needs about 64 bytes.
 	Memory int64
 	// MaxLoad is the fraction of the time in which the rebuild works; the rest of the time it
 	// pauses. The value is above 0 and at most 1; the default is 1. MaxLoad does not apply to
