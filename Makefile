@@ -25,7 +25,7 @@ RACES     ?= .
 # named TEST is a regular expression of the tests in .ci/long whose folder passes a test of awk.
 named      = "$$(awk '/^[^\#]/ && $$1 $1 { gsub("[^/]+", "^&$$", $$2); print $$2 }' .ci/long | paste -sd '|')"
 # What make test leaves out: long, web, or shards, a selection on three shards. CI leaves
-# out long, and web, which is a step of its own.
+# out all three: web is a step of its own, and make nightly runs all tests on three shards.
 LEAVE     ?= $(if $(TESTFLAGS),,long shards)
 SKIP       = $(if $(filter long,$(LEAVE)),-skip $(call named,== "tests"))
 # Time limit for the tests of a package. On a busy machine ./tests takes longer
@@ -38,7 +38,7 @@ PACKAGES  ?= $(shell getconf _NPROCESSORS_ONLN)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties: 300 in make nightly.
-# In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
+# In make test each draws 3, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O in make test.
 HISTORIES ?= 1000
@@ -57,7 +57,7 @@ CLIENTS ?= 5000
 RATE    ?= 500
 # The tests that fold histories without I/O.
 FOLDING := ^(TestHistories|TestOrderDoesNotMatter|TestBatchesCannotBeObserved|TestUpdatesCarryEverything|TestRoomsAgreeWithTheModel|TestRoomsEqualDeliveries|TestRoomBatchesCannotBeObserved|TestOrderInRoomsDoesNotMatter|TestUpdatesOfRoomsCarryEverything)$$
-# The black-box tests that CI also runs on three shards. make nightly runs all.
+# The black-box tests that LEAVE= also runs on three shards. make nightly runs all.
 SHARDED := ^(TestFromPublishToBadge|TestReadAheadOfARoom|TestRebuildOfAUser|TestWebhooksFollowBadges)$$
 # The property tests that take more than a second, and the suite of watermill.
 SLOW    := ^(TestTablesAgreeWithTheModel|TestRoomTablesAgreeWithAReplay|TestConcurrentPublishers|TestConcurrentPublishersOfRooms|TestReplayAgrees.*|TestExplainThePast|TestHistorySketch|TestRebuildFindsNothing.*|TestSweepsAreComplete.*|TestSparseRoom.*|TestDenseConversations.*|TestFirstUnreadExists|TestMailboxConverges|TestAccountsConverge|TestPublishSQL.*|TestWatermillConformance)$$
@@ -92,7 +92,7 @@ QUICK  := -vet=off -ldflags=-w
 # What is left out of packages.
 SHALLOW = $(if $(filter long,$(LEAVE)),-skip $(call named,!= "tests"))
 # The tool is built once, with cgo or without.
-GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),15,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
 # Tests of packages, and what compiles them, yield to those of the program, which talk to
 # each other.

@@ -17,8 +17,8 @@ func TestBrowser(t *testing.T) {
 	browse(t, "demo.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))
 }
 
-// Runs the demo's page in a real browser while the database, the bus, the server or the app is
-// away.
+// Runs the demo's page in a real browser with a room of many members, and while the database, the
+// bus, the server or the app is unavailable.
 func TestBrowserFaults(t *testing.T) {
 	t.Parallel()
 	browse(t, "demo-faults.test.mjs", "BADGED_BINARY="+binary, "BADGED_DATA_DIR="+pgtest.OpenDir(t))

@@ -1,10 +1,38 @@
-// Tests that the page of the demo recovers when something is cut, crashes, ends or is closed.
+// Tests the room of the demo with many members, and that its page recovers when something is cut,
+// crashes, ends or is closed.
 
 import assert from "node:assert/strict";
 import { Demo, shoot } from "./chromium.mjs";
-import { context, readEverything, roomOf, server } from "./demo.mjs";
+import { context, readEverything, server } from "./demo.mjs";
 import { until } from "./patience.mjs";
 import { test } from "./suite.mjs";
+
+/** The panel of the room, and what the test does with it. */
+function roomOf(demo) {
+  const panel = demo.page.locator("#room");
+  return {
+    panel,
+    slider: panel.getByRole("slider", { name: "Members of the town hall" }),
+    has: (members) => panel.locator(".room-members").getByText(members, { exact: true }).waitFor(),
+    says: (text) => panel.getByRole("status").getByText(text).waitFor(),
+    /** Presses a button, and waits until what it began has ended. */
+    async press(name) {
+      await panel.getByRole("button", { name, exact: true }).click();
+      await panel.locator(".room-button:enabled").first().waitFor();
+    },
+    /** Rows of a message to the room and to a group, and their milliseconds. */
+    async costs() {
+      const texts = await panel.locator("tbody td").allInnerTexts();
+      return texts.map((text) => Number.parseFloat(text.replace(",", "")));
+    },
+  };
+}
+
+class Signal {
+  given = new Promise((resolve) => {
+    this.give = resolve;
+  });
+}
 
 test("the icon of a closed app follows by push, on all pages, and the app continues", async () => {
   const demo = await Demo.open(context, server.url);
@@ -106,6 +134,88 @@ test("the last badge shows before the connection", async () => {
   await demo.page.reload();
   await demo.total("ben", 1);
   await demo.page.getByText("0 of 4 phones online").waitFor();
+});
+
+test("a message to the room costs the same for many members", async () => {
+  const demo = await Demo.open(context, server.url);
+  await readEverything(demo);
+  const room = roomOf(demo);
+  await room.has("5");
+  await room.says("Ada, Ben and 3 guests");
+  await room.press("Post");
+  const [fewRows] = await room.costs();
+
+  // The first request takes until the slider has moved on. No later one overtakes it, and
+  // its answer does not move the slider back.
+  const asked = [];
+  let [open, overtaken] = [0, false];
+  const [first, released] = [new Signal(), new Signal()];
+  await demo.page.route("**/demo/room", async (route) => {
+    asked.push(route.request().postDataJSON().members);
+    overtaken ||= open > 0;
+    open++;
+    first.give();
+    if (asked.length === 1) await released.given;
+    const response = await route.fetch();
+    open--;
+    await route.fulfill({ response });
+  });
+  await room.slider.focus();
+  await demo.page.keyboard.press("End");
+  await first.given;
+  await demo.page.keyboard.press("ArrowLeft");
+  assert.equal(await room.slider.getAttribute("aria-valuetext"), "50,000 members");
+  released.give();
+  await room.says("guests are joining");
+  await shoot(demo.page, "room-joining");
+  // The phones stay live meanwhile.
+  await server.send("ada-ben", "ada", "Are you coming?");
+  await demo.total("ben", 2);
+  assert.equal(await room.slider.getAttribute("aria-valuetext"), "50,000 members");
+  for (let presses = 0; presses < 4; presses++) await demo.page.keyboard.press("ArrowLeft");
+  await room.has("2,000");
+  await room.says("Ada, Ben and 1,998 guests");
+  assert.deepEqual(asked, [100_000, 50_000, 20_000, 10_000, 5_000, 2_000]);
+  assert(!overtaken, "a size was sent before the last was answered");
+
+  await room.press("Post");
+  await demo.total("ada", 2);
+  const [rows, , ms] = await room.costs();
+  assert(rows > 4 && rows < 40 && Math.abs(rows - fewRows) < 10, `${fewRows}, then ${rows} rows`);
+  assert(ms > 0);
+  await room.panel.getByText("not measured").waitFor();
+  await room.press("Send to a group");
+  await demo.row("ada", "Town hall (group)").waitFor();
+  await demo.total("ada", 3);
+  const [, copiedRows, , copiedMs] = await room.costs();
+  assert(copiedRows >= 2 * 1999 && copiedRows < 2 * 1999 + 100, `${copiedRows} rows`);
+  assert(copiedMs > 0);
+  // An event of the room shows the people whom it changed.
+  const event = demo.page.locator(".event", { hasText: "wrote message 2 in Town hall" });
+  await event.getByRole("button").click();
+  const ben = event.locator(".change", { hasText: "Ben" });
+  await ben.getByText("Town hall: 1 → 2 unread").waitFor();
+
+  // People write, read and recall there as in other conversations.
+  const phone = demo.phone("ben");
+  await demo.row("ben", "Town hall").click();
+  await demo.total("ben", 2);
+  await phone.getByRole("textbox").fill("Hello everybody");
+  await phone.getByRole("button", { name: "Send", exact: true }).click();
+  await demo.total("ada", 4);
+  await phone.getByRole("button", { name: "Recall the message Hello everybody" }).click();
+  await demo.total("ada", 3);
+  await phone.getByRole("button", { name: "Back to" }).click();
+
+  await room.press("Post 20");
+  await room.says("The last of 20 messages was on a phone after");
+  await demo.total("ada", 23);
+  await shoot(demo.page, "room");
+
+  await room.slider.focus();
+  await demo.page.keyboard.press("Home");
+  await room.has("5");
+  assert.deepEqual(demo.complaints, []);
 });
 
 test("the room says that the database or the server is away, and recovers", async () => {

@@ -40,30 +40,3 @@ export async function readEverything(demo) {
     await server.hasRead(user);
   }
 }
-
-/** The panel of the room, and what the test does with it. */
-export function roomOf(demo) {
-  const panel = demo.page.locator("#room");
-  return {
-    panel,
-    slider: panel.getByRole("slider", { name: "Members of the town hall" }),
-    has: (members) => panel.locator(".room-members").getByText(members, { exact: true }).waitFor(),
-    says: (text) => panel.getByRole("status").getByText(text).waitFor(),
-    /** Presses a button, and waits until what it began has ended. */
-    async press(name) {
-      await panel.getByRole("button", { name, exact: true }).click();
-      await panel.locator(".room-button:enabled").first().waitFor();
-    },
-    /** Rows of a message to the room and to a group, and their milliseconds. */
-    async costs() {
-      const texts = await panel.locator("tbody td").allInnerTexts();
-      return texts.map((text) => Number.parseFloat(text.replace(",", "")));
-    },
-  };
-}
-
-export class Signal {
-  given = new Promise((resolve) => {
-    this.give = resolve;
-  });
-}
