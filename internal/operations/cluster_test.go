@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/internal/notify/seal"
+	"github.com/badged/badged/internal/notify/webhook"
 	"github.com/badged/badged/internal/operations"
 )
 
@@ -224,8 +225,8 @@ type consent struct{}
 
 func (consent) Handshake(context.Context, string) (int, error) { return 0, nil }
 
-func (consent) Test(context.Context, string, string, [][]byte, int) operations.WebhookTest {
-	return operations.WebhookTest{}
+func (consent) Test(context.Context, outbound.Webhook) webhook.Answer {
+	return webhook.Answer{}
 }
 
 // Receivers verify calls of all shards with one secret, also of a shard on which making the
@@ -252,9 +253,9 @@ func TestShardsShareTheSecretsOfAWebhook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		secrets, err := operations.OpenWebhook(new(seal.Box), w)
-		if err != nil || len(secrets) != 1 || "whsec_"+base64.StdEncoding.EncodeToString(secrets[0]) != made.Secrets[0] {
-			t.Errorf("%s signs with %q, %v; want %v", s.Label(), secrets, err, made.Secrets)
+		err = operations.OpenWebhook(new(seal.Box), &w)
+		if err != nil || len(w.Secrets) != 1 || "whsec_"+base64.StdEncoding.EncodeToString(w.Secrets[0]) != made.Secrets[0] {
+			t.Errorf("%s signs with %q, %v; want %v", s.Label(), w.Secrets, err, made.Secrets)
 		}
 	}
 }

@@ -7,6 +7,7 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"log/slog"
@@ -106,9 +107,7 @@ func New(cfg Config) *Operations {
 	if cfg.Process == "" {
 		cfg.Process = ProcessName()
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}

@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,9 +91,7 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 	if cfg.Pool == nil || cfg.Gatherer == nil || cfg.Process == "" || len(cfg.Roles) == 0 {
 		return nil, errors.New("operations: Pool, Gatherer, Process and Roles are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Interval <= 0 {
 		cfg.Interval = SampleInterval
 	}

@@ -111,10 +111,7 @@ func decodeDeclared(text []byte, d *DeclaredWebhook) error {
 
 // Reload makes Run read the file at once.
 func (f *WebhookFile) Reload() {
-	select {
-	case f.asked <- struct{}{}:
-	default:
-	}
+	wait.Wake(f.asked)
 }
 
 const (
@@ -221,6 +218,5 @@ func (s *webhooksOf) isAs(w outbound.Webhook, d DeclaredWebhook) bool {
 	if err != nil || !w.Declared || !sameSettings(w, settings) {
 		return false
 	}
-	secrets, err := OpenWebhook(s.cfg.Box, w)
-	return err == nil && slices.EqualFunc(secrets, given, bytes.Equal)
+	return OpenWebhook(s.cfg.Box, &w) == nil && slices.EqualFunc(w.Secrets, given, bytes.Equal)
 }

@@ -48,7 +48,7 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 		var generated []byte
 		rate, asked := 0, false // another request may store the webhook during the call of the endpoint; then the loop repeats without calling it again
 		for {
-			put := outbound.WebhookSettings{
+			put := outbound.Webhook{
 				Declared: declared || old.Declared,
 				Name:     name, URL: settings.URL, Events: settings.Events, Categories: settings.Categories,
 				Batch: *settings.Batch, State: outbound.State(settings.State), Rate: old.Rate, Secrets: old.Secrets,
@@ -111,14 +111,13 @@ func (s *webhooksOf) replaced(ctx context.Context, name string, settings Webhook
 	return old, nil
 }
 
-// open returns a webhook and its secrets.
-func (s *webhooksOf) open(ctx context.Context, name string) (outbound.Webhook, [][]byte, error) {
+// open returns a webhook with decrypted secrets.
+func (s *webhooksOf) open(ctx context.Context, name string) (outbound.Webhook, error) {
 	w, err := s.targets.Webhook(ctx, name)
-	if err != nil {
-		return w, nil, err
+	if err == nil {
+		err = OpenWebhook(s.cfg.Box, &w)
 	}
-	secrets, err := OpenWebhook(s.cfg.Box, w)
-	return w, secrets, err
+	return w, err
 }
 
 // sameSettings reports whether a webhook has the given settings, ignoring secrets and state.

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/notify/egress"
 	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/internal/notify/seal"
+	"github.com/badged/badged/internal/notify/webhook"
 )
 
 // Limits of the settings of a webhook: the bytes of the URL, and the number of elements of each
@@ -39,25 +40,25 @@ type WebhookSettings struct {
 
 // Webhook is a webhook with its settings and the results of its calls.
 type Webhook struct {
-	Name          string     `json:"name" doc:"The name of the webhook."`
-	URL           string     `json:"url" doc:"The URL of the endpoint."`
-	Secrets       []string   `json:"secrets,omitempty" doc:"The generated secret, only in the answer that created it."`
-	Events        []string   `json:"events" doc:"The types of events to send."`
-	Categories    []string   `json:"categories,omitempty" doc:"The categories whose changes are sent; absent for all categories."`
-	Batch         int        `json:"batch" minimum:"1" maximum:"100" doc:"The maximum number of events in a call."`
-	Rate          int        `json:"rate,omitempty" minimum:"1" doc:"How many calls per minute each process may make, as the endpoint answered to OPTIONS; absent for no limit."`
-	State         string     `json:"state" enum:"active,paused,disabled" doc:"Whether badged calls the endpoint. badged pauses a webhook after the last retry has failed, and disables it after an answer 410."`
-	Declared      bool       `json:"declared,omitempty" doc:"True if the file of --webhooks-config declares the webhook: then the API can set only its state."`
-	DueEvents     int64      `json:"due_events" minimum:"0" doc:"The number of events that were not sent yet, also while the webhook is paused: folded events of the log, and due events of its queue, of which at most 10000 are counted."`
-	Step          int        `json:"step" minimum:"0" doc:"The number of the current wait on the ladder, that is, the growing waits after failed calls; 0 while calls succeed."`
-	NextCallAt    *time.Time `json:"next_call_at,omitempty" doc:"The time of the next call; absent while calls succeed."`
-	FailingSince  *time.Time `json:"failing_since,omitempty" doc:"The time of the first failure since the last success; absent while calls succeed."`
-	LastSuccessAt *time.Time `json:"last_success_at,omitempty" doc:"The time of the last call that succeeded, to within some seconds; absent if no call has succeeded."`
-	LastFailureAt *time.Time `json:"last_failure_at,omitempty" doc:"The time of the last call that failed; absent if no call has failed."`
-	LastStatus    int        `json:"last_status,omitempty" doc:"The HTTP status of the last answer; absent if there was no answer."`
-	LastError     string     `json:"last_error,omitempty" doc:"The error of the last call; absent if it succeeded."`
-	CreatedAt     time.Time  `json:"created_at" doc:"When the webhook was created."`
-	UpdatedAt     time.Time  `json:"updated_at" doc:"When the settings of the webhook were last set."`
+	Name          string    `json:"name" doc:"The name of the webhook."`
+	URL           string    `json:"url" doc:"The URL of the endpoint."`
+	Secrets       []string  `json:"secrets,omitempty" doc:"The generated secret, only in the answer that created it."`
+	Events        []string  `json:"events" doc:"The types of events to send."`
+	Categories    []string  `json:"categories,omitempty" doc:"The categories whose changes are sent; absent for all categories."`
+	Batch         int       `json:"batch" minimum:"1" maximum:"100" doc:"The maximum number of events in a call."`
+	Rate          int       `json:"rate,omitempty" minimum:"1" doc:"How many calls per minute each process may make, as the endpoint answered to OPTIONS; absent for no limit."`
+	State         string    `json:"state" enum:"active,paused,disabled" doc:"Whether badged calls the endpoint. badged pauses a webhook after the last retry has failed, and disables it after an answer 410."`
+	Declared      bool      `json:"declared,omitempty" doc:"True if the file of --webhooks-config declares the webhook: then the API can set only its state."`
+	DueEvents     int64     `json:"due_events" minimum:"0" doc:"The number of events that were not sent yet, also while the webhook is paused: folded events of the log, and due events of its queue, of which at most 10000 are counted."`
+	Step          int       `json:"step" minimum:"0" doc:"The number of the current wait on the ladder, that is, the growing waits after failed calls; 0 while calls succeed."`
+	NextCallAt    time.Time `json:"next_call_at,omitzero" doc:"The time of the next call; absent while calls succeed."`
+	FailingSince  time.Time `json:"failing_since,omitzero" doc:"The time of the first failure since the last success; absent while calls succeed."`
+	LastSuccessAt time.Time `json:"last_success_at,omitzero" doc:"The time of the last call that succeeded, to within some seconds; absent if no call has succeeded."`
+	LastFailureAt time.Time `json:"last_failure_at,omitzero" doc:"The time of the last call that failed; absent if no call has failed."`
+	LastStatus    int       `json:"last_status,omitempty" doc:"The HTTP status of the last answer; absent if there was no answer."`
+	LastError     string    `json:"last_error,omitempty" doc:"The error of the last call; absent if it succeeded."`
+	CreatedAt     time.Time `json:"created_at" doc:"When the webhook was created."`
+	UpdatedAt     time.Time `json:"updated_at" doc:"When the settings of the webhook were last set."`
 }
 
 // WebhookTest is the result of a test call.
@@ -73,7 +74,7 @@ type WebhookCaller interface {
 	// the endpoint permits, 0 for no limit. Its errors are safe to show.
 	Handshake(ctx context.Context, url string) (rate int, err error)
 	// Test makes a test call.
-	Test(ctx context.Context, name, url string, secrets [][]byte, batch int) WebhookTest
+	Test(ctx context.Context, w outbound.Webhook) webhook.Answer
 }
 
 // ErrNoWebhook is returned if no webhook has the name.
@@ -219,9 +220,9 @@ func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, 
 	if _, err := of.targets.Webhook(ctx, name); !errors.Is(err, outbound.ErrNotFound) {
 		return nil, of.db.Wrap(err)
 	}
-	_, secrets, err := s.of[0].open(ctx, name)
-	texts := make([]string, len(secrets))
-	for i, secret := range secrets {
+	w, err := s.of[0].open(ctx, name)
+	texts := make([]string, len(w.Secrets))
+	for i, secret := range w.Secrets {
 		texts[i] = formatSecret(secret)
 	}
 	return texts, s.of[0].db.Wrap(err)
@@ -257,14 +258,18 @@ func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result W
 	}
 	of := s.of[slices.IndexFunc(s.of, func(of *webhooksOf) bool { return of.db == some[0] })]
 	err = Audited(ctx, of.db.Pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
-		w, secrets, err := of.open(ctx, name)
+		w, err := of.open(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
 			return nil, ErrNoWebhook
 		}
 		if err != nil {
 			return nil, err
 		}
-		result = s.cfg.Caller.Test(ctx, w.Name, w.URL, secrets, w.Batch)
+		answer := s.cfg.Caller.Test(ctx, w)
+		result = WebhookTest{Status: answer.Status, DurationSeconds: answer.Duration.Seconds()}
+		if answer.Err != nil {
+			result.Error = answer.Err.Error()
+		}
 		return result, nil
 	})
 	return result, err
@@ -347,32 +352,23 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 // the context, a secret that was copied to the row of another webhook cannot be decrypted.
 func webhookContext(name string) string { return "webhook/" + name }
 
-// OpenWebhook decrypts the secrets of a webhook.
-func OpenWebhook(box *seal.Box, w outbound.Webhook) ([][]byte, error) {
-	secrets := make([][]byte, len(w.Secrets))
+// OpenWebhook decrypts the secrets of a webhook in place.
+func OpenWebhook(box *seal.Box, w *outbound.Webhook) (err error) {
 	for i, sealed := range w.Secrets {
-		var err error
-		if secrets[i], err = box.Open(sealed, webhookContext(w.Name)); err != nil {
-			return nil, fmt.Errorf("open secret %d of webhook %q: %w", i, w.Name, err)
+		if w.Secrets[i], err = box.Open(sealed, webhookContext(w.Name)); err != nil {
+			return fmt.Errorf("open secret %d of webhook %q: %w", i, w.Name, err)
 		}
 	}
-	return secrets, nil
+	return nil
 }
 
 // shownWebhook returns a webhook as operators see it, but without DueEvents and secrets.
 func shownWebhook(w outbound.Webhook) Webhook {
-	shown := Webhook{
+	return Webhook{
 		Name: w.Name, URL: w.URL, Events: w.Events, Categories: w.Categories, Batch: w.Batch, Rate: w.Rate, State: string(w.State), Declared: w.Declared, Step: w.Step,
-		NextCallAt: utc(w.Due), FailingSince: utc(w.FailingSince), LastSuccessAt: utc(w.LastSuccessAt), LastFailureAt: utc(w.LastFailureAt),
-		CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
+		NextCallAt: w.Due.UTC(), FailingSince: w.FailingSince.UTC(), LastSuccessAt: w.LastSuccessAt.UTC(), LastFailureAt: w.LastFailureAt.UTC(),
+		LastStatus: w.LastStatus, LastError: w.LastError, CreatedAt: w.CreatedAt.UTC(), UpdatedAt: w.UpdatedAt.UTC(),
 	}
-	if w.LastStatus != nil {
-		shown.LastStatus = *w.LastStatus
-	}
-	if w.LastError != nil {
-		shown.LastError = *w.LastError
-	}
-	return shown
 }
 
 func utc(t *time.Time) *time.Time {
@@ -385,24 +381,20 @@ func utc(t *time.Time) *time.Time {
 
 // join merges into w the results of the calls that another database made for the same webhook.
 func (w *Webhook) join(other Webhook) {
-	later := func(a, b *time.Time) *time.Time {
-		if a == nil || b != nil && b.After(*a) {
-			return b
-		}
-		return a
-	}
 	w.DueEvents += other.DueEvents
 	if other.Step > w.Step {
 		w.Step, w.NextCallAt = other.Step, other.NextCallAt
 	}
-	if w.FailingSince == nil || other.FailingSince != nil && other.FailingSince.Before(*w.FailingSince) {
+	if w.FailingSince.IsZero() || !other.FailingSince.IsZero() && other.FailingSince.Before(w.FailingSince) {
 		w.FailingSince = other.FailingSince
 	}
-	if other.LastFailureAt != nil && (w.LastFailureAt == nil || other.LastFailureAt.After(*w.LastFailureAt)) {
+	if other.LastFailureAt.After(w.LastFailureAt) {
 		w.LastFailureAt, w.LastError, w.LastStatus = other.LastFailureAt, other.LastError, other.LastStatus
 	}
-	w.LastSuccessAt = later(w.LastSuccessAt, other.LastSuccessAt)
-	if w.Step == 0 && w.LastSuccessAt != nil && (w.LastFailureAt == nil || w.LastSuccessAt.After(*w.LastFailureAt)) {
+	if other.LastSuccessAt.After(w.LastSuccessAt) {
+		w.LastSuccessAt = other.LastSuccessAt
+	}
+	if w.Step == 0 && w.LastSuccessAt.After(w.LastFailureAt) {
 		w.LastError = "" // the error is outdated: a later call from another database has succeeded
 	}
 	if other.State != "active" && w.State == "active" { // the other database has paused or disabled it

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/internal/notify/seal"
+	"github.com/badged/badged/internal/notify/webhook"
 	"github.com/badged/badged/internal/operations"
 )
 
@@ -33,10 +35,10 @@ func (c *caller) Handshake(_ context.Context, url string) (int, error) {
 	return c.rate, c.err
 }
 
-func (c *caller) Test(_ context.Context, name, url string, secrets [][]byte, batch int) operations.WebhookTest {
-	c.asked = append(c.asked, fmt.Sprintf("POST %s for %s, batch %d", url, name, batch))
-	c.secrets = secrets
-	return operations.WebhookTest{Status: 204, DurationSeconds: 0.1}
+func (c *caller) Test(_ context.Context, w outbound.Webhook) webhook.Answer {
+	c.asked = append(c.asked, fmt.Sprintf("POST %s for %s, batch %d", w.URL, w.Name, w.Batch))
+	c.secrets = w.Secrets
+	return webhook.Answer{Status: 204, Duration: 100 * time.Millisecond}
 }
 
 func newWebhooks(t *testing.T) (*database, *caller, *operations.Webhooks, *seal.Box) {
@@ -70,11 +72,12 @@ func TestWebhookHasASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, err := operations.OpenWebhook(box, stored)
-	if err != nil || "whsec_"+base64.StdEncoding.EncodeToString(opened[0]) != made.Secrets[0] {
+	sealed := stored.Secrets[0]
+	err = operations.OpenWebhook(box, &stored)
+	if err != nil || "whsec_"+base64.StdEncoding.EncodeToString(stored.Secrets[0]) != made.Secrets[0] {
 		t.Errorf("the stored secret is another: %v", err)
 	}
-	if bytes.Contains(stored.Secrets[0], opened[0]) {
+	if bytes.Contains(sealed, stored.Secrets[0]) {
 		t.Error("the secret is stored in the open")
 	}
 
@@ -84,7 +87,7 @@ func TestWebhookHasASecret(t *testing.T) {
 	if err != nil || created || kept.Secrets != nil || kept.Batch != 100 {
 		t.Errorf("replaced: %+v, %v, %v", kept, created, err)
 	}
-	if _, err := webhooks.Test(t.Context(), operations.OSUser(), "crm"); err != nil || !bytes.Equal(c.secrets[0], opened[0]) {
+	if _, err := webhooks.Test(t.Context(), operations.OSUser(), "crm"); err != nil || !bytes.Equal(c.secrets[0], stored.Secrets[0]) {
 		t.Errorf("the secret did not stay: %v", err)
 	}
 	settings.Secrets = []string{aSecret, made.Secrets[0]}

@@ -31,6 +31,14 @@ func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came 
 	}
 }
 
+// Wake puts a value into signal, a channel of capacity 1, unless it already has one.
+func Wake(signal chan<- struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}
+
 // Every calls do after each interval, until ctx is done. Then it returns nil.
 func Every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
 	tick := time.NewTicker(interval)

@@ -188,7 +188,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 	b := newBench(t)
 	members := inPartition(0, outbound.MaxPromptMembers+500)
 	ada, eve := members[0], members[len(members)-1]
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
+	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 		t.Errorf("the call of the room: %+v, %+v", c, c.Room)
 	}
 	c.Tell = []byte(`{"last_seq": 1}`)
-	b.notifier.CallTold(c, 0)
+	b.notifier.CallTold(c)
 
 	b.Append(t, post("hall", 2, func(d *events.Data) { d.MentionedUserIDs = []string{eve} }))
 	b.Fold(t)

@@ -33,11 +33,14 @@ type Call struct {
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
 	// Told is the value that Tell had at the last call about this reminder; nil if there was no
-	// call. The sender sets Same if Tell equals Told.
+	// call.
 	Told json.RawMessage
-	// Tell is the state of a reminder to store after the call. The sender sets it.
-	Tell json.RawMessage
-	Same bool
+	// Tell is the state of a reminder that is stored after the call. Same is set if Tell equals
+	// Told. Again is the duration after which the reminder is due again, even if the user does not
+	// change; 0 means never. The sender sets these three.
+	Tell  json.RawMessage
+	Same  bool
+	Again time.Duration
 	// subject is set if the call comes from events of the log; it is nil if the call comes from a
 	// row of the queue.
 	subject *subject
@@ -45,23 +48,27 @@ type Call struct {
 
 // RoomState is the data that a webhook gets about a large room.
 type RoomState struct {
-	ConversationID, Category, Epoch string
-	// Changes is the version of the room in the partition. Members is the number of members of
-	// the room in the partition.
-	Changes, LastSeq, Members int64
+	ConversationID string `json:"conversation_id"`
+	Category       string `json:"category"`
+	Epoch          string `json:"epoch"`
+	// Version grows with each change of the room in the partition. Members is the number of
+	// members of the room in the partition.
+	Version int64 `json:"version"`
+	LastSeq int64 `json:"last_seq"`
+	Members int64 `json:"members"`
 }
 
 // DeadLetter is the data that a webhook gets about an event that could not be folded.
 type DeadLetter struct {
-	ID int64
+	ID int64 `json:"id"`
 	// Partition and Position are the place of the event in the log. If the dead letter is a
 	// message of a broker, Partition is nil, Position is "", and Origin is the message's place in
 	// the broker.
-	Partition *int
-	Position  string
-	Origin    string
-	Reason    string
-	At        time.Time
+	Partition *int      `json:"partition,omitempty"`
+	Position  string    `json:"position,omitempty"`
+	Origin    string    `json:"origin,omitempty"`
+	Reason    string    `json:"reason"`
+	At        time.Time `json:"at"`
 }
 
 func (c *Call) lane() lane { return lane{name: c.Webhook} }
@@ -298,7 +305,7 @@ func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (
 	of := make(map[string]*RoomState, len(rooms))
 	var r RoomState
 	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(partition, "read rooms"), partition, rooms)
-	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Changes, &r.LastSeq, &r.Members}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&r.ConversationID, &r.Category, &r.Epoch, &r.Version, &r.LastSeq, &r.Members}, func() error {
 		room := r
 		of[r.ConversationID] = &room
 		return nil

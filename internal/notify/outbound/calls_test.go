@@ -19,9 +19,9 @@ import (
 )
 
 // putCRM registers a webhook crm that is told of badges.
-func (b *bench) putCRM(t *testing.T) outbound.WebhookSettings {
+func (b *bench) putCRM(t *testing.T) outbound.Webhook {
 	t.Helper()
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
+	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (b *bench) tell(t *testing.T, what string, ok func(told []string) bool) (to
 		}
 		for _, c := range due {
 			told = append(told, c.Subject)
-			b.notifier.CallTold(c, 0)
+			b.notifier.CallTold(c)
 		}
 	}
 	return told
@@ -94,7 +94,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	}
 	b.Append(t, foldtest.Deliver("chat", 3, ada), foldtest.Deliver("chat", 4, ada))
 	b.Fold(t)
-	b.notifier.CallTold(first, 0)
+	b.notifier.CallTold(first)
 	second := b.nextCall(t, "crm")
 	if second.Badge.Total != 4 {
 		t.Fatalf("the second call: %+v", second)
@@ -103,7 +103,7 @@ func TestWebhookIsToldWhatChanged(t *testing.T) {
 	if second = b.nextCall(t, "crm"); second.Attempts != 1 || second.Badge.Total != 4 {
 		t.Errorf("after a failure: %+v", second)
 	}
-	b.notifier.CallTold(second, 0)
+	b.notifier.CallTold(second)
 	b.awaitTold(t)
 	b.awaitQuiet(t)
 }
@@ -152,7 +152,7 @@ func (b *bench) tellRest(t *testing.T, queued ...string) {
 				return
 			}
 			for _, c := range due {
-				b.notifier.CallTold(c, 0)
+				b.notifier.CallTold(c)
 			}
 		}
 	}()
@@ -182,7 +182,7 @@ func TestRefusedSubjectHoldsUpNoOther(t *testing.T) {
 			t.Errorf("before a call succeeds the webhook is behind by %v, %v, want 2", due, err)
 		}
 		b.notifier.CallsAccepted("crm")
-		b.notifier.CallTold(c, 0)
+		b.notifier.CallTold(c)
 	}
 	b.awaitTold(t, "badge.changed "+ada+", 1 attempts")
 	b.Exec(t, `UPDATE badged.webhook_queue SET due = clock_timestamp()`)
@@ -194,7 +194,7 @@ func TestRefusedSubjectHoldsUpNoOther(t *testing.T) {
 	if again = b.nextCall(t, "crm"); again.Attempts != 2 {
 		t.Errorf("after another failure it had %d attempts", again.Attempts)
 	}
-	b.notifier.CallTold(again, 0)
+	b.notifier.CallTold(again)
 	b.awaitTold(t)
 }
 
@@ -221,7 +221,7 @@ func TestToldPageIsToldAgainAfterACrash(t *testing.T) {
 	b.Fold(t)
 	first := b.nextCalls(t, "crm", 3)
 	for _, c := range first[:2] {
-		b.notifier.CallTold(c, 0)
+		b.notifier.CallTold(c)
 	}
 	b.stop()
 	b.start(t, nil)
@@ -255,7 +255,7 @@ func TestTwoNotifiersTellAll(t *testing.T) {
 				}
 				for _, c := range due {
 					all = append(all, c.Subject)
-					n.CallTold(c, 0)
+					n.CallTold(c)
 				}
 			}
 		}()
@@ -314,7 +314,7 @@ func TestWebhookIsToldOfRooms(t *testing.T) {
 			if c.Type != outbound.RoomChanged || c.Subject != "hall" || c.Room.LastSeq != 1 {
 				t.Errorf("the call of the room: %+v", c)
 			}
-			b.notifier.CallTold(c, 0)
+			b.notifier.CallTold(c)
 		}
 	}
 	b.tellRest(t, "room.changed hall, 0 attempts")
@@ -403,7 +403,7 @@ WHERE t.partition_id = 0 AND f.consumer_group = $1 AND t.revision = f.revision A
 // Since when something has been unread is stored once, not with each message.
 func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 	b := newBench(t)
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
+	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,8 @@ func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 		}
 		taken := c
 		c.Tell, c.Same = []byte(tell), same
-		b.notifier.CallTold(c, time.Hour)
+		c.Again = time.Hour
+		b.notifier.CallTold(c)
 		return taken
 	}
 	deliver(1, `{"chat": 1}`, false)
@@ -458,7 +459,7 @@ SELECT badged.tell_of_users(0, ARRAY[$1]) FROM raised`, users[0])
 	if c := b.nextCall(t, "crm"); c.Subject != users[0] || c.Badge.Total != 5 {
 		t.Errorf("told is %+v", c)
 	} else {
-		b.notifier.CallTold(c, 0)
+		b.notifier.CallTold(c)
 	}
 	b.awaitTold(t)
 }
@@ -492,7 +493,7 @@ func TestErasingFoldingAndTellingDoNotDeadlock(t *testing.T) {
 				if i == refuse%10 { // it becomes a row, since others are accepted
 					b.notifier.CallRetry(c, 0, true)
 				} else {
-					b.notifier.CallTold(c, 0)
+					b.notifier.CallTold(c)
 				}
 			}
 		}

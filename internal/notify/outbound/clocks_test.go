@@ -58,7 +58,7 @@ func TestAlertOfAlmostADayIsPushed(t *testing.T) {
 // Calls and rounds through rooms that wait for a month are made at once.
 func TestCallsAreMadeAfterAWrongClock(t *testing.T) {
 	b := newBench(t)
-	crm := outbound.WebhookSettings{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
+	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestRemindersWaitUntilClocksAgree(t *testing.T) {
 	clock := &dbclock.Clock{}
 	clock.Set(time.Now().Add(month))
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Clock = clock })
-	mail := outbound.WebhookSettings{Name: "mail", URL: "https://mail.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
+	mail := outbound.Webhook{Name: "mail", URL: "https://mail.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
 	if err := b.targets.PutWebhook(t.Context(), mail, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
 )
 
 // Batch is a batch of events that the projector of this process has folded.
@@ -24,10 +25,7 @@ type Batch struct {
 // safe for concurrent use. It does nothing if the notifier does not own the partition.
 func (n *Notifier) Folded(b Batch) {
 	n.heard[b.Partition].add(&b)
-	select {
-	case n.wakes[b.Partition] <- struct{}{}:
-	default:
-	}
+	wait.Wake(n.wakes[b.Partition])
 }
 
 // heard collects the batches of one partition that the projector of this process has reported

@@ -81,10 +81,7 @@ func (s *laneState) lookAt(partitions []int) {
 	for _, p := range partitions {
 		s.look[p] = struct{}{}
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(s.wake)
 }
 
 // own sets the partitions that this process owns.

@@ -110,12 +110,8 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = &dbclock.Clock{}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	if err := cmp.Or(
 		defaults.Set("RoomInterval", &cfg.RoomInterval, time.Minute),
 		defaults.Set("PollInterval", &cfg.PollInterval, 100*time.Millisecond),

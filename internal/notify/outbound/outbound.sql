@@ -123,7 +123,7 @@ WHERE (q.partition_id, q.webhook, q.type, q.subject) = (k.partition_id, k.webhoo
 -- name: webhook
 name, url, secrets, events, categories, batch, rate, state, declared,
     generation, created_at, updated_at,
-    step, due, failing_since, last_success_at, last_failure_at, last_status, last_error
+    step, due, failing_since, last_success_at, last_failure_at, coalesce(last_status, 0), coalesce(last_error, '')
 
 -- name: read a webhook
 SELECT {webhook} FROM badged.webhooks WHERE name = $1
@@ -154,14 +154,14 @@ DELETE FROM badged.webhooks WHERE name = $1
 -- Only operators make a webhook active again: a process that does not know yet that the
 -- webhook was stopped must not do so.
 UPDATE badged.webhooks
-SET state = CASE state WHEN 'active' THEN $3 ELSE state END, step = $4, due = $5, failing_since = $6, last_success_at = $7, last_failure_at = $8, last_status = $9, last_error = $10
+SET state = CASE state WHEN 'active' THEN $3 ELSE state END, step = $4, due = $5, failing_since = $6, last_success_at = $7, last_failure_at = $8, last_status = nullif($9, 0), last_error = nullif($10, '')
 WHERE name = $1 AND generation = $2
 
 -- name: record an earlier success
 -- Records the success of a call with former settings, but the same URL, unless a later call is
 -- recorded.
 UPDATE badged.webhooks
-SET last_success_at = $3, last_status = $4, last_error = NULL
+SET last_success_at = $3, last_status = nullif($4, 0), last_error = NULL
 WHERE name = $1 AND url = $2 AND step = 0 AND $3 > coalesce(greatest(last_success_at, last_failure_at), '-infinity')
 
 -- name: enqueue subjects

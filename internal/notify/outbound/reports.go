@@ -68,7 +68,7 @@ func (r *reports) move(told *reader) {
 	r.mu.Lock()
 	r.told[told] = struct{}{}
 	r.mu.Unlock()
-	r.again()
+	wait.Wake(r.wake)
 }
 
 func (r *reports) add(some ...report) {
@@ -78,15 +78,7 @@ func (r *reports) add(some ...report) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, some...)
 	r.mu.Unlock()
-	r.again()
-}
-
-// again wakes store.
-func (r *reports) again() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(r.wake)
 }
 
 func (r *reports) takeAll() []report {
@@ -137,11 +129,11 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 // unless the device was registered again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook got an event or does not need it. A reminder is due again after
-// the duration again; 0 means that it is due at the next change of the user.
-func (n *Notifier) CallTold(c Call, again time.Duration) {
+// CallTold reports that a webhook got an event or does not need it. It is due again when the
+// subject changes, or after the duration c.Again.
+func (n *Notifier) CallTold(c Call) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
-		n.reports.add(report{kind: callTold, call: c, after: again})
+		n.reports.add(report{kind: callTold, call: c, after: c.Again})
 		return
 	}
 	n.metrics.reported(callTold, 1)
@@ -244,7 +236,7 @@ func (n *Notifier) store(ctx context.Context) {
 		pause := backoff.Next()
 		n.log.WarnContext(ctx, "cannot store which devices and webhooks were notified, will try again", "error", err, "in", pause)
 		_ = wait.For(ctx, pause)
-		n.reports.again()
+		wait.Wake(n.reports.wake)
 	}
 }
 

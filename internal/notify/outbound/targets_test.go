@@ -148,9 +148,9 @@ func TestDevicesOfRevokedTokens(t *testing.T) {
 }
 
 // putWebhook stores a webhook.
-func putWebhook(t *testing.T, targets *outbound.Targets) outbound.WebhookSettings {
+func putWebhook(t *testing.T, targets *outbound.Targets) outbound.Webhook {
 	t.Helper()
-	crm := outbound.WebhookSettings{
+	crm := outbound.Webhook{
 		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
 	}
 	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
@@ -176,7 +176,8 @@ func TestWebhooks(t *testing.T) {
 		}
 	}
 	got, err := targets.Webhook(t.Context(), "crm")
-	if diff := cmp.Diff(crm, got.WebhookSettings); err != nil || diff != "" {
+	crm.Generation, crm.CreatedAt, crm.UpdatedAt = got.Generation, got.CreatedAt, got.UpdatedAt
+	if diff := cmp.Diff(crm, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
 	p := events.PartitionOf("ada", foldtest.Partitions)
@@ -224,14 +225,14 @@ func TestRecordsOfCalls(t *testing.T) {
 	}
 	record := func(url string, generation int64, state outbound.State, l outbound.Ladder) outbound.Webhook {
 		t.Helper()
-		if err := targets.RecordCall(t.Context(), "crm", url, generation, state, l); err != nil {
+		if err := targets.RecordCall(t.Context(), outbound.Webhook{Name: "crm", URL: url, Generation: generation, State: state, Ladder: l}); err != nil {
 			t.Fatal(err)
 		}
 		return read()
 	}
 	generation, made := read().Generation, read().CreatedAt
-	later := func(minutes int) *time.Time { return new(made.Add(time.Duration(minutes) * time.Minute)) }
-	failed := outbound.Ladder{Step: 3, Due: later(9), FailingSince: later(1), LastFailureAt: later(2), LastStatus: new(500), LastError: new("no")}
+	later := func(minutes int) time.Time { return made.Add(time.Duration(minutes) * time.Minute) }
+	failed := outbound.Ladder{Step: 3, Due: later(9), FailingSince: later(1), LastFailureAt: later(2), LastStatus: 500, LastError: "no"}
 	record(crm.URL, generation, outbound.Paused, failed)
 	// Another process, which has not heard yet that the webhook is paused.
 	if got := record(crm.URL, generation, outbound.Active, failed); got.State != outbound.Paused || !cmp.Equal(got.Ladder, failed) {
@@ -246,7 +247,7 @@ func TestRecordsOfCalls(t *testing.T) {
 		what, url string
 		ladder    outbound.Ladder
 	}{
-		{"a failure", crm.URL, outbound.Ladder{Step: 1, LastSuccessAt: later(3), LastFailureAt: later(4), LastError: new("no")}},
+		{"a failure", crm.URL, outbound.Ladder{Step: 1, LastSuccessAt: later(3), LastFailureAt: later(4), LastError: "no"}},
 		{"a success at another URL", "https://crm.example/other", outbound.Ladder{LastSuccessAt: later(3)}},
 		{"a success before the failure", crm.URL, outbound.Ladder{LastSuccessAt: later(1)}},
 	} {
@@ -255,8 +256,8 @@ func TestRecordsOfCalls(t *testing.T) {
 		}
 	}
 	want := again
-	want.LastSuccessAt, want.LastStatus, want.LastError = later(3), new(204), nil
-	if got := record(crm.URL, generation, outbound.Disabled, outbound.Ladder{LastSuccessAt: later(3), LastStatus: new(204)}); !cmp.Equal(got, want) {
+	want.LastSuccessAt, want.LastStatus, want.LastError = later(3), 204, ""
+	if got := record(crm.URL, generation, outbound.Disabled, outbound.Ladder{LastSuccessAt: later(3), LastStatus: 204}); !cmp.Equal(got, want) {
 		t.Errorf("after a call with earlier settings succeeded: %+v", got)
 	}
 }
@@ -266,7 +267,7 @@ func TestBuriedLettersAreQueued(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
 	for name, eventType := range map[string]string{"ops": outbound.DeadletterBuried, "crm": outbound.DriftFound} {
-		if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+		if err := targets.PutWebhook(t.Context(), outbound.Webhook{
 			Name: name, URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{eventType}, Batch: 1, State: outbound.Active,
 		}, 0); err != nil {
 			t.Fatal(err)
@@ -284,7 +285,7 @@ SELECT 1, '7', n, gen_random_uuid(), 'broken' FROM generate_series(1, 2) AS n`)
 func TestActiveWebhookIsTriedAtOnce(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
-	w := outbound.WebhookSettings{Name: "ops", URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{outbound.DriftFound}, Batch: 1}
+	w := outbound.Webhook{Name: "ops", URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{outbound.DriftFound}, Batch: 1}
 	for _, state := range []outbound.State{outbound.Paused, outbound.Active} {
 		w.State = state
 		old, err := targets.Webhook(t.Context(), w.Name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/badged/badged/events"
 )
@@ -33,28 +34,26 @@ const (
 	Disabled State = "disabled"
 )
 
-// WebhookSettings are the settings of a webhook.
-type WebhookSettings struct {
+// Webhook is an endpoint with its settings and the results of its calls.
+type Webhook struct {
 	Name, URL string
-	// Secrets are the keys for signatures. They may be sealed (encrypted).
+	// Secrets are the keys of signatures. Each call has one signature for each secret, so a
+	// receiver can verify the call with any of the secrets. In the tables they may be sealed
+	// (encrypted).
 	Secrets [][]byte
 	// Events are the types of events that the webhook wants. It never contains RoomChanged: a
 	// webhook that wants BadgeChanged also gets the events of the type RoomChanged.
 	Events []string
 	// Categories are the categories about which the webhook gets events; nil means all.
 	Categories []string
-	// Batch is the maximum number of events in one call, 1 to 100.
+	// Batch is the maximum number of events in one call, 1 to 100. If it exceeds 1, bodies are
+	// JSON arrays.
 	Batch int
 	// Rate is the maximum number of calls per minute; 0 means no limit.
 	Rate  int
 	State State
 	// Declared is set if the settings come from a configuration file.
 	Declared bool
-}
-
-// Webhook is an endpoint with its settings and its state.
-type Webhook struct {
-	WebhookSettings
 	// Generation changes with each change of the settings.
 	Generation           int64
 	CreatedAt, UpdatedAt time.Time
@@ -67,29 +66,29 @@ type Ladder struct {
 	// Step is the number of the current wait in the list of waits, which begins with 1. It is 0
 	// while calls succeed.
 	Step int
-	// Due is the earliest time of the next call; nil means now.
-	Due *time.Time
+	// Due is the earliest time of the next call; zero means now.
+	Due time.Time
 	// FailingSince is the time of the first failed call since the last success.
-	FailingSince                 *time.Time
-	LastSuccessAt, LastFailureAt *time.Time
-	// LastStatus is the HTTP status of the last call; nil if the endpoint did not answer.
-	LastStatus *int
-	LastError  *string
+	FailingSince                 time.Time
+	LastSuccessAt, LastFailureAt time.Time
+	// LastStatus is the HTTP status of the last call; 0 if the endpoint did not answer.
+	LastStatus int
+	// LastError is "" if the last call succeeded. Its text may be shown to any user.
+	LastError string
 }
 
-func (w *Webhook) targets() []any {
-	return []any{
-		&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State, &w.Declared,
+func scanWebhook(row pgx.CollectableRow) (w Webhook, err error) {
+	return w, row.Scan(&w.Name, &w.URL, &w.Secrets, &w.Events, &w.Categories, &w.Batch, &w.Rate, &w.State, &w.Declared,
 		&w.Generation, &w.CreatedAt, &w.UpdatedAt,
-		&w.Step, &w.Due, &w.FailingSince, &w.LastSuccessAt, &w.LastFailureAt, &w.LastStatus, &w.LastError,
-	}
+		&w.Step, (*zeronull.Timestamptz)(&w.Due), (*zeronull.Timestamptz)(&w.FailingSince),
+		(*zeronull.Timestamptz)(&w.LastSuccessAt), (*zeronull.Timestamptz)(&w.LastFailureAt), &w.LastStatus, &w.LastError)
 }
 
 // PutWebhook replaces the settings of a webhook, or adds a webhook if generation is 0. generation
 // is the Generation that the caller has read: if the stored webhook has another generation,
 // PutWebhook fails with [ErrChanged]. If the new state is active, all rows in the webhook's queue
 // that are waiting for a retry become due.
-func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation int64) error {
+func (t *Targets) PutWebhook(ctx context.Context, w Webhook, generation int64) error {
 	err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		sql, arguments := statements.Get("add a webhook"), []any{w.Name, w.URL, w.Secrets, w.Events, w.Categories, w.Batch, w.Rate, w.State, w.Declared}
 		if generation != 0 {
@@ -113,8 +112,8 @@ func (t *Targets) PutWebhook(ctx context.Context, w WebhookSettings, generation 
 
 // Webhook returns a webhook, or [ErrNotFound].
 func (t *Targets) Webhook(ctx context.Context, name string) (Webhook, error) {
-	var w Webhook
-	err := t.pool.QueryRow(ctx, statements.Get("read a webhook"), name).Scan(w.targets()...)
+	rows, _ := t.pool.Query(ctx, statements.Get("read a webhook"), name)
+	w, err := pgx.CollectExactlyOneRow(rows, scanWebhook)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -127,7 +126,7 @@ func (t *Targets) Webhook(ctx context.Context, name string) (Webhook, error) {
 // Webhooks returns all webhooks, sorted by name.
 func (t *Targets) Webhooks(ctx context.Context) ([]Webhook, error) {
 	rows, _ := t.pool.Query(ctx, statements.Get("list webhooks"))
-	webhooks, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w Webhook, err error) { return w, row.Scan(w.targets()...) })
+	webhooks, err := pgx.CollectRows(rows, scanWebhook)
 	if err != nil {
 		return nil, fmt.Errorf("list webhooks: %w", err)
 	}
@@ -185,18 +184,19 @@ func (t *Targets) DeleteWebhook(ctx context.Context, name string) error {
 	return nil
 }
 
-// RecordCall stores the result of a call: the Ladder l of the webhook, and its state unless the
-// stored state is paused or disabled. generation is the Generation of the settings with which the
-// call was made: if the stored webhook has another generation, RecordCall stores only a success,
-// and only if the URL is the same.
-func (t *Targets) RecordCall(ctx context.Context, name, url string, generation int64, state State, l Ladder) error {
-	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), name, generation, state,
-		l.Step, l.Due, l.FailingSince, l.LastSuccessAt, l.LastFailureAt, l.LastStatus, l.LastError)
-	if err == nil && tag.RowsAffected() == 0 && l.LastSuccessAt != nil && l.LastError == nil {
-		_, err = t.pool.Exec(ctx, statements.Get("record an earlier success"), name, url, l.LastSuccessAt, l.LastStatus)
+// RecordCall stores the Ladder of a webhook after a call. It also stores the State of the webhook,
+// unless the stored state is paused or disabled. w has the settings with which the call was made:
+// if the stored webhook has another generation, RecordCall stores only a success, and only if the
+// URL is the same.
+func (t *Targets) RecordCall(ctx context.Context, w Webhook) error {
+	succeededAt := zeronull.Timestamptz(w.LastSuccessAt)
+	tag, err := t.pool.Exec(ctx, statements.Get("record a call"), w.Name, w.Generation, w.State, w.Step, zeronull.Timestamptz(w.Due),
+		zeronull.Timestamptz(w.FailingSince), succeededAt, zeronull.Timestamptz(w.LastFailureAt), w.LastStatus, w.LastError)
+	if err == nil && tag.RowsAffected() == 0 && !w.LastSuccessAt.IsZero() && w.LastError == "" {
+		_, err = t.pool.Exec(ctx, statements.Get("record an earlier success"), w.Name, w.URL, succeededAt, w.LastStatus)
 	}
 	if err != nil {
-		return fmt.Errorf("record the call of webhook %q: %w", name, err)
+		return fmt.Errorf("record the call of webhook %q: %w", w.Name, err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/devtest/vendors"
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // short is an RSA key of 512 bits, which signs nothing.
@@ -258,7 +259,7 @@ func TestContentsOfThePages(t *testing.T) {
 			t.Errorf("%s: %v", block, err)
 		}
 		for _, r := range shown.Retract {
-			if n := len((&Push{UserID: "ada", Alert: &Alert{ConversationID: r.ConversationID, Seq: r.Seq}}).collapse()); len(r.Tag) != n {
+			if n := len((&Push{UserID: "ada", Alert: &outbound.Alert{ConversationID: r.ConversationID, Seq: r.Seq}}).collapse()); len(r.Tag) != n {
 				t.Errorf("%s: a tag has %d characters, not %d", block, n, len(r.Tag))
 			}
 		}

@@ -6,11 +6,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
+	"github.com/badged/badged/pubsub"
 )
 
 // endless is a Queue that has that many pushes.
 type endless struct {
-	push Push
+	due outbound.DevicePush
 	// held are those that wait because the vendor is slow.
 	left, told, held atomic.Int64
 	total            int64
@@ -18,31 +21,41 @@ type endless struct {
 	failed           func(reason string)
 }
 
-func (e *endless) Next(ctx context.Context, _ string, _ Platform, limit int) ([]Due, error) {
+func (e *endless) NextDevices(ctx context.Context, _, _ string, limit int) ([]outbound.DevicePush, error) {
 	n := min(int64(limit), e.left.Load())
 	if n <= 0 {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	e.left.Add(-n)
-	all := make([]Due, n)
+	all := make([]outbound.DevicePush, n)
 	for i := range all {
-		all[i] = Due{Push: e.push, DueAt: time.Now()}
+		all[i] = e.due
+		all[i].DueAt = time.Now()
 	}
 	return all, nil
 }
 
-func (e *endless) Told(Due, time.Duration) {
+func (e *endless) DeviceTold(outbound.DevicePush, time.Duration) {
 	if e.told.Add(1) == e.total {
 		close(e.done)
 	}
 }
 
-func (e *endless) Retry(d Due, _ int, _ time.Duration, reason string) { e.failed(reason); e.Told(d, 0) }
+func (e *endless) DeviceRetry(d outbound.DevicePush, _ int, _ time.Duration, reason string) {
+	e.failed(reason)
+	e.DeviceTold(d, 0)
+}
 
-func (e *endless) Hold(d Due, _ time.Duration) { e.held.Add(1); e.Told(d, 0) }
+func (e *endless) DeviceHold(d outbound.DevicePush, _ time.Duration) {
+	e.held.Add(1)
+	e.DeviceTold(d, 0)
+}
 
-func (e *endless) Gone(d Due, reason string) { e.failed(reason); e.Told(d, 0) }
+func (e *endless) DeviceGone(d outbound.DevicePush) {
+	e.failed("gone")
+	e.DeviceTold(d, 0)
+}
 
 // processorTime returns that of this process.
 func processorTime(b *testing.B) time.Duration {
@@ -60,7 +73,8 @@ func BenchmarkPushes(b *testing.B) {
 	for _, f := range fakes(b) {
 		b.Run(string(f.platform), func(b *testing.B) {
 			p := *f.push(1, 1)
-			q := &endless{push: p, total: int64(b.N), done: make(chan struct{}), failed: func(reason string) { b.Errorf("not sent: %s", reason) }}
+			due := outbound.DevicePush{UserID: p.UserID, App: p.App, Environment: p.Environment, Token: p.Token, Badge: pubsub.Badge{Epoch: p.Epoch, Version: p.Version}, Number: p.Number}
+			q := &endless{due: due, total: int64(b.N), done: make(chan struct{}), failed: func(reason string) { b.Errorf("not sent: %s", reason) }}
 			q.left.Store(q.total)
 			before := processorTime(b)
 			stop := run(b, Config{Apps: Apps{"chat": f.app}, Queue: q})

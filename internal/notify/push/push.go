@@ -2,8 +2,8 @@
 // It reads the devices that are due from a queue, and sends pushes through APNs, FCM, Web Push
 // and UnifiedPush.
 //
-// The package does not know the log or tables: it declares the interface of its queue. ADR 66
-// has the reasons.
+// The package does not know the log or tables: package outbound determines which devices are due.
+// ADR 66 has the reasons.
 package push
 
 import (
@@ -22,6 +22,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // Platform is a vendor or protocol that delivers pushes to devices.
@@ -51,25 +53,10 @@ type Push struct {
 	// Number is the number to show on the icon.
 	Number int64
 	// Alert is the notification. It is nil for a silent push.
-	Alert *Alert
+	Alert *outbound.Alert
 	// Retract names the alerts that the device must remove because their messages were read or
 	// recalled. It is only sent with silent pushes.
-	Retract []AlertName
-}
-
-// AlertName identifies the alert of a message.
-type AlertName struct {
-	ConversationID string
-	Seq            int64
-}
-
-// Alert is the notification of a message.
-type Alert struct {
-	ConversationID string
-	Seq            int64
-	Title, Body    string
-	// Data is passed to the app. It may be empty.
-	Data map[string]string
+	Retract []outbound.AlertName
 }
 
 // Verdict is the result of a push.
@@ -144,7 +131,7 @@ func (p *Push) content() content {
 		return c
 	}
 	for _, a := range p.Retract {
-		shown := Push{UserID: p.UserID, Alert: &Alert{ConversationID: a.ConversationID, Seq: a.Seq}}
+		shown := Push{UserID: p.UserID, Alert: &outbound.Alert{ConversationID: a.ConversationID, Seq: a.Seq}}
 		c.Retract = append(c.Retract, retraction{a.ConversationID, a.Seq, shown.collapse()})
 	}
 	return c

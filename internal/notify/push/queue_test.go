@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
+	"github.com/badged/badged/pubsub"
 )
 
 // memoryQueue is a Queue in memory with the promises of the real one. Waits are
@@ -14,23 +17,15 @@ type memoryQueue struct {
 	mu      sync.Mutex
 	devices map[string]*memoryDevice
 	changed chan struct{}
-	life    int
+	life    int64
 	told    int
 	waits   []memoryWait
 }
 
 type memoryDevice struct {
-	due          Due
-	changes      int64
+	due          outbound.DevicePush
 	isDue, taken bool
 	failures     int
-}
-
-// memoryRow says what was taken, and by which sender.
-type memoryRow struct {
-	device  *memoryDevice
-	changes int64
-	life    int
 }
 
 type memoryWait struct {
@@ -52,16 +47,17 @@ func (q *memoryQueue) update(change func()) {
 }
 
 // set registers a device, or changes its number.
-func (q *memoryQueue) set(key string, p Push, alerts ...Alert) {
+func (q *memoryQueue) set(key string, p Push, alerts ...outbound.Alert) {
 	q.update(func() {
 		d := q.devices[key]
 		if d == nil {
-			d = &memoryDevice{due: Due{RegisteredAt: time.Now()}}
+			d = &memoryDevice{due: outbound.DevicePush{DeviceID: key, RegisteredAt: time.Now()}}
 			q.devices[key] = d
 		}
-		d.due.Push, d.isDue = p, true
+		d.due.UserID, d.due.App, d.due.Environment, d.due.Token = p.UserID, p.App, p.Environment, p.Token
+		d.due.Badge, d.due.Number, d.due.Retract, d.isDue = pubsub.Badge{Epoch: p.Epoch, Version: p.Version}, p.Number, p.Retract, true
 		d.due.Alerts = append(d.due.Alerts, alerts...)
-		d.changes++
+		d.due.Changes++
 	})
 }
 
@@ -75,17 +71,17 @@ func (q *memoryQueue) kill() {
 	})
 }
 
-// Next implements Queue.
-func (q *memoryQueue) Next(ctx context.Context, app string, _ Platform, limit int) ([]Due, error) {
+// NextDevices implements Queue.
+func (q *memoryQueue) NextDevices(ctx context.Context, app, _ string, limit int) ([]outbound.DevicePush, error) {
 	for {
 		q.mu.Lock()
-		var all []Due
+		var all []outbound.DevicePush
 		for _, d := range q.devices {
 			if d.isDue && !d.taken && d.due.App == app && len(all) < limit {
 				d.taken = true
 				due := d.due
 				due.Attempts, due.DueAt = d.failures, time.Now()
-				due.Row = memoryRow{d, d.changes, q.life}
+				due.Generation = q.life // the sender
 				all = append(all, due)
 			}
 		}
@@ -103,31 +99,30 @@ func (q *memoryQueue) Next(ctx context.Context, app string, _ Platform, limit in
 }
 
 // settle applies a report, unless its sender was killed.
-func (q *memoryQueue) settle(d Due, report func(device *memoryDevice, row memoryRow)) {
-	row, _ := d.Row.(memoryRow)
+func (q *memoryQueue) settle(d outbound.DevicePush, report func(device *memoryDevice)) {
 	q.update(func() {
-		if row.life == q.life {
-			row.device.taken = false
-			report(row.device, row)
+		if device := q.devices[d.DeviceID]; device != nil && d.Generation == q.life {
+			device.taken = false
+			report(device)
 		}
 	})
 }
 
-// Told implements Queue.
-func (q *memoryQueue) Told(d Due, quiet time.Duration) {
-	q.settle(d, func(device *memoryDevice, row memoryRow) {
+// DeviceTold implements Queue.
+func (q *memoryQueue) DeviceTold(d outbound.DevicePush, quiet time.Duration) {
+	q.settle(d, func(device *memoryDevice) {
 		q.told++
 		device.failures = 0
 		device.due.Alerts = device.due.Alerts[len(d.Alerts):]
 		device.due.Retract = device.due.Retract[len(d.Retract):]
-		device.isDue = len(device.due.Retract) > 0 || device.changes != row.changes || len(device.due.Alerts) > 0
+		device.isDue = len(device.due.Retract) > 0 || device.due.Changes != d.Changes || len(device.due.Alerts) > 0
 		q.waits = append(q.waits, memoryWait{"told", "", quiet})
 	})
 }
 
-// Retry implements Queue.
-func (q *memoryQueue) Retry(d Due, sent int, after time.Duration, reason string) {
-	q.settle(d, func(device *memoryDevice, _ memoryRow) {
+// DeviceRetry implements Queue.
+func (q *memoryQueue) DeviceRetry(d outbound.DevicePush, sent int, after time.Duration, reason string) {
+	q.settle(d, func(device *memoryDevice) {
 		if sent > 0 {
 			device.failures = 0
 			device.due.Alerts = device.due.Alerts[sent:]
@@ -138,23 +133,19 @@ func (q *memoryQueue) Retry(d Due, sent int, after time.Duration, reason string)
 	})
 }
 
-// Hold implements Queue.
-func (q *memoryQueue) Hold(d Due, after time.Duration) {
-	q.settle(d, func(device *memoryDevice, _ memoryRow) {
+// DeviceHold implements Queue.
+func (q *memoryQueue) DeviceHold(d outbound.DevicePush, after time.Duration) {
+	q.settle(d, func(device *memoryDevice) {
 		device.isDue = !q.patient
 		q.waits = append(q.waits, memoryWait{"hold", "", after})
 	})
 }
 
-// Gone implements Queue.
-func (q *memoryQueue) Gone(d Due, reason string) {
-	q.settle(d, func(device *memoryDevice, _ memoryRow) {
-		for key, other := range q.devices {
-			if other == device {
-				delete(q.devices, key)
-			}
-		}
-		q.waits = append(q.waits, memoryWait{"gone", reason, 0})
+// DeviceGone implements Queue.
+func (q *memoryQueue) DeviceGone(d outbound.DevicePush) {
+	q.settle(d, func(*memoryDevice) {
+		delete(q.devices, d.DeviceID)
+		q.waits = append(q.waits, memoryWait{"gone", "", 0})
 	})
 }
 

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,43 +12,31 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
-// Due is a device that must get a push.
-type Due struct {
-	// Push is the push with the number to show. It has no alert.
-	Push
-	// Alerts are the notifications to send, oldest first.
-	Alerts []Alert
-	// DueAt is the time at which the number changed or, after a failed push, the time of the next
-	// attempt.
-	DueAt, RegisteredAt time.Time
-	// Attempts is the number of pushes that failed since the last success.
-	Attempts int
-	// Row is data that the queue attaches to the device. The sender does not use it.
-	Row any
-}
-
-// Queue returns due devices and receives reports about them. It is safe for concurrent use.
+// Queue returns due devices and receives reports about them; usually it is an [outbound.Notifier].
+// It is safe for concurrent use.
 type Queue interface {
-	// Next returns up to limit devices of an app that are due. It blocks until a device is due;
-	// its only error is the error of ctx. For each device, the sender calls one of the other
-	// methods once; these methods do not block. Before this call, Next does not return the device
-	// again.
-	Next(ctx context.Context, app string, platform Platform, limit int) ([]Due, error)
-	// Told reports that a device got its number, and the alerts in d.Alerts and d.Retract. The
-	// lists have only alerts that were sent or retracted; alerts that the sender has removed from
-	// them remain due. For the duration quiet, the device is due only if it has alerts.
-	Told(d Due, quiet time.Duration)
-	// Retry reports that a push failed. sent is the number of alerts, oldest first, that were
-	// sent before the failure; their pushes also had the number. The device is due again after
-	// the duration after.
-	Retry(d Due, sent int, after time.Duration, reason string)
-	// Hold reports that no push was tried. The device is due again after the duration after.
-	Hold(d Due, after time.Duration)
-	// Gone reports that the vendor does not know a device any more. The queue must delete the
-	// device, unless it was registered again since.
-	Gone(d Due, reason string)
+	// NextDevices returns up to limit devices of an app that are due, with tokens that are not
+	// sealed. It blocks until a device is due; its only error is the error of ctx. For each device,
+	// the sender calls one of the other methods once; these methods do not block. Before this call,
+	// NextDevices does not return the device again.
+	NextDevices(ctx context.Context, app, platform string, limit int) ([]outbound.DevicePush, error)
+	// DeviceTold reports that a device got its number, and the alerts in d.Alerts and d.Retract.
+	// The lists have only alerts that were sent or retracted; alerts that the sender has removed
+	// from them remain due. For the duration quiet, the device is due only if it has alerts.
+	DeviceTold(d outbound.DevicePush, quiet time.Duration)
+	// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that
+	// were sent before the failure; their pushes also had the number. The device is due again
+	// after the duration after.
+	DeviceRetry(d outbound.DevicePush, told int, after time.Duration, reason string)
+	// DeviceHold reports that no push was tried. The device is due again after the duration after.
+	DeviceHold(d outbound.DevicePush, after time.Duration)
+	// DeviceGone reports that the vendor does not know a device any more. The queue must delete
+	// the device, unless it was registered again since.
+	DeviceGone(d outbound.DevicePush)
 }
 
 const (
@@ -88,12 +77,8 @@ func NewSender(cfg Config) (*Sender, error) {
 	if cfg.Queue == nil {
 		return nil, errors.New("push: Queue is required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	s := &Sender{cfg: cfg, log: cfg.Logger, routes: map[string]*routes{}}
 	for name, app := range cfg.Apps {
 		s.routes[name] = newRoutes(app.Platform)
@@ -138,7 +123,7 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 		if !s.routes[app.Name].waitForAll(ctx) {
 			return
 		}
-		all, err := s.cfg.Queue.Next(ctx, app.Name, app.Platform, batch)
+		all, err := s.cfg.Queue.NextDevices(ctx, app.Name, string(app.Platform), batch)
 		if err != nil {
 			return
 		}
@@ -147,7 +132,7 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 		}
 		for _, due := range all {
 			if ctx.Err() != nil {
-				s.cfg.Queue.Hold(due, 0)
+				s.cfg.Queue.DeviceHold(due, 0)
 				continue
 			}
 			inProgress.Go(func() {
@@ -163,11 +148,11 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 const held Verdict = "held"
 
 // handle sends the due pushes to one device, and reports the result.
-func (s *Sender) handle(ctx context.Context, app *App, due Due) {
+func (s *Sender) handle(ctx context.Context, app *App, due outbound.DevicePush) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.log.ErrorContext(ctx, "a push panicked, will try again", "app", app.Name, "error", v, "stack", string(debug.Stack()))
-			s.cfg.Queue.Retry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
+			s.cfg.Queue.DeviceRetry(due, 0, backoff(due.Attempts, firstBackoff, lastBackoff), "internal error")
 		}
 	}()
 	sent, outcome := s.tell(ctx, app, &due)
@@ -177,10 +162,14 @@ func (s *Sender) handle(ctx context.Context, app *App, due Due) {
 // tell sends the alerts of a device. If no alert was sent, it sends a silent push with the
 // number. It stops at the first failure and returns its outcome. sent is the number of alerts up
 // to and including the last alert that was sent; it includes earlier alerts that were too large.
-func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outcome) {
-	route := app.vendor.route(&due.Push)
+func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (sent int, _ Outcome) {
+	silent := Push{
+		UserID: due.UserID, DeviceID: due.DeviceID, App: due.App, Environment: due.Environment, Token: due.Token,
+		Epoch: due.Badge.Epoch, Version: due.Badge.Version, Number: due.Number, Retract: due.Retract,
+	}
+	route := app.vendor.route(&silent)
 	for i := range due.Alerts {
-		p := due.Push
+		p := silent
 		p.Alert = &due.Alerts[i]
 		switch outcome := s.send(ctx, app, route, &p, due.DueAt); outcome.Verdict {
 		case Sent:
@@ -194,10 +183,10 @@ func (s *Sender) tell(ctx context.Context, app *App, due *Due) (sent int, _ Outc
 	case !app.silent: // without silent pushes, no push can retract alerts
 		return sent, Outcome{Verdict: Sent}
 	case sent > 0: // the retractions remain due: a silent push sends them after app.interval
-		due.Retract = nil
+		*due = due.KeepRetract()
 		return sent, Outcome{Verdict: Sent}
 	}
-	return 0, s.send(ctx, app, route, &due.Push, due.DueAt)
+	return 0, s.send(ctx, app, route, &silent, due.DueAt)
 }
 
 // send sends a push, unless its route pauses or too many other pushes are in flight.
@@ -231,7 +220,7 @@ func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due 
 }
 
 // report reports the result for a device to the queue.
-func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcome Outcome) {
+func (s *Sender) report(ctx context.Context, app *App, due outbound.DevicePush, sent int, outcome Outcome) {
 	queue := s.cfg.Queue
 	if outcome.Verdict == Gone && !outcome.Since.IsZero() && due.RegisteredAt.After(outcome.Since) {
 		outcome = Outcome{Verdict: Rejected, Reason: outcome.Reason + " before it was registered"}
@@ -246,21 +235,21 @@ func (s *Sender) report(ctx context.Context, app *App, due Due, sent int, outcom
 	}
 	switch outcome.Verdict {
 	case Sent:
-		queue.Told(due, app.interval)
+		queue.DeviceTold(due, app.interval)
 	case held:
 		if sent == 0 {
-			queue.Hold(due, spread(outcome.After))
+			queue.DeviceHold(due, spread(outcome.After))
 			return
 		}
-		due.Retract = nil
+		due = due.KeepRetract()
 		due.Alerts = due.Alerts[:sent] // the remaining alerts are still due; the next attempt calls Hold
-		queue.Told(due, app.interval)
+		queue.DeviceTold(due, app.interval)
 	case Gone:
-		queue.Gone(due, outcome.Reason)
+		queue.DeviceGone(due)
 	case Failed:
-		queue.Retry(due, sent, max(spread(outcome.After), backoff(failures, firstBackoff, lastBackoff)), outcome.Reason)
+		queue.DeviceRetry(due, sent, max(spread(outcome.After), backoff(failures, firstBackoff, lastBackoff)), outcome.Reason)
 	case Rejected, TooLarge:
-		queue.Retry(due, sent, backoff(failures, rejectedFirst, rejectedLatest), outcome.Reason)
+		queue.DeviceRetry(due, sent, backoff(failures, rejectedFirst, rejectedLatest), outcome.Reason)
 	}
 }
 

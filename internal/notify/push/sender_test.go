@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/internal/devtest/vendors"
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // run starts a sender. stop ends it and waits for it.
@@ -75,7 +76,7 @@ func TestWhatIsDueIsSent(t *testing.T) {
 	}
 	await(t, q, "the silent pushes are sent", q.idle)
 	for _, f := range all {
-		q.set(string(f.platform), f.due(3, 5), Alert{"lunch", 1, "Ben", "Pizza?", nil}, Alert{"lunch", 2, "Ben", "At noon", nil})
+		q.set(string(f.platform), f.due(3, 5), outbound.Alert{ConversationID: "lunch", Seq: 1, Title: "Ben", Body: "Pizza?"}, outbound.Alert{ConversationID: "lunch", Seq: 2, Title: "Ben", Body: "At noon"})
 	}
 	await(t, q, "the alerts are sent", q.idle)
 	for _, f := range all {
@@ -118,9 +119,9 @@ func TestReports(t *testing.T) {
 		kind, reason string
 		least, most  time.Duration
 	}{
-		{"a device that is gone", vendors.Fault{Status: 410, Reason: "Unregistered"}, "gone", "Unregistered", 0, 0},
+		{"a device that is gone", vendors.Fault{Status: 410, Reason: "Unregistered"}, "gone", "", 0, 0},
 		{"one that was registered since", vendors.Fault{Status: 410, Reason: "Unregistered", Timestamp: registered.Add(-time.Hour)}, "retry", "Unregistered before it was registered", time.Hour, 2 * time.Hour},
-		{"one that was not", vendors.Fault{Status: 410, Reason: "Unregistered", Timestamp: registered.Add(time.Hour)}, "gone", "Unregistered", 0, 0},
+		{"one that was not", vendors.Fault{Status: 410, Reason: "Unregistered", Timestamp: registered.Add(time.Hour)}, "gone", "", 0, 0},
 		{"a failure", vendors.Fault{Status: 500, Reason: "InternalServerError"}, "retry", "InternalServerError", 5 * time.Second, 6 * time.Second},
 		{"a vendor that names a time", vendors.Fault{Status: 503, Reason: "Shutdown", Header: http.Header{"Retry-After": {"60"}}}, "retry", "Shutdown", time.Minute, 72 * time.Second},
 		{"a device that is refused", vendors.Fault{Status: 400, Reason: "DeviceTokenNotForTopic"}, "retry", "DeviceTokenNotForTopic", time.Hour, 2 * time.Hour},
@@ -367,9 +368,9 @@ func (a *attempts) send(ctx context.Context, p *Push) Outcome {
 }
 
 // alertsOf returns that many alerts of a user, and what attempts notes of them in order.
-func alertsOf(user string, n int64) (alerts []Alert, sent []string) {
+func alertsOf(user string, n int64) (alerts []outbound.Alert, sent []string) {
 	for seq := range n {
-		alerts = append(alerts, Alert{ConversationID: "lunch", Seq: seq + 1, Body: "Pizza?"})
+		alerts = append(alerts, outbound.Alert{ConversationID: "lunch", Seq: seq + 1, Body: "Pizza?"})
 		sent = append(sent, fmt.Sprint(user, " ", seq+1))
 	}
 	return alerts, sent
@@ -509,7 +510,7 @@ func TestPhonesEndRight(t *testing.T) {
 				p.Epoch = epoch
 				numbers[f.platform] = p.Number
 				if step%3 == 0 {
-					q.set(string(f.platform), p, Alert{"lunch", int64(i + 1), "Ben", "Pizza?", nil})
+					q.set(string(f.platform), p, outbound.Alert{ConversationID: "lunch", Seq: int64(i + 1), Title: "Ben", Body: "Pizza?"})
 				} else {
 					q.set(string(f.platform), p)
 				}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/internal/devtest/vendors"
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 func TestPhonesShowWhatIsPushed(t *testing.T) {
@@ -31,7 +32,7 @@ func TestPhonesShowWhatIsPushed(t *testing.T) {
 				t.Fatalf("a silent push: %+v", got)
 			}
 			alert := f.push(8, 6)
-			alert.Alert = &Alert{ConversationID: "lunch", Seq: 42, Title: "Ben", Body: "Pizza? <3 & \"more\"", Data: map[string]string{"url": "/lunch"}}
+			alert.Alert = &outbound.Alert{ConversationID: "lunch", Seq: 42, Title: "Ben", Body: "Pizza? <3 & \"more\"", Data: map[string]string{"url": "/lunch"}}
 			for range 2 { // a repeat must not show twice
 				if got := f.send(t, alert); got.Verdict != Sent {
 					t.Fatalf("an alert: %+v", got)
@@ -413,7 +414,7 @@ func TestLargeAlertsAreNotSent(t *testing.T) {
 	for _, f := range fakes(t) {
 		t.Run(string(f.platform), func(t *testing.T) {
 			p := f.push(1, 1)
-			p.Alert = &Alert{ConversationID: "lunch", Seq: 1, Body: strings.Repeat("\x01", 1000)} // six bytes each in JSON
+			p.Alert = &outbound.Alert{ConversationID: "lunch", Seq: 1, Body: strings.Repeat("\x01", 1000)} // six bytes each in JSON
 			if got := f.send(t, p); got.Verdict != TooLarge {
 				t.Errorf("outcome %+v, want too_large", got)
 			}

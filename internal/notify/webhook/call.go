@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // Caller calls endpoints. It is safe for concurrent use.
@@ -51,7 +53,7 @@ type Answer struct {
 // succeeded reports whether a status means that the call was accepted.
 func succeeded(status int) bool { return status >= 200 && status < 300 }
 
-func (c *Caller) post(ctx context.Context, w Webhook, id, contentType string, body []byte) Answer {
+func (c *Caller) post(ctx context.Context, w outbound.Webhook, id, contentType string, body []byte) Answer {
 	now, began := c.now(), time.Now()
 	answer := Answer{}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
@@ -132,12 +134,12 @@ func withoutURL(err error) error {
 
 // Test calls the endpoint of w at once with an event of the type webhook.test. It does not use
 // the queue.
-func (c *Caller) Test(ctx context.Context, w Webhook) Answer {
+func (c *Caller) Test(ctx context.Context, w outbound.Webhook) Answer {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Answer{Err: fmt.Errorf("make an id: %w", err)}
 	}
-	test := eventOf(c.Origin, w.Name, Change{Type: Test, Subject: w.Name, QueuedAt: c.now()}, []byte(`{}`))
+	test := eventOf(c.Origin, w.Name, outbound.Call{Type: Test, Subject: w.Name, QueuedAt: c.now()}, []byte(`{}`))
 	test.ID = "msg_" + id.String()
 	body, contentType, callID, err := encode([]event{test}, w.Batch > 1)
 	if err != nil {

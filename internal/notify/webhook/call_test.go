@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // tlsEndpoint is an endpoint over TLS.
@@ -101,7 +103,7 @@ func TestSecretsRotate(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	for _, batch := range []int{1, 100} {
-		w := Webhook{Name: "crm", URL: url, Secrets: [][]byte{newer, older}, Batch: batch}
+		w := outbound.Webhook{Name: "crm", URL: url, Secrets: [][]byte{newer, older}, Batch: batch}
 		if a := newCaller(client).Test(t.Context(), w); a.Err != nil || a.Status != http.StatusAccepted || a.Duration <= 0 {
 			t.Errorf("the test returned %+v", a)
 		}
@@ -113,7 +115,7 @@ func TestSecretsRotate(t *testing.T) {
 
 func TestTestsReportFailures(t *testing.T) {
 	url, client := tlsEndpoint(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	w := Webhook{Name: "crm", URL: url, Secrets: [][]byte{make([]byte, 24)}, Batch: 1}
+	w := outbound.Webhook{Name: "crm", URL: url, Secrets: [][]byte{make([]byte, 24)}, Batch: 1}
 	if a := newCaller(client).Test(t.Context(), w); a.Status != http.StatusTeapot || a.Err == nil || a.Err.Error() != "the endpoint answered 418 I'm a teapot" {
 		t.Errorf("the test returned %+v", a)
 	}
@@ -150,7 +152,7 @@ func TestErrorsQuoteLittle(t *testing.T) {
 	} {
 		answers <- answer
 		caller := newCaller(&http.Client{Transport: &http.Transport{DisableKeepAlives: true}})
-		a := caller.Test(t.Context(), Webhook{Name: "crm", URL: "http://" + listener.Addr().String(), Secrets: [][]byte{make([]byte, 24)}, Batch: 1})
+		a := caller.Test(t.Context(), outbound.Webhook{Name: "crm", URL: "http://" + listener.Addr().String(), Secrets: [][]byte{make([]byte, 24)}, Batch: 1})
 		if a.Err == nil || len(a.Err.Error()) > 510 || !utf8.ValidString(a.Err.Error()) || strings.ContainsAny(a.Err.Error(), "\x00\x1b\r\n") {
 			t.Errorf("the error is %q", a.Err)
 		}
@@ -160,7 +162,7 @@ func TestErrorsQuoteLittle(t *testing.T) {
 // Logs say which webhook fails and why, without its URL and its secrets.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	var log bytes.Buffer
-	q := newQueue(Webhook{Name: "crm", URL: "https://127.0.0.1:1/hook?token=s3cret"})
+	q := newQueue(outbound.Webhook{Name: "crm", URL: "https://127.0.0.1:1/hook?token=s3cret"})
 	_, stop := start(t, q, http.DefaultTransport, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
@@ -178,7 +180,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 
 // A call that panics is a failure of that call.
 func TestPanicIsAFailure(t *testing.T) {
-	q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+	q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 	_, stop := start(t, q, panicking{})
 	q.badge("crm", "ada", 1, 1)
 	q.await(t, "the failure is recorded", func() bool { return q.webhooks["crm"].LastError != "" })

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 const month = 30 * 24 * time.Hour
@@ -18,7 +20,7 @@ func TestWebhookIsCalledAfterAWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64
 		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		var down atomic.Bool
 		down.Store(true)
@@ -61,14 +63,14 @@ func TestReminderAfterAWrongClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []Change{{Told: known}, {QueuedAt: now.Add(month)}} {
-		c.Type, c.Badge = UnreadReminder, badge("ada", 1, 1)
-		if _, tell, err := f.news(Webhook{}, &c); err != nil || tell || c.Again != time.Hour {
+	for _, c := range []outbound.Call{{Told: known}, {QueuedAt: now.Add(month)}} {
+		c.Type, c.Badge = outbound.UnreadReminder, badge("ada", 1, 1)
+		if _, tell, err := f.news(outbound.Webhook{}, &c); err != nil || tell || c.Again != time.Hour {
 			t.Errorf("it is due: %t, again after %s, want an hour: %v", tell, c.Again, err)
 		}
 		now = now.Add(time.Hour)
-		later := Change{Type: UnreadReminder, Badge: c.Badge, Told: c.Tell}
-		if _, tell, err := f.news(Webhook{}, &later); err != nil || !tell {
+		later := outbound.Call{Type: outbound.UnreadReminder, Badge: c.Badge, Told: c.Tell}
+		if _, tell, err := f.news(outbound.Webhook{}, &later); err != nil || !tell {
 			t.Errorf("an hour later it is due: %t, %v", tell, err)
 		}
 		now = now.Add(-time.Hour)

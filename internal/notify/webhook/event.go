@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // Content types of calls.
@@ -28,7 +30,7 @@ type event struct {
 
 // eventOf returns the event for a change. The id of the event is a hash of its content, so a
 // repeated call with the same content has the same id, even after a restart.
-func eventOf(origin, webhook string, c Change, data json.RawMessage) event {
+func eventOf(origin, webhook string, c outbound.Call, data json.RawMessage) event {
 	return event{
 		SpecVersion: "1.0", ID: digest(webhook, c.Type, c.Subject, string(data)), Source: origin, Type: c.Type, Subject: c.Subject,
 		Time: c.QueuedAt.UTC(), DataContentType: "application/json", Data: data,

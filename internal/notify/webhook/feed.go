@@ -15,6 +15,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/internal/base/wait"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // tripAfter is the number of consecutive failed calls after which all events of the webhook are
@@ -56,7 +58,7 @@ type feed struct {
 	told    memory
 
 	mu      sync.Mutex
-	webhook Webhook
+	webhook outbound.Webhook
 	// calling is the number of calls in progress, including calls that wait for a slot.
 	calling int
 	// rounds is the step that the webhook gets when the breaker opens. A failure increments
@@ -80,9 +82,9 @@ type call struct {
 	*feed
 	// webhook has the settings with which the body was made, and the Ladder at the start of the
 	// call.
-	webhook Webhook
+	webhook outbound.Webhook
 	began   time.Time
-	changes []Change
+	changes []outbound.Call
 	id      string
 	kind    string // Content-Type
 	body    []byte
@@ -92,7 +94,7 @@ type call struct {
 	err error
 }
 
-func newFeed(s *Sender, w Webhook) *feed {
+func newFeed(s *Sender, w outbound.Webhook) *feed {
 	f := &feed{
 		Sender: s, changed: make(chan struct{}, 1), slots: make(chan struct{}, s.cfg.Calls),
 		limit: rate.NewLimiter(rate.Inf, 1),
@@ -107,16 +109,16 @@ func newFeed(s *Sender, w Webhook) *feed {
 
 // update gives the feed the webhook w that was read from the store; the read began at readAt.
 // unrecorded reports whether the caller must call record.
-func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
+func (f *feed) update(w outbound.Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
 	// If this process has stored a state since readAt, or still has to store a state, the Ladder
 	// and the State in memory are newer than the ones in w.
 	switch {
 	case w.Generation != f.webhook.Generation:
 		f.told.forget()
-		f.cfg.Queue.Renewed(w.Name)
+		f.cfg.Queue.CallsRenewed(w.Name)
 		was := f.webhook
-		f.unrecorded = was.LastError == "" && w.succeededBefore(was.URL, was.LastSuccessAt, was.LastStatus)
+		f.unrecorded = was.LastError == "" && succeededBefore(&w, was.URL, was.LastSuccessAt, was.LastStatus)
 	case f.unrecorded || f.recordings > 0 || f.recordedAt.After(readAt):
 		w.Ladder, w.State = f.webhook.Ladder, f.webhook.State
 	}
@@ -128,15 +130,8 @@ func (f *feed) update(w Webhook, readAt time.Time) (unrecorded bool) {
 		limit = rate.Every(time.Minute / time.Duration(w.Rate))
 	}
 	f.limit.SetLimit(limit)
-	f.signal()
+	wait.Wake(f.changed)
 	return unrecorded
-}
-
-func (f *feed) signal() {
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
 }
 
 // run makes calls until ctx is done. Then it waits for the calls in progress, whose context,
@@ -162,20 +157,20 @@ func (f *feed) run(ctx, calling context.Context) {
 		if w.Step > 0 {
 			take = probes
 		}
-		changes, err := f.cfg.Queue.Next(ctx, w.Name, take)
+		changes, err := f.cfg.Queue.NextCalls(ctx, w.Name, take)
 		if err != nil {
 			return // ctx is done
 		}
 		// Send changes without failed calls first: a change that has failed may be one that the
 		// endpoint cannot accept, and then its call does not show whether the endpoint works
 		// again.
-		slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Attempts, b.Attempts) })
+		slices.SortStableFunc(changes, func(a, b outbound.Call) int { return cmp.Compare(a.Attempts, b.Attempts) })
 		// A call may have failed while Next was blocked, so compute the limit again.
 		if w, limit, pause = f.turn(); pause > 0 {
 			limit = 0
 		}
 		for _, c := range changes[min(limit, len(changes)):] {
-			f.cfg.Queue.Hold(c, max(pause, recovery))
+			f.cfg.Queue.CallHold(c, max(pause, recovery))
 		}
 		for _, c := range f.calls(ctx, w, changes[:min(limit, len(changes))]) {
 			f.began(1)
@@ -192,17 +187,17 @@ func (f *feed) began(n int) {
 	f.calling += n
 	f.mu.Unlock()
 	if n < 0 {
-		f.signal()
+		wait.Wake(f.changed)
 	}
 }
 
 // turn returns the webhook, the maximum number of changes to read from the queue now (limit), and
 // how long to wait before reading them.
-func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
+func (f *feed) turn() (w outbound.Webhook, limit int, wait time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.webhook.State != Active: // the next refresh stops this feed
+	case f.webhook.State != outbound.Active: // the next refresh stops this feed
 	case f.webhook.Step > 0 || f.breaker.State() != gobreaker.StateClosed:
 		limit = max(1-f.calling, 0) // one call at a time suffices to test whether the endpoint works again
 	default:
@@ -211,17 +206,17 @@ func (f *feed) turn() (w Webhook, limit int, wait time.Duration) {
 			limit = free * f.webhook.Batch
 		}
 	}
-	return f.webhook, limit, f.webhook.wait(f.cfg.Now())
+	return f.webhook, limit, waitUntil(f.webhook.Due, f.cfg.Now())
 }
 
 // calls groups changes into calls. If a change need not be sent, such as a badge whose numbers
 // the endpoint has already received, calls only reports it as told. A change whose call has
 // failed before gets a separate call, since the endpoint may be unable to accept this change.
-func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
+func (f *feed) calls(ctx context.Context, w outbound.Webhook, changes []outbound.Call) []*call {
 	var all []*call
-	var together []Change
+	var together []outbound.Call
 	var events []event
-	add := func(changes []Change, events []event) {
+	add := func(changes []outbound.Call, events []event) {
 		c := &call{feed: f, webhook: w, changes: changes}
 		if c.body, c.kind, c.id, c.err = encode(events, w.Batch > 1); c.err != nil {
 			f.cannotTell(ctx, w, c.err, changes...)
@@ -235,9 +230,9 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 		case err != nil:
 			f.cannotTell(ctx, w, err, c)
 		case !isNews:
-			f.cfg.Queue.Told(c, c.Again)
+			f.cfg.Queue.CallTold(c)
 		case c.Attempts > 0:
-			add([]Change{c}, []event{eventOf(f.cfg.Caller.Origin, w.Name, c, data)})
+			add([]outbound.Call{c}, []event{eventOf(f.cfg.Caller.Origin, w.Name, c, data)})
 		default:
 			together, events = append(together, c), append(events, eventOf(f.cfg.Caller.Origin, w.Name, c, data))
 			if len(together) == w.Batch {
@@ -253,12 +248,12 @@ func (f *feed) calls(ctx context.Context, w Webhook, changes []Change) []*call {
 }
 
 // cannotTell logs an error and schedules a retry for changes whose event could not be made.
-func (f *feed) cannotTell(ctx context.Context, w Webhook, err error, changes ...Change) {
+func (f *feed) cannotTell(ctx context.Context, w outbound.Webhook, err error, changes ...outbound.Call) {
 	f.log.ErrorContext(ctx, "cannot make the event of a webhook, will try again later", "webhook", w.Name, "error", err)
 	f.notTold(changes)
 	for _, c := range changes {
 		wait, _ := waitAfter(c.Attempts + 1)
-		f.cfg.Queue.Retry(c, wait, true)
+		f.cfg.Queue.CallRetry(c, wait, true)
 	}
 }
 
@@ -278,7 +273,7 @@ func (f *feed) perform(ctx, calling context.Context, c *call) {
 	}
 	// Another call may have failed while this call waited.
 	w, _, wait := f.turn()
-	if wait > 0 || w.State != Active {
+	if wait > 0 || w.State != outbound.Active {
 		f.hold(c, max(wait, recovery))
 		return
 	}
@@ -321,9 +316,9 @@ func (f *feed) post(ctx context.Context, c *call) {
 }
 
 // notTold removes the users of changes from f.told, so that their numbers are sent again.
-func (f *feed) notTold(changes []Change) {
+func (f *feed) notTold(changes []outbound.Call) {
 	for _, c := range changes {
-		if c.Type == BadgeChanged {
+		if c.Type == outbound.BadgeChanged {
 			f.told.forget(c.Subject)
 		}
 	}
@@ -334,22 +329,22 @@ func (f *feed) notTold(changes []Change) {
 func (f *feed) hold(c *call, after time.Duration) {
 	f.notTold(c.changes)
 	for _, change := range c.changes {
-		f.cfg.Queue.Hold(change, after)
+		f.cfg.Queue.CallHold(change, after)
 	}
 }
 
 // succeeded reports to the queue, and records in the store, that the endpoint has accepted a
 // call.
 func (f *feed) succeeded(ctx context.Context, c *call) {
-	f.cfg.Queue.Accepted(c.webhook.Name)
+	f.cfg.Queue.CallsAccepted(c.webhook.Name)
 	for _, change := range c.changes {
-		f.cfg.Queue.Told(change, change.Again)
+		f.cfg.Queue.CallTold(change)
 	}
 	f.cfg.Metrics.events.WithLabelValues(c.webhook.Name).Add(float64(len(c.changes)))
 	now := f.cfg.Now()
 	f.mu.Lock()
 	if c.webhook.Generation != f.webhook.Generation {
-		isNews := f.webhook.succeededBefore(c.webhook.URL, now, c.answer.Status)
+		isNews := succeededBefore(&f.webhook, c.webhook.URL, now, c.answer.Status)
 		f.unrecorded = f.unrecorded || isNews
 		f.mu.Unlock()
 		if isNews {
@@ -358,7 +353,7 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 		return
 	}
 	before := f.webhook.Ladder
-	f.webhook.Ladder = Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
+	f.webhook.Ladder = outbound.Ladder{LastSuccessAt: now, LastFailureAt: before.LastFailureAt, LastStatus: c.answer.Status}
 	if before.LastError != "" || before.LastSuccessAt.IsZero() {
 		f.unrecorded = true // there may be no later call that records the success
 	}
@@ -399,25 +394,25 @@ func (f *feed) failed(ctx context.Context, c *call) {
 		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
 		switch {
 		case c.answer.Status == http.StatusGone:
-			w.State, w.Step, moved = Disabled, len(ladder)+1, true
+			w.State, w.Step, moved = outbound.Disabled, len(ladder)+1, true
 		case moved:
 			if w.Step++; w.Step == 1 {
 				w.Step = f.rounds
 			}
 			wait, more := waitAfter(w.Step)
 			if w.Due = now.Add(max(wait, asked)); !more {
-				w.State = Paused
+				w.State = outbound.Paused
 			}
 		case asked > 0:
 			moved = true
-			w.Due = now.Add(max(asked, w.wait(now)))
+			w.Due = now.Add(max(asked, waitUntil(w.Due, now)))
 		}
 		f.unrecorded = true
 	}
 	is := *w
 	f.mu.Unlock()
 
-	wait, alone := is.wait(now), len(c.changes) == 1
+	wait, alone := waitUntil(is.Due, now), len(c.changes) == 1
 	if alone {
 		afterFailure, _ := waitAfter(attempts)
 		wait = max(wait, afterFailure)
@@ -425,12 +420,12 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	wait = max(wait, asked)
 	f.notTold(c.changes)
 	for _, change := range c.changes {
-		f.cfg.Queue.Retry(change, wait, alone && asked == 0)
+		f.cfg.Queue.CallRetry(change, wait, alone && asked == 0)
 	}
 	switch {
 	case !same:
 		return
-	case moved && is.State != Active:
+	case moved && is.State != outbound.Active:
 		f.log.ErrorContext(ctx, "a webhook is no longer called; to resume it, set its state to active", "webhook", is.Name, "state", is.State,
 			"failing_since", is.FailingSince, "status", is.LastStatus, "error", is.LastError)
 	case first:
@@ -461,7 +456,7 @@ func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	err := f.cfg.Store.Record(ctx, w)
+	err := f.cfg.Store.RecordCall(ctx, w)
 	f.mu.Lock()
 	f.recordings--
 	f.recordedAt = time.Now()

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/base/wait"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // runningFeed is a running feed with the function that stops it.
@@ -44,14 +46,14 @@ func (s *Sender) feedAll(ctx context.Context) {
 				s.cfg.Metrics.show(w)
 				f, isRunning := feeds[w.Name]
 				switch {
-				case isRunning && w.State == Active:
+				case isRunning && w.State == outbound.Active:
 					if f.update(w, readAt) {
 						running.Go(func() { f.record(calling, true) })
 					}
 				case isRunning:
 					f.stop()
 					delete(feeds, w.Name)
-				case w.State == Active:
+				case w.State == outbound.Active:
 					feedCtx, stop := context.WithCancel(ctx)
 					f := newFeed(s, w)
 					feeds[w.Name] = runningFeed{f, stop}

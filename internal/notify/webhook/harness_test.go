@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // queued is a row of a fake queue.
 type queued struct {
-	Change
+	outbound.Call
 	due   time.Time
 	taken bool
 	// again is set if the subject changed while it was taken.
@@ -33,17 +34,17 @@ type queued struct {
 // queue is a Queue and Store in memory. Its clock is time.Now.
 type queue struct {
 	mu       sync.Mutex
-	webhooks map[string]Webhook
+	webhooks map[string]outbound.Webhook
 	rows     map[string]map[string]*queued // by webhook and subject
 	changed  chan struct{}                 // closed and replaced on each change
 	failing  error                         // of Record
 }
 
-func newQueue(webhooks ...Webhook) *queue {
-	q := &queue{webhooks: map[string]Webhook{}, rows: map[string]map[string]*queued{}, changed: make(chan struct{})}
+func newQueue(webhooks ...outbound.Webhook) *queue {
+	q := &queue{webhooks: map[string]outbound.Webhook{}, rows: map[string]map[string]*queued{}, changed: make(chan struct{})}
 	for _, w := range webhooks {
 		if w.State == "" {
-			w.State = Active
+			w.State = outbound.Active
 		}
 		w.Batch = max(w.Batch, 1)
 		if w.Secrets == nil {
@@ -62,7 +63,7 @@ func (q *queue) signal() {
 
 // badge makes a badge due.
 func (q *queue) badge(webhook, user string, version, total int64) {
-	q.put(webhook, Change{Type: BadgeChanged, Subject: user, Badge: badge(user, version, total)})
+	q.put(webhook, outbound.Call{Type: outbound.BadgeChanged, Subject: user, Badge: badge(user, version, total)})
 }
 
 func badge(user string, version, total int64) *pubsub.Badge {
@@ -72,13 +73,13 @@ func badge(user string, version, total int64) *pubsub.Badge {
 	}
 }
 
-func (q *queue) put(webhook string, c Change) {
+func (q *queue) put(webhook string, c outbound.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.rows[webhook][c.Subject]
 	if r == nil {
 		c.QueuedAt = time.Now()
-		r = &queued{Change: c, due: time.Now()}
+		r = &queued{Call: c, due: time.Now()}
 		q.rows[webhook][c.Subject] = r
 	}
 	r.Badge, r.Room, r.again = c.Badge, c.Room, r.taken
@@ -88,7 +89,7 @@ func (q *queue) put(webhook string, c Change) {
 	q.signal()
 }
 
-func (q *queue) Next(ctx context.Context, webhook string, limit int) ([]Change, error) {
+func (q *queue) NextCalls(ctx context.Context, webhook string, limit int) ([]outbound.Call, error) {
 	for {
 		q.mu.Lock()
 		var due []*queued
@@ -108,10 +109,10 @@ func (q *queue) Next(ctx context.Context, webhook string, limit int) ([]Change, 
 			}
 			return bytes.Compare([]byte(a.Subject), []byte(b.Subject))
 		})
-		var taken []Change
+		var taken []outbound.Call
 		for _, r := range due[:min(limit, len(due))] {
 			r.taken = true
-			taken = append(taken, r.Change)
+			taken = append(taken, r.Call)
 		}
 		changed := q.changed
 		q.mu.Unlock()
@@ -131,7 +132,7 @@ func (q *queue) Next(ctx context.Context, webhook string, limit int) ([]Change, 
 }
 
 // put back a row.
-func (q *queue) back(c Change, change func(r *queued)) {
+func (q *queue) back(c outbound.Call, change func(r *queued)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, rows := range q.rows {
@@ -148,38 +149,38 @@ func (q *queue) back(c Change, change func(r *queued)) {
 	}
 }
 
-func (q *queue) Told(c Change, again time.Duration) {
+func (q *queue) CallTold(c outbound.Call) {
 	q.back(c, func(r *queued) {
 		r.Told, r.due, r.Attempts = c.Tell, time.Time{}, 0
-		if again > 0 {
-			r.due = time.Now().Add(again)
+		if c.Again > 0 {
+			r.due = time.Now().Add(c.Again)
 		}
 	})
 }
 
-func (q *queue) Accepted(string) {}
+func (q *queue) CallsAccepted(string) {}
 
-func (q *queue) Renewed(string) {}
+func (q *queue) CallsRenewed(string) {}
 
-func (q *queue) Retry(c Change, after time.Duration, _ bool) {
+func (q *queue) CallRetry(c outbound.Call, after time.Duration, _ bool) {
 	q.back(c, func(r *queued) { r.due = time.Now().Add(after); r.Attempts++ })
 }
 
-func (q *queue) Hold(c Change, after time.Duration) {
+func (q *queue) CallHold(c outbound.Call, after time.Duration) {
 	q.back(c, func(r *queued) { r.due = time.Now().Add(after) })
 }
 
-func (q *queue) Webhooks(context.Context) ([]Webhook, error) {
+func (q *queue) Webhooks(context.Context) ([]outbound.Webhook, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var all []Webhook
+	var all []outbound.Webhook
 	for _, w := range q.webhooks {
 		all = append(all, w)
 	}
 	return all, nil
 }
 
-func (q *queue) Record(_ context.Context, w Webhook) error {
+func (q *queue) RecordCall(_ context.Context, w outbound.Webhook) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.failing != nil {
@@ -203,19 +204,19 @@ func (q *queue) fail(err error) {
 	q.failing = err
 }
 
-func (q *queue) webhook(name string) Webhook {
+func (q *queue) webhook(name string) outbound.Webhook {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.webhooks[name]
 }
 
 // set changes a webhook as an operator does.
-func (q *queue) set(name string, change func(w *Webhook)) {
+func (q *queue) set(name string, change func(w *outbound.Webhook)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	w := q.webhooks[name]
 	w.Generation++
-	w.Ladder = Ladder{}
+	w.Ladder = outbound.Ladder{}
 	change(&w)
 	q.webhooks[name] = w
 	for _, r := range q.rows[name] {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // ladder has the wait after the first, second, … consecutive failure.
@@ -49,10 +51,10 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(d, 0), maxRetryAfter)
 }
 
-// wait returns the time until the webhook may be called. If Due is more than longestWait ahead,
-// it was stored while a clock was wrong; wait then returns 0.
-func (l *Ladder) wait(now time.Time) time.Duration {
-	if wait := l.Due.Sub(now); wait <= longestWait {
+// waitUntil returns the time until due, before which a webhook must not be called. If due is more
+// than longestWait ahead, it was stored while a clock was wrong; waitUntil then returns 0.
+func waitUntil(due, now time.Time) time.Duration {
+	if wait := due.Sub(now); wait <= longestWait {
 		return max(wait, 0)
 	}
 	return 0
@@ -62,7 +64,7 @@ func (l *Ladder) wait(now time.Time) time.Duration {
 // webhook. url, at and status are the URL, the time and the HTTP status of this call. It reports
 // whether it has changed the Ladder. It ignores the call if the URL has changed, or if a later
 // call has succeeded or failed.
-func (w *Webhook) succeededBefore(url string, at time.Time, status int) bool {
+func succeededBefore(w *outbound.Webhook, url string, at time.Time, status int) bool {
 	if w.URL != url || w.Step > 0 || !at.After(w.LastSuccessAt) || !at.After(w.LastFailureAt) {
 		return false
 	}

@@ -11,12 +11,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // An endpoint that is down is called by the ladder, and paused after two days.
 func TestLadder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		e.answer = func(received) (*http.Response, error) { return nil, errDown }
 		_, stop := start(t, q, e, slowRefresh)
@@ -39,7 +41,7 @@ func TestLadder(t *testing.T) {
 				t.Errorf("call %d has the id %s, want that of the first, %s", i+2, calls[i+1].id, calls[0].id)
 			}
 		}
-		if w := q.webhook("crm"); w.State != Paused || w.Step != len(wants)+1 || w.LastError != "connection refused" {
+		if w := q.webhook("crm"); w.State != outbound.Paused || w.Step != len(wants)+1 || w.LastError != "connection refused" {
 			t.Errorf("after the ladder the webhook is %+v", w)
 		}
 
@@ -49,7 +51,7 @@ func TestLadder(t *testing.T) {
 		e.mu.Lock()
 		e.answer = nil
 		e.mu.Unlock()
-		q.set("crm", func(w *Webhook) { w.State = Active })
+		q.set("crm", func(w *outbound.Webhook) { w.State = outbound.Active })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		told := versions(t, e.all()[len(calls):])
@@ -85,7 +87,7 @@ func versions(t *testing.T, calls []received) map[string][]int64 {
 // A success begins the ladder anew.
 func TestSuccessResetsTheLadder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		down := true
 		e.answer = func(received) (*http.Response, error) {
@@ -128,7 +130,7 @@ func TestSuccessResetsTheLadder(t *testing.T) {
 // An event that the endpoint cannot take climbs the ladder alone.
 func TestOneBadEventHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 10})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 10})
 		e := newEndpoints(t)
 		e.answer = func(r received) (*http.Response, error) {
 			if strings.Contains(string(r.body), "poison") {
@@ -155,7 +157,7 @@ func TestOneBadEventHoldsUpNoOther(t *testing.T) {
 		if len(told["ada"]) < 1 {
 			t.Error("the user in the same call was not told")
 		}
-		if w := q.webhook("crm"); w.Step != 0 || w.State != Active {
+		if w := q.webhook("crm"); w.Step != 0 || w.State != outbound.Active {
 			t.Errorf("the webhook is %+v", w)
 		}
 		stop()
@@ -175,7 +177,7 @@ func TestStepsAreRounds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+				q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 				e := newEndpoints(t)
 				e.answer = func(r received) (*http.Response, error) {
 					r.sleep(c.took)
@@ -183,12 +185,12 @@ func TestStepsAreRounds(t *testing.T) {
 				}
 				_, stop := start(t, q, e)
 				for i := range 40 {
-					q.put("crm", Change{Type: BadgeChanged, Subject: fmt.Sprint("user ", i), Badge: badge("ada", 1, 1), Attempts: i % 12})
+					q.put("crm", outbound.Call{Type: outbound.BadgeChanged, Subject: fmt.Sprint("user ", i), Badge: badge("ada", 1, 1), Attempts: i % 12})
 					time.Sleep(c.gap)
 				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if w := q.webhook("crm"); w.Step != 1 || w.State != Active || w.Due.Sub(w.FailingSince) > 6*time.Second {
+				if w := q.webhook("crm"); w.Step != 1 || w.State != outbound.Active || w.Due.Sub(w.FailingSince) > 6*time.Second {
 					t.Errorf("after a moment of failures the webhook is %+v", w)
 				}
 				time.Sleep(5 * time.Second)
@@ -205,7 +207,7 @@ func TestStepsAreRounds(t *testing.T) {
 // Calls that wait for their turn are not made once the webhook waits.
 func TestWaitingCallsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
 		e := newEndpoints(t)
 		e.answer = func(received) (*http.Response, error) { return status(http.StatusInternalServerError) }
 		for i := range 32 {
@@ -225,7 +227,7 @@ func TestWaitingCallsAreHeld(t *testing.T) {
 // that the endpoint works again.
 func TestBadEventIsNotTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		began := time.Now()
 		e.answer = func(r received) (*http.Response, error) {
@@ -238,7 +240,7 @@ func TestBadEventIsNotTheProbe(t *testing.T) {
 		for i := range 5 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
-		q.put("crm", Change{Type: BadgeChanged, Subject: "poison", Badge: badge("poison", 1, 1), Attempts: 10})
+		q.put("crm", outbound.Call{Type: outbound.BadgeChanged, Subject: "poison", Badge: badge("poison", 1, 1), Attempts: 10})
 		for i := range int64(45) { // until after the second step
 			time.Sleep(time.Second)
 			q.badge("crm", "poison", i+2, i)
@@ -262,7 +264,7 @@ func TestBadEventIsNotTheProbe(t *testing.T) {
 // A webhook that works again says so, also if no other call follows.
 func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		var calls atomic.Int64
 		e.answer = func(received) (*http.Response, error) {
@@ -302,7 +304,7 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 		{"https://crm.example/other", 3500 * time.Millisecond, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+			q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 			e := newEndpoints(t)
 			began := make(chan struct{}, 1)
 			e.answer = func(r received) (*http.Response, error) {
@@ -316,7 +318,7 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 			<-began
 			time.Sleep(change.after)
 			q.fail(nil)
-			q.set("crm", func(w *Webhook) { w.URL = change.url })
+			q.set("crm", func(w *outbound.Webhook) { w.URL = change.url })
 			time.Sleep(6 * time.Second) // more than a call and a refresh take
 			synctest.Wait()
 			if w := q.webhook("crm"); w.LastSuccessAt.IsZero() == change.kept {
@@ -331,7 +333,7 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 // recorded just before.
 func TestFailuresAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		e.answer = func(r received) (*http.Response, error) {
 			if r.events[0].Subject == "ada" {
@@ -386,7 +388,7 @@ func TestRetryAfter(t *testing.T) {
 			{http.StatusTooManyRequests, "-5", 5 * time.Second},
 			{http.StatusTooManyRequests, "soon", 5 * time.Second},
 		} {
-			q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+			q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 			e := newEndpoints(t)
 			e.answer = func(received) (*http.Response, error) {
 				e.mu.Lock()

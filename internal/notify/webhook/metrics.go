@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/notify/outbound"
 )
 
 // Metrics are the metrics of a Sender.
@@ -76,7 +78,7 @@ func (m *Metrics) called(webhook string, a Answer) {
 }
 
 // show sets the metrics of a webhook's state and step.
-func (m *Metrics) show(w Webhook) {
+func (m *Metrics) show(w outbound.Webhook) {
 	m.state.DeletePartialMatch(prometheus.Labels{"webhook": w.Name})
 	m.state.WithLabelValues(w.Name, string(w.State)).Set(1)
 	m.step.WithLabelValues(w.Name).Set(float64(w.Step))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -55,7 +56,7 @@ func earlier(a, b time.Time) time.Time {
 // reminder must be sent now. remind sets c.Tell to the unread periods of the user's categories,
 // and c.Again to the time until the next category is due. It sets c.Same if the periods are the
 // same as in c.Told.
-func (s *Sender) remind(w Webhook, c *Change, now time.Time) (data json.RawMessage, tell bool, err error) {
+func (s *Sender) remind(w outbound.Webhook, c *outbound.Call, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
 	if c.Told != nil {
 		if err := json.Unmarshal(c.Told, &known); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/badged/badged/internal/base/category"
+	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -87,23 +88,23 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 
 // news returns the data of the event for a change. tell is set if the event must be sent to the
 // webhook. For a reminder, news also sets c.Tell, c.Same and c.Again.
-func (f *feed) news(w Webhook, c *Change) (data json.RawMessage, tell bool, err error) {
+func (f *feed) news(w outbound.Webhook, c *outbound.Call) (data json.RawMessage, tell bool, err error) {
 	switch {
-	case c.Type == BadgeChanged && c.Badge != nil:
+	case c.Type == outbound.BadgeChanged && c.Badge != nil:
 		if tell, err = f.told.tell(c.Subject, knowledgeOf(c.Badge, w.Categories)); err != nil || !tell {
 			return nil, false, err
 		}
 		data, err = json.Marshal(c.Badge.Shown(w.Categories...))
 		return data, true, err
-	case c.Type == RoomChanged && c.Room != nil:
+	case c.Type == outbound.RoomChanged && c.Room != nil:
 		data, err = json.Marshal(c.Room)
 		return data, w.Categories == nil || category.AnyCovers(w.Categories, c.Room.Category), err
-	case c.Type == UnreadReminder && c.Badge != nil:
+	case c.Type == outbound.UnreadReminder && c.Badge != nil:
 		return f.remind(w, c, f.cfg.Now())
-	case c.Type == DriftFound && c.Badge != nil:
+	case c.Type == outbound.DriftFound && c.Badge != nil:
 		data, err = json.Marshal(c.Badge.Shown())
 		return data, true, err
-	case c.Type == DeadletterBuried:
+	case c.Type == outbound.DeadletterBuried:
 		data, err = json.Marshal(c.Letter)
 		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter since
 	}

@@ -11,12 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/pubsub"
 )
 
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		e.answer = func(received) (*http.Response, error) { return status(http.StatusGone) }
 		_, stop := start(t, q, e, slowRefresh)
@@ -28,7 +29,7 @@ func TestGoneDisables(t *testing.T) {
 		if n := len(e.all()); n != 1 {
 			t.Errorf("%d calls, want 1", n)
 		}
-		if w := q.webhook("crm"); w.State != Disabled || w.Step == 0 || !strings.Contains(w.LastError, "410 Gone") {
+		if w := q.webhook("crm"); w.State != outbound.Disabled || w.Step == 0 || !strings.Contains(w.LastError, "410 Gone") {
 			t.Errorf("the webhook is %+v", w)
 		}
 		stop()
@@ -38,7 +39,7 @@ func TestGoneDisables(t *testing.T) {
 // Redirects are failures, which a sender must not follow.
 func TestRedirectsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		e.answer = func(received) (*http.Response, error) {
 			return status(http.StatusFound, "Location", "https://other.example/")
@@ -59,7 +60,7 @@ func TestRedirectsAreFailures(t *testing.T) {
 // An endpoint that never answers holds up no other.
 func TestSlowEndpointDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "slow", URL: "https://slow.example/hook"}, Webhook{Name: "fast", URL: "https://fast.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "slow", URL: "https://slow.example/hook"}, outbound.Webhook{Name: "fast", URL: "https://fast.example/hook"})
 		e := newEndpoints(t)
 		began := time.Now()
 		e.answer = func(r received) (*http.Response, error) {
@@ -98,7 +99,7 @@ func TestSlowEndpointDelaysNoOther(t *testing.T) {
 // Endpoints that ask for batches get up to that many users in a call.
 func TestBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 100})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 100})
 		e := newEndpoints(t)
 		for i := range 250 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
@@ -124,7 +125,7 @@ func TestBatches(t *testing.T) {
 // A permitted rate is kept.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook", Rate: 60})
 		e := newEndpoints(t)
 		for i := range 30 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
@@ -140,7 +141,7 @@ func TestRate(t *testing.T) {
 }
 
 func TestWhatIsNews(t *testing.T) {
-	one := func(version, total int64, chat, likes int64) *Change {
+	one := func(version, total int64, chat, likes int64) *outbound.Call {
 		b := badge("ada", version, total)
 		b.Categories = map[string]pubsub.Numbers{}
 		if chat > 0 {
@@ -149,21 +150,21 @@ func TestWhatIsNews(t *testing.T) {
 		if likes > 0 {
 			b.Categories["likes/many"] = pubsub.Numbers{Total: likes}
 		}
-		return &Change{Type: BadgeChanged, Subject: "ada", Badge: b}
+		return &outbound.Call{Type: outbound.BadgeChanged, Subject: "ada", Badge: b}
 	}
-	in := func(c *Change, conversations int64) *Change {
+	in := func(c *outbound.Call, conversations int64) *outbound.Call {
 		c.Badge.UnreadConversations, c.Badge.Categories["chat"] = conversations, pubsub.Numbers{Total: c.Badge.Categories["chat"].Total, UnreadConversations: conversations}
 		return c
 	}
-	later := func(c *Change) *Change {
+	later := func(c *outbound.Call) *outbound.Call {
 		c.Badge.Epoch = "another"
 		return c
 	}
 	for _, c := range []struct {
 		name   string
 		filter []string
-		told   *Change // before; nil for nothing
-		now    *Change
+		told   *outbound.Call // before; nil for nothing
+		now    *outbound.Call
 		want   bool
 	}{
 		{"never told", nil, nil, one(1, 1, 1, 0), true},
@@ -183,7 +184,7 @@ func TestWhatIsNews(t *testing.T) {
 		{"conversations beyond the filter", []string{"likes"}, in(one(1, 2, 2, 0), 1), in(one(2, 2, 2, 0), 2), false},
 		{"told nothing that is known", []string{"chat"}, nil, one(1, 1, 0, 1), true},
 	} {
-		w, f := Webhook{Categories: c.filter}, &feed{Sender: &Sender{}}
+		w, f := outbound.Webhook{Categories: c.filter}, &feed{Sender: &Sender{}}
 		if c.told != nil {
 			if _, _, err := f.news(w, c.told); err != nil {
 				t.Fatal(err)
@@ -200,29 +201,29 @@ func TestWhatIsNews(t *testing.T) {
 func TestLettersAndDrift(t *testing.T) {
 	f := &feed{Sender: &Sender{}}
 	for _, c := range []struct {
-		change Change
+		change outbound.Call
 		want   string // the data; "" for no event
 	}{
 		{
-			Change{Type: DeadletterBuried, Subject: "7", Letter: &DeadLetter{ID: 7, Partition: new(3), Position: "746/5", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
+			outbound.Call{Type: outbound.DeadletterBuried, Subject: "7", Letter: &outbound.DeadLetter{ID: 7, Partition: new(3), Position: "746/5", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
 			`{"id":7,"partition":3,"position":"746/5","reason":"invalid event","at":"1970-01-01T00:00:00Z"}`,
 		},
 		{
-			Change{Type: DeadletterBuried, Subject: "8", Letter: &DeadLetter{ID: 8, Origin: "kafka/chat/3/1045", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
+			outbound.Call{Type: outbound.DeadletterBuried, Subject: "8", Letter: &outbound.DeadLetter{ID: 8, Origin: "kafka/chat/3/1045", Reason: "invalid event", At: time.Unix(0, 0).UTC()}},
 			`{"id":8,"origin":"kafka/chat/3/1045","reason":"invalid event","at":"1970-01-01T00:00:00Z"}`,
 		},
-		{Change{Type: DeadletterBuried, Subject: "7"}, ""},
+		{outbound.Call{Type: outbound.DeadletterBuried, Subject: "7"}, ""},
 		{
-			Change{Type: DriftFound, Subject: "ada", Badge: badge("ada", 2, 5)},
+			outbound.Call{Type: outbound.DriftFound, Subject: "ada", Badge: badge("ada", 2, 5)},
 			`{"user_id":"ada","epoch":"e","version":2,"total":5,"mentions":0,"unread_conversations":1,"unseen":5,"categories":{"chat":{"total":5,"mentions":0,"unread_conversations":1,"unseen":5}}}`,
 		},
 	} {
-		data, tell, err := f.news(Webhook{}, &c.change)
+		data, tell, err := f.news(outbound.Webhook{}, &c.change)
 		if err != nil || tell != (c.want != "") || tell && string(data) != c.want {
 			t.Errorf("%s: %s, %v, %v, want %s", c.change.Type, data, tell, err, c.want)
 		}
 	}
-	if _, _, err := f.news(Webhook{}, &Change{Type: BadgeChanged, Subject: "ada"}); err == nil {
+	if _, _, err := f.news(outbound.Webhook{}, &outbound.Call{Type: outbound.BadgeChanged, Subject: "ada"}); err == nil {
 		t.Error("a change without a badge is told")
 	}
 }
@@ -230,7 +231,7 @@ func TestLettersAndDrift(t *testing.T) {
 // A user is reminded once of each stretch in which a category was unread.
 func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "mail", URL: "https://mail.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "mail", URL: "https://mail.example/hook"})
 		e := newEndpoints(t)
 		_, stop := start(t, q, e, slowRefresh, func(cfg *Config) {
 			cfg.RemindAfter = map[string]time.Duration{"chat": time.Hour, "*": 24 * time.Hour}
@@ -243,7 +244,7 @@ func TestReminders(t *testing.T) {
 			for name, n := range categories {
 				b.Categories[name] = pubsub.Numbers{Total: n}
 			}
-			q.put("mail", Change{Type: UnreadReminder, Subject: "ada", Badge: b})
+			q.put("mail", outbound.Call{Type: outbound.UnreadReminder, Subject: "ada", Badge: b})
 		}
 		began := time.Now()
 		var got []string
@@ -304,9 +305,9 @@ func TestEventsOfManyCategories(t *testing.T) {
 	for i := range 2 * pubsub.MaxCategories {
 		b.Categories[fmt.Sprintf("project-%04d", i)] = pubsub.Numbers{Total: 1}
 	}
-	for _, typ := range []string{BadgeChanged, UnreadReminder, DriftFound} {
-		c := Change{Type: typ, Subject: "ada", Badge: b, QueuedAt: time.Now()}
-		text, tell, err := f.news(Webhook{}, &c)
+	for _, typ := range []string{outbound.BadgeChanged, outbound.UnreadReminder, outbound.DriftFound} {
+		c := outbound.Call{Type: typ, Subject: "ada", Badge: b, QueuedAt: time.Now()}
+		text, tell, err := f.news(outbound.Webhook{}, &c)
 		var data reminder
 		if err == nil {
 			err = json.Unmarshal(text, &data)
@@ -320,7 +321,7 @@ func TestEventsOfManyCategories(t *testing.T) {
 // A stopped sender finishes its calls, and gives back what it took.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(Webhook{Name: "crm", URL: "https://crm.example/hook"})
+		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
 		e := newEndpoints(t)
 		e.answer = func(received) (*http.Response, error) {
 			time.Sleep(2 * time.Second)

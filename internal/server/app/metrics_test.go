@@ -180,7 +180,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 func callWebhook(t *testing.T, s *server) {
 	t.Helper()
 	targets := outbound.NewTargets(s.Pool(), s.Log())
-	if err := targets.PutWebhook(t.Context(), outbound.WebhookSettings{
+	if err := targets.PutWebhook(t.Context(), outbound.Webhook{
 		Name: "crm", URL: "https://127.0.0.1/", Secrets: [][]byte{new(seal.Box).Seal([]byte("secret"), "")},
 		Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
 	}, 0); err != nil {

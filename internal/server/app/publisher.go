@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/pubsub"
@@ -107,10 +108,7 @@ func (p *publisher) wakeAll(partitions []int) {
 		p.woken[partition] = struct{}{}
 	}
 	p.mu.Unlock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(p.wake)
 }
 
 // run announces partitions with new events on the bus until ctx is done.

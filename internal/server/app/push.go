@@ -45,73 +45,32 @@ func tokenPlace(userID, deviceID string) string { return "device\x00" + userID +
 // again.
 const sealedRetry = time.Hour
 
-// pushQueue implements push.Queue with the notifier. It decrypts the device tokens.
+// pushQueue is a push.Queue that decrypts the device tokens.
 type pushQueue struct {
-	notifier *outbound.Notifier
-	box      *seal.Box
+	*outbound.Notifier
+	box *seal.Box
 }
 
-// Next implements push.Queue.
-func (q pushQueue) Next(ctx context.Context, app string, platform push.Platform, limit int) ([]push.Due, error) {
+// NextDevices implements push.Queue.
+func (q pushQueue) NextDevices(ctx context.Context, app, platform string, limit int) ([]outbound.DevicePush, error) {
 	for {
-		taken, err := q.notifier.NextDevices(ctx, app, string(platform), limit)
+		due, err := q.Notifier.NextDevices(ctx, app, platform, limit)
 		if err != nil {
 			return nil, err
 		}
-		all := make([]push.Due, 0, len(taken))
-		for _, p := range taken {
-			token, err := q.box.Open(p.Token, tokenPlace(p.UserID, p.DeviceID))
-			if err != nil {
-				q.notifier.DeviceRetry(p, 0, sealedRetry, "--outbound-keys: "+err.Error())
+		var opened []outbound.DevicePush
+		for _, d := range due {
+			if d.Token, err = q.box.Open(d.Token, tokenPlace(d.UserID, d.DeviceID)); err != nil {
+				q.DeviceRetry(d, 0, sealedRetry, "--outbound-keys: "+err.Error())
 				continue
 			}
-			all = append(all, dueOf(p, token))
+			opened = append(opened, d)
 		}
-		if len(all) > 0 {
-			return all, nil
+		if len(opened) > 0 {
+			return opened, nil
 		}
 	}
 }
-
-func dueOf(p outbound.DevicePush, token []byte) push.Due {
-	due := push.Due{
-		Push: push.Push{
-			UserID: p.UserID, DeviceID: p.DeviceID, App: p.App, Environment: p.Environment, Token: token,
-			Epoch: p.Badge.Epoch, Version: p.Badge.Version, Number: p.Number,
-		},
-		DueAt: p.DueAt, RegisteredAt: p.RegisteredAt, Attempts: p.Attempts, Row: p,
-	}
-	for _, a := range p.Alerts {
-		due.Alerts = append(due.Alerts, push.Alert{ConversationID: a.ConversationID, Seq: a.Seq, Title: a.Title, Body: a.Body, Data: a.Data})
-	}
-	for _, a := range p.Retract {
-		due.Retract = append(due.Retract, push.AlertName{ConversationID: a.ConversationID, Seq: a.Seq})
-	}
-	return due
-}
-
-func rowOf(d push.Due) outbound.DevicePush {
-	p, _ := d.Row.(outbound.DevicePush)
-	p.Alerts = p.Alerts[:len(d.Alerts)]
-	if len(d.Retract) == 0 {
-		return p.KeepRetract()
-	}
-	return p
-}
-
-// Told implements push.Queue.
-func (q pushQueue) Told(d push.Due, quiet time.Duration) { q.notifier.DeviceTold(rowOf(d), quiet) }
-
-// Retry implements push.Queue.
-func (q pushQueue) Retry(d push.Due, sent int, after time.Duration, reason string) {
-	q.notifier.DeviceRetry(rowOf(d), sent, after, reason)
-}
-
-// Hold implements push.Queue.
-func (q pushQueue) Hold(d push.Due, after time.Duration) { q.notifier.DeviceHold(rowOf(d), after) }
-
-// Gone implements push.Queue.
-func (q pushQueue) Gone(d push.Due, _ string) { q.notifier.DeviceGone(rowOf(d)) }
 
 // devices implements httpapi.Devices for the configured apps.
 type devices struct {
@@ -122,7 +81,7 @@ type devices struct {
 }
 
 // Put implements httpapi.Devices.
-func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created bool, err error) {
+func (d devices) Put(ctx context.Context, r outbound.Registration) (created bool, err error) {
 	app := d.apps[r.App]
 	switch {
 	case len(d.apps) == 0:
@@ -151,10 +110,8 @@ func (d devices) Put(ctx context.Context, r httpapi.DeviceRegistration) (created
 	if err != nil {
 		return false, err
 	}
-	return targets.PutDevice(ctx, outbound.Registration{
-		UserID: r.UserID, DeviceID: r.DeviceID, App: r.App, Platform: r.Platform, Environment: r.Environment, Shows: r.Shows,
-		Token: d.box.Seal(r.Token, tokenPlace(r.UserID, r.DeviceID)), Fingerprint: fingerprint[:],
-	})
+	r.Token, r.Fingerprint = d.box.Seal(r.Token, tokenPlace(r.UserID, r.DeviceID)), fingerprint[:]
+	return targets.PutDevice(ctx, r)
 }
 
 // endpointOf returns the endpoint of a Web Push subscription, or "" if token is not a

@@ -58,7 +58,7 @@ func TestBadDevicesAreRefused(t *testing.T) {
 		{"web", "webpush", "production", subscription("https://10.0.0.7/1"), "subscription.endpoint belongs to a private network"},
 		{"web", "webpush", "production", subscription("http://push.example/1"), "subscription.endpoint must begin with https://"},
 	} {
-		_, err := devices{apps: apps, box: &seal.Box{}}.Put(t.Context(), httpapi.DeviceRegistration{
+		_, err := devices{apps: apps, box: &seal.Box{}}.Put(t.Context(), outbound.Registration{
 			UserID: "ada", DeviceID: "phone", App: tt.app, Platform: tt.platform, Environment: tt.environment, Token: []byte(tt.token),
 		})
 		var wrong *httpapi.DeviceError

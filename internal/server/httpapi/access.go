@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
@@ -40,6 +42,9 @@ var (
 	operating     = access{act: "use the routes of admins", kinds: []keyring.Kind{keyring.Admin}}
 )
 
+// forAdmins reports whether the route admits only keys of admins.
+func (s access) forAdmins() bool { return len(s.kinds) == 1 }
+
 // schemes returns the names of the security schemes that apply to the route, for its description.
 func (s access) schemes() []string {
 	of := map[keyring.Kind]string{keyring.Publisher: PublisherAccess, keyring.Reader: ReaderAccess, keyring.Admin: AdminAccess}
@@ -53,119 +58,107 @@ func (s access) schemes() []string {
 	return names
 }
 
-// viewHandler is a handler that receives the categories to which the token of the request is
-// restricted. categories is nil if the token is not restricted, or if the request has a key.
-type viewHandler func(w http.ResponseWriter, r *http.Request, categories []string) error
-
-// keyHandler is a handler that receives the key of the request.
-type keyHandler func(w http.ResponseWriter, r *http.Request, key *keyring.Key) error
-
-// forPublishers restricts a route to keys that may publish.
-func (a *API) forPublishers(h keyHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = publishing.schemes(), a.withKey(publishing, h)
-	return r
-}
-
-// forKeys restricts a route to keys that may read badges. The handler must check whether the key
-// may read the given users.
-func (a *API) forKeys(h keyHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = reading.schemes(), a.withKey(reading, h)
-	return r
-}
-
-// forDisconnecting restricts a route to keys that may disconnect users. The handler must check
-// whether the key may disconnect the given user.
-func (a *API) forDisconnecting(h keyHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = disconnecting.schemes(), a.withKey(disconnecting, h)
-	return r
-}
-
-// forReaders restricts a route to keys that may read the badge of the user in the path, and to
-// tokens of this user. It limits the rate of requests with tokens.
-func (a *API) forReaders(h viewHandler, r describe.Route) describe.Route {
-	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("each process accepts `--reads-per-second` requests per second of a user (%d by default), with bursts of ten times as many, and carries out %d requests of a user at the same time; for an address the rate is %d times as high, with %d requests at the same time; all users together use at most a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
-	r.Access, r.Handler = readingOne.schemes(), a.ofUser(readingOne, a.reads, h)
-	return r
-}
-
-// forOwners restricts a route to tokens of the user in the path, and to keys of publishers and
-// admins that may read the user's badge. It limits the rate of requests with tokens. It refuses
-// tokens that are restricted to some categories, since a push shows numbers and messages of all
-// categories.
-func (a *API) forOwners(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = owning.schemes(), a.ofUser(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, categories []string) error {
-		if categories != nil {
-			return &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, but devices get the numbers of all categories: use a token without badged_categories"}
+// restrict restricts a route to the keys, and to the tokens of users, that s admits. limits limits
+// the rate of requests with tokens. If the request names several users, the handler must check
+// whether the key permits access to them. The route refuses invalid ids of users in its path, and
+// query parameters that r does not describe.
+func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Route) describe.Route {
+	ofUser := strings.Contains(r.Path, "{user}")
+	var parameters []string
+	for _, p := range r.Params {
+		if p.In == "query" {
+			parameters = append(parameters, p.Name)
 		}
-		return h(w, r)
+	}
+	admit := func(w http.ResponseWriter, r *http.Request) (answer, error) {
+		if reason := events.CheckID(r.PathValue("user")); ofUser && reason != "" {
+			return answer{}, badRequest("user id " + reason)
+		}
+		by, err := a.grantOf(r, s)
+		if err == nil {
+			err = a.vouch(w, r, by)
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		r = withGrant(r, by)
+		if by.key == nil {
+			asks := &asker{limits, by.user.UserID, a.cfg.ClientOf(r)}
+			if err := limits.take(asks.userID, asks.address); err != nil {
+				return answer{}, err
+			}
+			r = r.WithContext(context.WithValue(r.Context(), askerKey{}, asks))
+		}
+		if err := checkQuery(r, parameters); err != nil {
+			return answer{}, err
+		}
+		return h(w, r, by)
+	}
+	r.Access = s.schemes()
+	r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch done, err := admit(w, r); {
+		case err != nil:
+			a.fail(w, r, err)
+		case done.body != nil:
+			writeJSON(w, cmp.Or(done.status, http.StatusOK), "application/json", done.body)
+		case done.status != 0:
+			w.WriteHeader(done.status)
+		}
 	})
 	return r
 }
 
-// forAdmins restricts a route to admins.
-func (a *API) forAdmins(h handler, r describe.Route) describe.Route {
-	r.Access, r.Handler = operating.schemes(), a.admin(h)
-	return r
+// forReaders restricts a route to keys that may read the badge of the user in the path, and to
+// tokens of this user.
+func (a *API) forReaders(h handler, r describe.Route) describe.Route {
+	r.Answers = append(r.Answers, a.limited(fmt.Sprintf("each process accepts `--reads-per-second` requests per second of a user (%d by default), with bursts of ten times as many, and carries out %d requests of a user at the same time; for an address the rate is %d times as high, with %d requests at the same time; all users together use at most a fifth of the connections to the database", DefaultReads, userAtOnce, usersOfAnAddress, addressAtOnce)))
+	return a.restrict(readingOne, a.reads, h, r)
 }
 
-// withKey restricts a handler to the keys that s admits, and passes the key of the request to h.
-func (a *API) withKey(s access, h keyHandler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		secret, err := bearer(r)
-		var key *keyring.Key
-		if err == nil {
-			wrong := "the key is not one of a publisher: it must be in --publisher-keys or --keys-file"
-			if looksLikeToken(secret) {
-				wrong = "this looks like a user's token; to " + s.act + ", use a publisher's key"
-			}
-			key, err = a.keyOf(r, s, secret, wrong)
+// forOwners restricts a route to tokens of the user in the path, and to keys of publishers and
+// admins that may read the user's badge. It refuses tokens that are restricted to some categories,
+// since a push shows numbers and messages of all categories.
+func (a *API) forOwners(h handler, r describe.Route) describe.Route {
+	return a.restrict(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+		if by.user.Categories != nil {
+			return answer{}, &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, but devices get the numbers of all categories: use a token without badged_categories"}
 		}
-		if err == nil {
-			err = a.vouch(w, r, grant{key: key})
-		}
-		if err == nil {
-			err = h(w, withGrant(r, grant{key: key}), key)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}
+		return h(w, r, by)
+	}, r)
 }
 
-// ofUser admits keys that may read the badge of the user in the path, and tokens of this user.
-// It limits the rate of requests with tokens.
-func (a *API) ofUser(s access, limits *tokenLimits, h viewHandler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		by, err := a.mayRead(r, s)
-		if err == nil {
-			err = a.vouch(w, r, by)
-			r = withGrant(r, by)
-		}
-		if err == nil && by.key == nil {
-			asks := &asker{limits, by.user.UserID, a.cfg.ClientOf(r)}
-			err = limits.take(asks.userID, asks.address)
-			r = r.WithContext(context.WithValue(r.Context(), askerKey{}, asks))
-		}
-		if err == nil {
-			err = h(w, r, by.user.Categories)
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}
+// actionTimeout limits the time of an action of an operator.
+const actionTimeout = 30 * time.Second
+
+// forOperators restricts a route to admins. h continues if the client disconnects, so that the audit
+// trail records the result.
+func (a *API) forOperators(h handler, r describe.Route) describe.Route {
+	return a.restrict(operating, nil, func(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
+		defer cancel()
+		return h(w, r.WithContext(ctx), by)
+	}, r)
 }
 
-// mayRead returns the key or token of a request. It fails if the key or token does not permit
-// reading the state of the user in the path.
-func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
-	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return by, &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
-	}
+// grantOf returns the key or token of a request. It fails if s does not admit it, or if a token of
+// users is admitted and the key or token does not permit reading the state of the user in the path.
+func (a *API) grantOf(r *http.Request, s access) (by grant, err error) {
 	secret, err := bearer(r)
 	if err != nil {
 		return by, err
 	}
+	if !s.user {
+		wrong := "the key is not one of a publisher: it must be in --publisher-keys or --keys-file"
+		switch {
+		case s.forAdmins():
+			wrong = "the key is not one of an admin"
+		case looksLikeToken(secret):
+			wrong = "this looks like a user's token; to " + s.act + ", use a publisher's key"
+		}
+		by.key, err = a.keyOf(r, s, secret, wrong)
+		return by, err
+	}
+	user := r.PathValue("user")
 	var key *keyring.Key
 	if !looksLikeToken(secret) {
 		key, err = a.keyOf(r, s, secret, "neither a publisher's key nor a user's token")
@@ -197,38 +190,10 @@ func (a *API) mayRead(r *http.Request, s access) (by grant, err error) {
 	return grant{user: id}, nil
 }
 
-// admin admits keys of admins.
-func (a *API) admin(h handler) http.HandlerFunc {
-	return a.operator(func(w http.ResponseWriter, r *http.Request, _ operations.Operator) error { return h(w, r) })
-}
-
-// operatorHandler is a handler that receives the operator.
-type operatorHandler func(w http.ResponseWriter, r *http.Request, by operations.Operator) error
-
-// operator admits keys of admins. It passes the name of the key to h as the operator.
-func (a *API) operator(h operatorHandler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		secret, err := bearer(r)
-		var key *keyring.Key
-		if err == nil {
-			key, err = a.keyOf(r, operating, secret, "the key is not one of an admin")
-		}
-		if err == nil {
-			err = a.vouch(w, r, grant{key: key})
-		}
-		if err == nil {
-			err = h(w, withGrant(r, grant{key: key}), operations.Operator{Name: key.Name, Via: operations.ViaAPI})
-		}
-		if err != nil {
-			a.fail(w, r, err)
-		}
-	}
-}
-
 // keyOf returns the key that has the given secret, if the route admits this key. If no key has the
 // secret, keyOf returns an error with the text `wrong`.
 func (a *API) keyOf(r *http.Request, s access, secret, wrong string) (*keyring.Key, error) {
-	tries, forAdmins := a.publisherTries, len(s.kinds) == 1
+	tries, forAdmins := a.publisherTries, s.forAdmins()
 	if forAdmins {
 		tries = a.adminTries
 	}
@@ -293,6 +258,11 @@ func unauthorized(detail string) error {
 type grant struct {
 	key  *keyring.Key
 	user auth.Identity
+}
+
+// operator returns the operator who acts with a key.
+func (g grant) operator() operations.Operator {
+	return operations.Operator{Name: g.key.Name, Via: operations.ViaAPI}
 }
 
 // vouch counts the connection of a request for the key or user of the request. It fails if this

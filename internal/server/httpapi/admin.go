@@ -39,7 +39,7 @@ func (a *API) adminRoutes() []describe.Route {
    {"conversation_id":"lunch","seq":2,"mentioned":false,"fate":"unread","event_id":"m-2","source":"https://chat.example","type":"message.delivered","time":"2026-11-21T04:11:46Z","appended_at":"2026-11-21T04:11:46.232Z","folded_at":"2026-11-21T04:11:46.232Z","position":"752/3"}]},
  "table":{"user_id":"ada","epoch":"9a6c36fbe39f","version":3,"total":1,"mentions":0,"unread_conversations":1,"unseen":1,"categories":{"chat":{"total":1,"mentions":0,"unread_conversations":1,"unseen":1}}},"agrees":true,"differences":[],"more_differences":0}`
 	return []describe.Route{
-		a.forRecordedReads(a.getExplanation, describe.Route{
+		a.restrict(operating, nil, a.getExplanation, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/explain",
 			Name: "explainBadge", Group: GroupAdmin, Summary: "Explain the badge of a user from the log",
 			Doc: "The same as `badged user explain --json`. The request reads the log of the user's partition, which takes about a second for a million events. Two such requests run at a time; further requests wait. If `at` is in the archived part of the log, the answer is 400.",
@@ -66,41 +66,34 @@ func (a *API) adminRoutes() []describe.Route {
 }
 
 // getExplanation explains the badge of a user, now or at a given time.
-func (a *API) getExplanation(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) getExplanation(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
-	}
 	question, err := questionOf(r)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	explanation, err := a.cfg.Explainer.Explain(r.Context(), user, question)
 	if archived, ok := errors.AsType[*replay.ArchivedError](err); ok {
-		return &problem{Status: http.StatusBadRequest, Detail: "events appended until " + archived.Until.UTC().Format(time.RFC3339) + " are archived: give a later time, or ask `badged user explain` with the archive"}
+		return answer{}, &problem{Status: http.StatusBadRequest, Detail: "events appended until " + archived.Until.UTC().Format(time.RFC3339) + " are archived: give a later time, or ask `badged user explain` with the archive"}
 	}
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	if a.cfg.Operations != nil {
 		var arguments any = operations.NoUser{}
 		if explanation.Known() {
 			arguments = readUser{user}
 		}
-		if err := a.cfg.Operations.Read(r.Context(), by, operations.ReadExplanation, arguments); err != nil {
-			return err
+		if err := a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadExplanation, arguments); err != nil {
+			return answer{}, err
 		}
 	}
-	writeJSON(w, http.StatusOK, "application/json", explanation)
-	return nil
+	return answer{body: explanation}, nil
 }
 
 // questionOf parses the query parameters of a request for an explanation.
 func questionOf(r *http.Request) (q replay.Question, err error) {
-	query, err := queryOf(r, "at", "conversation", "history", "delivered", "before")
-	if err != nil {
-		return q, err
-	}
+	query := r.URL.Query()
 	if q.At, err = timeOf(query, "at"); err != nil {
 		return q, err
 	}

@@ -6,6 +6,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -147,9 +148,7 @@ func New(cfg Config) (*API, error) {
 
 // newAPI returns an API without routes.
 func newAPI(cfg Config) *API {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.AppBadges == nil {
 		cfg.AppBadges = cfg.Badges
 	}
@@ -221,6 +220,12 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// handler handles a request. If it returns a *problem, the client sees its text; the text of any
-// other error is not shown.
-type handler func(w http.ResponseWriter, r *http.Request) error
+// handler handles a request with the key or token of by. If err is a *problem, the client sees its
+// text; the text of any other error is not shown.
+type handler func(w http.ResponseWriter, r *http.Request, by grant) (_ answer, err error)
+
+// answer is an answer to send as JSON. The zero value means that the handler has written the answer.
+type answer struct {
+	status int // 0 means 200
+	body   any // nil means that there is no body
+}

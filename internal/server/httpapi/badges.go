@@ -17,7 +17,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/cluster"
-	"github.com/badged/badged/internal/server/keyring"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -33,23 +32,16 @@ const (
 
 // getBadge answers with the badge of a user. If the query has at_least, it first waits until the
 // badge includes all events up to this position.
-func (a *API) getBadge(w http.ResponseWriter, r *http.Request, categories []string) error {
-	q, err := queryOf(r, "at_least", "timeout")
-	if err != nil {
-		return err
-	}
+func (a *API) getBadge(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	q := r.URL.Query()
 	user := r.PathValue("user")
 	if unread, err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
-		return err
+		return answer{}, err
 	} else if unread != nil {
-		return unread
+		return answer{}, unread
 	}
-	badge, err := a.badge(r.Context(), user, categories)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", badge.Shown())
-	return nil
+	badge, err := a.badge(r.Context(), user, by.user.Categories)
+	return answer{body: badge.Shown()}, err
 }
 
 // badge reads the badge of a user. If categories is not nil, the badge includes only these
@@ -89,25 +81,25 @@ type badgesAnswer struct {
 
 // queryBadges answers with the badges of many users, one for each user, in the order in which
 // the request first names them.
-func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	body, err := a.readBody(w, r, maxListBody)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	var q badgesQuery
 	if err := decodeStrict(body, &q); err != nil {
-		return &problem{Status: http.StatusBadRequest, Detail: err.Error()}
+		return answer{}, &problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
 	if n := len(q.UserIDs); n == 0 || n > badges.MaxBadges {
-		return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", badges.MaxBadges, n)}
+		return answer{}, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids must name 1 to %d users, names %d", badges.MaxBadges, n)}
 	}
 	for i, id := range q.UserIDs {
 		if reason := events.CheckID(id); reason != "" {
-			return &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
+			return answer{}, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
 		}
 	}
-	if err := key.CheckRead(q.UserIDs...); err != nil {
-		return keyProblem(err)
+	if err := by.key.CheckRead(q.UserIDs...); err != nil {
+		return answer{}, keyProblem(err)
 	}
 	given := make(map[string]bool, len(q.UserIDs))
 	q.UserIDs = slices.DeleteFunc(q.UserIDs, func(id string) bool {
@@ -115,8 +107,8 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, key *keyring.K
 		given[id] = true
 		return again
 	})
-	answer := &badgesWriter{body: begunBody{ResponseWriter: w, mediaType: "application/json"}, held: []pubsub.Badge{}}
-	return a.finish(r, &answer.body, a.writeBadges(r.Context(), answer, q))
+	writer := &badgesWriter{body: begunBody{ResponseWriter: w, mediaType: "application/json"}, held: []pubsub.Badge{}}
+	return answer{}, a.finish(r, &writer.body, a.writeBadges(r.Context(), writer, q))
 }
 
 // writeBadges writes the badges of the users of a query, in the order of the query. If the
@@ -215,39 +207,32 @@ type conversationsPage struct {
 }
 
 // getConversations answers with a page of a user's conversations.
-func (a *API) getConversations(w http.ResponseWriter, r *http.Request, categories []string) error {
-	q, err := queryOf(r, "category", "unread", "muted", "limit", "cursor", "seqs")
-	if err != nil {
-		return err
-	}
+func (a *API) getConversations(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	q := r.URL.Query()
 	limit, err := pageLimit(q)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
-	f := badges.Filter{Within: categories}
+	f := badges.Filter{Within: by.user.Categories}
 	if f.Category, err = categoryParam(q); err != nil {
-		return err
+		return answer{}, err
 	}
 	unread, err := boolParam(q, "unread")
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	f.Unread = unread != nil && *unread
 	if f.Muted, err = boolParam(q, "muted"); err != nil {
-		return err
+		return answer{}, err
 	}
 	page, next, err := readPage(r.Context(), a, func(from Badges) ([]pubsub.Conversation, string, error) {
 		return from.Conversations(r.Context(), r.PathValue("user"), f, limit, q.Get("cursor"))
 	})
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	shown, err := withSeqs(q, page)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", conversationsPage{shown, next})
-	return nil
+	return answer{body: conversationsPage{shown, next}}, err
 }
 
 // categoriesPage is a page of categories.
@@ -257,27 +242,20 @@ type categoriesPage struct {
 }
 
 // getCategories answers with a page of a user's categories.
-func (a *API) getCategories(w http.ResponseWriter, r *http.Request, categories []string) error {
-	q, err := queryOf(r, "category", "limit", "cursor")
-	if err != nil {
-		return err
-	}
+func (a *API) getCategories(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	q := r.URL.Query()
 	limit, err := pageLimit(q)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	of, err := categoryParam(q)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	page, next, err := readPage(r.Context(), a, func(from Badges) ([]badges.Category, string, error) {
-		return from.Categories(r.Context(), r.PathValue("user"), categories, of, limit, q.Get("cursor"))
+		return from.Categories(r.Context(), r.PathValue("user"), by.user.Categories, of, limit, q.Get("cursor"))
 	})
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", categoriesPage{page, next})
-	return nil
+	return answer{body: categoriesPage{page, next}}, err
 }
 
 // readPage reads a page, and the cursor of the page after it. The page is never nil.
@@ -379,27 +357,22 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, a.still(ctx)
 }
 
-// queryOf returns the query of r. It fails if a parameter is unknown, repeated or empty: the server
-// would treat an empty value, such as unread=, as no filter.
-func queryOf(r *http.Request, known ...string) (url.Values, error) {
+// checkQuery fails if a parameter of the query of r is not in known, or is repeated or empty: the
+// server would treat an empty value, such as unread=, as no filter.
+func checkQuery(r *http.Request, known []string) error {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, &problem{Status: http.StatusBadRequest, Detail: "the query cannot be read"}
+		return badRequest("the query cannot be read")
 	}
-next:
 	for name, values := range q {
-		for _, k := range known {
-			if name == k {
-				// Allow an empty cursor, since a client's loop over pages may begin with it.
-				if len(values) > 1 || values[0] == "" && name != "cursor" {
-					return nil, &problem{Status: http.StatusBadRequest, Detail: name + " must be given once, with a value"}
-				}
-				continue next
-			}
+		switch {
+		case !slices.Contains(known, name):
+			return badRequest(fmt.Sprintf("%q is not a parameter of this route", name))
+		case len(values) > 1 || values[0] == "" && name != "cursor": // a client's loop over pages may begin with an empty cursor
+			return badRequest(name + " must be given once, with a value")
 		}
-		return nil, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("%q is not a parameter of this route", name)}
 	}
-	return q, nil
+	return nil
 }
 
 // decodeStrict decodes a JSON object into v. It fails if a field is unknown or repeated, or is an

@@ -18,22 +18,15 @@ import (
 
 // Devices stores the registrations of devices that get pushes.
 type Devices interface {
-	// Put registers a device, or replaces its registration. created is set if the device was not
-	// registered before. It fails with a *DeviceError or outbound.ErrTooManyDevices.
-	Put(ctx context.Context, r DeviceRegistration) (created bool, err error)
+	// Put registers a device, or replaces its registration. The token of r is not sealed. created is
+	// set if the device was not registered before. Put fails with a *DeviceError or
+	// outbound.ErrTooManyDevices.
+	Put(ctx context.Context, r outbound.Registration) (created bool, err error)
 	// Device returns a registered device. Device and Delete fail with outbound.ErrNotFound if the
 	// user has no such device.
 	Device(ctx context.Context, userID, deviceID string) (Device, error)
 	Devices(ctx context.Context, userID string) ([]Device, error)
 	Delete(ctx context.Context, userID, deviceID string) error
-}
-
-// DeviceRegistration is the registration of a device by its app.
-type DeviceRegistration struct {
-	UserID, DeviceID                  string
-	Platform, App, Environment, Shows string
-	// Token is the device token, or a push subscription as JSON. It is a secret.
-	Token []byte
 }
 
 // DeviceError is a mistake in one field of a registration. Its text is safe to show.
@@ -74,41 +67,37 @@ type devicesAnswer struct {
 }
 
 // putDevice registers a device.
-func (a *API) putDevice(w http.ResponseWriter, r *http.Request) error {
+func (a *API) putDevice(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	registration, err := a.registrationOf(w, r)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	ctx := r.Context()
 	created, err := within(ctx, a, func(bool) (bool, error) { return a.cfg.Devices.Put(ctx, registration) })
 	var wrong *DeviceError
 	switch {
 	case errors.As(err, &wrong):
-		return &problem{Status: http.StatusBadRequest, Detail: wrong.Error()}
+		return answer{}, &problem{Status: http.StatusBadRequest, Detail: wrong.Error()}
 	case errors.Is(err, outbound.ErrTooManyDevices):
-		return &problem{Status: http.StatusConflict, Detail: outbound.ErrTooManyDevices.Error()}
+		return answer{}, &problem{Status: http.StatusConflict, Detail: outbound.ErrTooManyDevices.Error()}
 	case err != nil:
-		return err
+		return answer{}, err
 	}
 	device, err := a.device(r, registration.DeviceID)
 	if err != nil {
-		return deviceProblem(err)
+		return answer{}, deviceProblem(err)
 	}
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
 	}
-	writeJSON(w, status, "application/json", device)
-	return nil
+	return answer{status, device}, nil
 }
 
 // registrationOf reads and checks the registration in a request.
-func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d DeviceRegistration, err error) {
+func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d outbound.Registration, err error) {
 	d.UserID = r.PathValue("user")
 	if d.DeviceID, err = deviceOf(r); err != nil {
-		return d, err
-	}
-	if _, err := queryOf(r); err != nil {
 		return d, err
 	}
 	text, err := a.readBody(w, r, maxSmallBody)
@@ -174,58 +163,29 @@ func (a *API) device(r *http.Request, id string) (Device, error) {
 }
 
 // getDevice answers with a device.
-func (a *API) getDevice(w http.ResponseWriter, r *http.Request) error {
+func (a *API) getDevice(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	id, err := deviceOf(r)
 	if err != nil {
-		return err
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
+		return answer{}, err
 	}
 	device, err := a.device(r, id)
-	if err != nil {
-		return deviceProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", device)
-	return nil
+	return answer{body: device}, deviceProblem(err)
 }
 
 // getDevices answers with the devices of a user.
-func (a *API) getDevices(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) getDevices(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	ctx := r.Context()
 	devices, err := within(ctx, a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(ctx, r.PathValue("user")) })
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", devicesAnswer{notNil(devices)})
-	return nil
-}
-
-// getDevicesForAdmin answers like getDevices, on a route for operators.
-func (a *API) getDevicesForAdmin(w http.ResponseWriter, r *http.Request) error {
-	if reason := events.CheckID(r.PathValue("user")); reason != "" {
-		return &problem{Status: http.StatusBadRequest, Detail: "user id " + reason}
-	}
-	return a.getDevices(w, r)
+	return answer{body: devicesAnswer{notNil(devices)}}, err
 }
 
 // deleteDevice deletes the registration of a device, which then gets no more pushes.
-func (a *API) deleteDevice(w http.ResponseWriter, r *http.Request) error {
+func (a *API) deleteDevice(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	id, err := deviceOf(r)
-	if err == nil {
-		_, err = queryOf(r)
-	}
 	if ctx := r.Context(); err == nil {
 		_, err = within(ctx, a, func(bool) (any, error) { return nil, a.cfg.Devices.Delete(ctx, r.PathValue("user"), id) })
 	}
-	if err != nil {
-		return deviceProblem(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return answer{status: http.StatusNoContent}, deviceProblem(err)
 }
 
 func deviceProblem(err error) error {
@@ -287,7 +247,7 @@ func (a *API) deviceRoutes() []describe.Route {
 				invalid, forbidden, limited,
 			),
 		}),
-		a.forAdmins(a.getDevicesForAdmin, describe.Route{
+		a.restrict(operating, nil, a.getDevices, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/users/{user}/devices",
 			Name: "getDevicesForAdmin", Group: GroupAdmin, Summary: "List the devices of a user",
 			Doc:    "The same list as for the user, on the listener for operators. It shows which number was last pushed to each device and when, and why the last push failed.",

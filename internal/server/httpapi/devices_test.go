@@ -16,11 +16,11 @@ import (
 
 // fakeDevices is an httpapi.Devices with one device of ada's.
 type fakeDevices struct {
-	put []httpapi.DeviceRegistration
+	put []outbound.Registration
 	err error
 }
 
-func (f *fakeDevices) Put(_ context.Context, r httpapi.DeviceRegistration) (bool, error) {
+func (f *fakeDevices) Put(_ context.Context, r outbound.Registration) (bool, error) {
 	f.put = append(f.put, r)
 	return len(f.put) == 1, f.err
 }

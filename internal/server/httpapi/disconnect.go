@@ -7,10 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
 	"github.com/badged/badged/internal/base/rfc3339"
-	"github.com/badged/badged/internal/server/keyring"
 )
 
 // Disconnects closes the connections of users and revokes their tokens.
@@ -53,42 +51,35 @@ type disconnectAnswer struct {
 }
 
 // disconnect closes the connections of a user, and revokes the tokens that the body names.
-func (a *API) disconnect(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+func (a *API) disconnect(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return badRequest("user id " + reason)
-	}
-	if err := key.CheckDisconnect(user); err != nil {
-		return keyProblem(err)
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
+	if err := by.key.CheckDisconnect(user); err != nil {
+		return answer{}, keyProblem(err)
 	}
 	body, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	revoke, err := revokedBy(body)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
-	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), key.Name, user, revoke)
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), by.key.Name, user, revoke)
 	switch {
 	case errors.Is(err, ErrFuture):
-		return badRequest(err.Error())
+		return answer{}, badRequest(err.Error())
 	case errors.Is(err, ErrNotInForce):
 		a.log.ErrorContext(r.Context(), "a disconnect is not in force yet", "error", err)
-		return &problem{Status: http.StatusServiceUnavailable, Detail: ErrNotInForce.Error(), retryAfter: "1"}
+		return answer{}, &problem{Status: http.StatusServiceUnavailable, Detail: ErrNotInForce.Error(), retryAfter: "1"}
 	case err != nil:
-		return err
+		return answer{}, err
 	}
-	answer := disconnectAnswer{UserID: user}
+	ended := disconnectAnswer{UserID: user}
 	if !holds.IsZero() {
 		holds = holds.UTC()
-		answer.RevokedBefore = &holds
+		ended.RevokedBefore = &holds
 	}
-	writeJSON(w, http.StatusAccepted, "application/json", answer)
-	return nil
+	return answer{http.StatusAccepted, ended}, nil
 }
 
 // revokedBy returns which tokens a request with the given body revokes.
@@ -121,7 +112,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 		future  = `{"type":"urn:badged:problem","title":"Bad Request","status":400,"detail":"revoke_before must not be in the future: tokens that are issued until then would be refused"}`
 	)
 	return []describe.Route{
-		a.forDisconnecting(a.disconnect, describe.Route{
+		a.restrict(disconnecting, nil, a.disconnect, describe.Route{
 			Method: http.MethodPost, Path: "/v1/users/{user}/disconnect",
 			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
 			Doc:    "Within a second all gateways close the connections of the user, and refuse revoked tokens. An empty body, or `{}`, revokes no tokens: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and a later revocation never makes revoked tokens valid again.",

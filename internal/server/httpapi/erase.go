@@ -6,9 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
-	"github.com/badged/badged/internal/operations"
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/internal/user/erasure"
@@ -20,7 +18,7 @@ const eraseTimeout = 10 * time.Minute
 // eraseRoute returns the route that erases a user.
 func (a *API) eraseRoute() describe.Route {
 	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"archived":{"erased":0,"changed":0,"kept":0},"waiting":{"erased":0,"changed":0,"kept":0},"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
-	return a.forRecordedReads(a.eraseUser, describe.Route{
+	return a.restrict(operating, nil, a.eraseUser, describe.Route{
 		Method: http.MethodPost, Path: "/admin/v1/users/{user}/erase",
 		Name: "eraseUser", Group: GroupAdmin, Summary: "Delete all data of a user",
 		Doc:    "The same as `badged user erase`. The erasure goes on if the client disconnects, takes at most ten minutes, and can be repeated. The entry in the audit trail does not name the user. Before the erasure, badged closes the connections of the user and revokes the tokens issued until then. If badged does not know the user, it does nothing else.",
@@ -34,22 +32,12 @@ func (a *API) eraseRoute() describe.Route {
 }
 
 // eraseUser erases a user. It completes even if the client disconnects.
-func (a *API) eraseUser(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) eraseUser(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return badRequest("user id " + reason)
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), eraseTimeout)
 	defer cancel()
-	done, err := a.cfg.Operations.Erase(ctx, by, user, nil)
-	if err != nil {
-		return erasureProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", done)
-	return nil
+	done, err := a.cfg.Operations.Erase(ctx, by.operator(), user, nil)
+	return answer{body: done}, erasureProblem(err)
 }
 
 // erasureProblem converts the errors of an erasure into answers for admins.

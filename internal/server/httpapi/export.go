@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
 	"github.com/badged/badged/internal/operations"
 )
@@ -14,7 +13,7 @@ const linesOfJSON = "application/jsonl"
 
 // exportRoute returns the route that exports all data of a user.
 func (a *API) exportRoute() describe.Route {
-	return a.forRecordedReads(a.getExport, describe.Route{
+	return a.restrict(operating, nil, a.getExport, describe.Route{
 		Method: http.MethodGet, Path: "/admin/v1/users/{user}/export",
 		Name: "exportUser", Group: GroupAdmin, Summary: "Read all data of a user",
 		Doc:    "The same as `badged user export`: lines of JSON, each with `kind` and `record`. The last line has the kind `end` and the number of the other lines; if this line is missing, the export is incomplete. Archived events are not included: if there are some, the last line says so in `lacks`. The request reads the whole log. Two such requests run at a time; further requests wait. If badged does not know the user, the last line is the only line.",
@@ -27,21 +26,15 @@ func (a *API) exportRoute() describe.Route {
 }
 
 // getExport answers with all data of a user.
-func (a *API) getExport(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) getExport(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return badRequest("user id " + reason)
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
 	body, known := &begunBody{ResponseWriter: w, mediaType: linesOfJSON}, false
 	_, err := a.cfg.Operations.Export(r.Context(), user, nil, body, func(ctx context.Context) error {
 		known = true
-		return a.cfg.Operations.Read(ctx, by, operations.ReadExport, readUser{user})
+		return a.cfg.Operations.Read(ctx, by.operator(), operations.ReadExport, readUser{user})
 	})
 	if err == nil && !known {
-		err = a.cfg.Operations.Read(r.Context(), by, operations.ReadExport, operations.NoUser{})
+		err = a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadExport, operations.NoUser{})
 	}
-	return a.finish(r, body, err)
+	return answer{}, a.finish(r, body, err)
 }

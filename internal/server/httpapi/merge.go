@@ -6,7 +6,6 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
-	"github.com/badged/badged/internal/operations"
 	"github.com/badged/badged/internal/user/merging"
 )
 
@@ -35,32 +34,22 @@ func (a *API) mergeRoute() describe.Route {
 }
 
 // mergeUser moves the unread messages of a guest to an account.
-func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	user := r.PathValue("user")
-	if reason := events.CheckID(user); reason != "" {
-		return badRequest("user id " + reason)
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
 	body, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	var b mergeBody
 	if err := decodeStrict(body, &b); err != nil {
-		return badRequest(err.Error())
+		return answer{}, badRequest(err.Error())
 	}
 	if reason := events.CheckID(b.Into); reason != "" {
-		return badRequest("into " + reason)
+		return answer{}, badRequest("into " + reason)
 	}
-	done, err := a.cfg.Operations.Merge(r.Context(), by, user, b.Into)
+	done, err := a.cfg.Operations.Merge(r.Context(), by.operator(), user, b.Into)
 	if errors.Is(err, merging.ErrSame) {
-		return badRequest(merging.ErrSame.Error())
+		return answer{}, badRequest(merging.ErrSame.Error())
 	}
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", done)
-	return nil
+	return answer{body: done}, err
 }

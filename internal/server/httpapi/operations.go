@@ -44,110 +44,67 @@ type Operations interface {
 }
 
 // getPartitions answers with each partition's lag and owner.
-func (a *API) getPartitions(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) getPartitions(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	lag, err := a.cfg.Operations.Lag(r.Context())
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", lag)
-	return nil
+	return answer{body: lag}, err
 }
 
 // getProcesses answers with the processes and their connections.
-func (a *API) getProcesses(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) getProcesses(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	processes, err := a.cfg.Operations.Processes(r.Context())
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", processesAnswer{notNil(processes)})
-	return nil
+	return answer{body: processesAnswer{notNil(processes)}}, err
 }
 
 // getRates answers with the rates of the last hour.
-func (a *API) getRates(w http.ResponseWriter, r *http.Request) error {
-	q, err := queryOf(r, "since")
-	if err != nil {
-		return err
-	}
+func (a *API) getRates(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
+	q := r.URL.Query()
 	since, err := timeOf(q, "since")
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	rates, err := a.cfg.Operations.Rates(r.Context(), since)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", rates)
-	return nil
+	return answer{body: rates}, err
 }
 
-func (a *API) getDeadLetters(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
-	q, err := queryOf(r, "after", "limit")
-	if err != nil {
-		return err
-	}
+func (a *API) getDeadLetters(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	q := r.URL.Query()
 	after, limit, err := pageOf(q, "after", rowBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	letters, err := a.cfg.Operations.DeadLetters(r.Context(), after, limit)
 	if err == nil && len(letters) > 0 {
-		err = a.cfg.Operations.Read(r.Context(), by, operations.ReadDeadLetters, struct{}{})
+		err = a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadDeadLetters, struct{}{})
 	}
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", deadLettersPage{notNil(letters), a.away()})
-	return nil
+	return answer{body: deadLettersPage{notNil(letters), a.away()}}, err
 }
 
-func (a *API) retryDeadLetter(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) retryDeadLetter(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	id, err := idOf(r, rowBits)
 	if err == nil {
-		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by, id)
+		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by.operator(), id)
 	}
-	if err != nil {
-		return operationProblem(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return answer{status: http.StatusNoContent}, operationProblem(err)
 }
 
-func (a *API) discardDeadLetter(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (a *API) discardDeadLetter(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	id, err := idOf(r, rowBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
-	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), by, id)
-	if err != nil {
-		return operationProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", letter)
-	return nil
+	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), by.operator(), id)
+	return answer{body: letter}, operationProblem(err)
 }
 
 // getAudit answers with the audit trail.
-func (a *API) getAudit(w http.ResponseWriter, r *http.Request) error {
-	q, err := queryOf(r, "before", "limit")
-	if err != nil {
-		return err
-	}
+func (a *API) getAudit(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
+	q := r.URL.Query()
 	before, limit, err := pageOf(q, "before", rowBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	entries, err := a.cfg.Operations.Audit(r.Context(), before, limit)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", auditPage{notNil(entries), a.away()})
-	return nil
+	return answer{body: auditPage{notNil(entries), a.away()}}, err
 }
 
 // jobRoutes are the routes for jobs of one kind.
@@ -160,67 +117,48 @@ type jobRoutes struct {
 	start func(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error)
 }
 
-func (j jobRoutes) list(w http.ResponseWriter, r *http.Request) error {
-	q, err := queryOf(r, "before", "limit")
-	if err != nil {
-		return err
-	}
+func (j jobRoutes) list(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
+	q := r.URL.Query()
 	before, limit, err := pageOf(q, "before", jobBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	jobs, err := j.api.cfg.Operations.Jobs(r.Context(), j.kind, int(before), limit)
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", j.page(notNil(jobs)))
-	return nil
+	return answer{body: j.page(notNil(jobs))}, err
 }
 
-func (j jobRoutes) get(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (j jobRoutes) get(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	id, err := idOf(r, jobBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	job, err := j.api.cfg.Operations.Job(r.Context(), j.kind, int(id))
-	if err != nil {
-		return operationProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", job)
-	return nil
+	return answer{body: job}, operationProblem(err)
 }
 
-func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	body, err := j.api.readBody(w, r, maxListBody)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
-	job, err := j.start(r.Context(), by, body)
+	job, err := j.start(r.Context(), by.operator(), body)
 	if err != nil {
-		return operationProblem(err)
+		return answer{}, operationProblem(err)
 	}
 	w.Header().Set("Location", fmt.Sprintf("/admin/v1/%s/%d", j.name, job.ID))
-	writeJSON(w, http.StatusAccepted, "application/json", job)
-	return nil
+	return answer{http.StatusAccepted, job}, nil
 }
 
-func (j jobRoutes) cancel(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
+func (j jobRoutes) cancel(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	id, err := idOf(r, jobBits)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
-	job, err := j.api.cfg.Operations.CancelJob(r.Context(), by, j.kind, int(id))
-	if err != nil {
-		return operationProblem(err)
-	}
-	writeJSON(w, http.StatusAccepted, "application/json", job)
-	return nil
+	job, err := j.api.cfg.Operations.CancelJob(r.Context(), by.operator(), j.kind, int(id))
+	return answer{http.StatusAccepted, job}, operationProblem(err)
 }
 
 func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
@@ -349,13 +287,8 @@ func pageOf(q url.Values, from string, bits int) (after int64, limit int, err er
 			return 0, 0, badRequest(from + " must be an id of the list")
 		}
 	}
-	limit = 100
-	if s := q.Get("limit"); s != "" {
-		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > badges.MaxPage {
-			return 0, 0, badRequest(fmt.Sprintf("limit must be a number from 1 to %d", badges.MaxPage))
-		}
-	}
-	return after, limit, nil
+	limit, err = pageLimit(q)
+	return after, limit, err
 }
 
 // timeOf returns a time parameter of the query, or the zero time if it is absent.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -45,26 +44,26 @@ func (a *API) operationRoutes() []describe.Route {
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such dead letter.", "")
 	routes := []describe.Route{
-		a.forAdmins(a.getPartitions, describe.Route{
+		a.restrict(operating, nil, a.getPartitions, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/partitions",
 			Name: "getPartitions", Group: GroupAdmin, Summary: "Read how far each partition is behind, and its owner",
 			Doc:     "For each partition, at most 100,000 events are counted.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The partitions.", Content: describe.JSON(operations.Lag{}, aLag)}, unread),
 		}),
-		a.forAdmins(a.getProcesses, describe.Route{
+		a.restrict(operating, nil, a.getProcesses, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/processes",
 			Name: "getProcesses", Group: GroupAdmin, Summary: "List the processes and their connections",
 			Doc:     "The processes that wrote a sample to the database in the last 20 seconds.",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The processes.", Content: describe.JSON(processesAnswer{}, aProcess)}, unread),
 		}),
-		a.forAdmins(a.getRates, describe.Route{
+		a.restrict(operating, nil, a.getRates, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/rates",
 			Name: "getRates", Group: GroupAdmin, Summary: "Read rates and delays of the last hour",
 			Doc:     "There is one point for every 10 seconds, which covers all processes. A point never changes. If no process was running, there is no point.",
 			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(operations.Rates{}, aRate)}, unread),
 		}),
-		a.forRecordedReads(a.getDeadLetters, describe.Route{
+		a.restrict(operating, nil, a.getDeadLetters, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/deadletters",
 			Name: "listDeadLetters", Group: GroupAdmin, Summary: "List dead letters",
 			Doc:     "A page has at most 4 MiB. Read pages until a page is empty.",
@@ -86,7 +85,7 @@ func (a *API) operationRoutes() []describe.Route {
 			Params:  []describe.Param{idParam()},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The removed dead letter. The audit trail stores it too.", Content: describe.JSON(operations.DeadLetter{}, deadLetter)}, unread, missing),
 		}),
-		a.forAdmins(a.getAudit, describe.Route{
+		a.restrict(operating, nil, a.getAudit, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/audit",
 			Name: "listActions", Group: GroupAdmin, Summary: "List actions of operators",
 			Doc:     "Lists actions over HTTP and on command lines. A page has at most 4 MiB. Read pages until a page is empty.",
@@ -110,7 +109,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such job.", "")
 	path := "/admin/v1/" + j.name
 	return []describe.Route{
-		j.api.forAdmins(j.list, describe.Route{
+		j.api.restrict(operating, nil, j.list, describe.Route{
 			Method: http.MethodGet, Path: path,
 			Name: "list" + name + "s", Group: GroupAdmin, Summary: "List " + j.name,
 			Doc:     "A page has at most 4 MiB. Read pages until a page is empty.",
@@ -134,7 +133,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 				describe.Problem(http.StatusUnsupportedMediaType, problem{}, encoded, ""),
 			),
 		}),
-		j.api.forAdmins(j.get, describe.Route{
+		j.api.restrict(operating, nil, j.get, describe.Route{
 			Method: http.MethodGet, Path: path + "/{id}",
 			Name: "get" + name, Group: GroupAdmin, Summary: "Read the progress or result of a " + string(j.kind),
 			Params:  []describe.Param{idParam()},
@@ -150,28 +149,6 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			),
 		}),
 	}
-}
-
-// actionTimeout limits the time of an action of an operator.
-const actionTimeout = 30 * time.Second
-
-// forOperators restricts a route to admins and passes the operator to h. h continues if the client
-// disconnects, so that the audit trail records the result.
-func (a *API) forOperators(h operatorHandler, r describe.Route) describe.Route {
-	r.Access = operating.schemes()
-	r.Handler = a.operator(func(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
-		defer cancel()
-		return h(w, r.WithContext(ctx), by)
-	})
-	return r
-}
-
-// forRecordedReads restricts a route to admins and passes the operator to h. h must record the
-// request in the audit trail itself.
-func (a *API) forRecordedReads(h operatorHandler, r describe.Route) describe.Route {
-	r.Access, r.Handler = operating.schemes(), a.operator(h)
-	return r
 }
 
 // readUser has the arguments that the audit trail records for a read of a user.

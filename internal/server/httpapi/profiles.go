@@ -40,12 +40,12 @@ func (a *API) profileRoutes() []describe.Route {
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or cannot be understood.", "")
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such profile.", none)
 	return []describe.Route{
-		a.forAdmins(a.getProfiles, describe.Route{
+		a.restrict(operating, nil, a.getProfiles, describe.Route{
 			Method: http.MethodGet, Path: ProfilesPath,
 			Name: "listProfiles", Group: GroupProfiles, Summary: "List the profiles",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The names of the profiles, one on each line.", Content: &describe.Content{MediaType: "text/plain"}}, unread, missing),
 		}),
-		a.forAdmins(a.getProfile, describe.Route{
+		a.restrict(operating, nil, a.getProfile, describe.Route{
 			Method: http.MethodGet, Path: ProfilesPath + "{profile}",
 			Name: "getProfile", Group: GroupProfiles, Summary: "Take a profile of the process",
 			Doc: "The answer has the format of `go tool pprof`, or for `trace` of `go tool trace`. It contains names of functions, but no data of users.",
@@ -66,12 +66,9 @@ func (a *API) profileRoutes() []describe.Route {
 
 // getProfiles lists the profiles. It replaces the index of net/http/pprof, which has links to
 // profiles that are not served here.
-func (*API) getProfiles(w http.ResponseWriter, r *http.Request) error {
+func (*API) getProfiles(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	if r.URL.Path != ProfilesPath {
-		return noProfile(r)
-	}
-	if _, err := queryOf(r); err != nil {
-		return err
+		return answer{}, noProfile(r)
 	}
 	names := []string{cpuProfile, traceOfTime}
 	for _, p := range runtimepprof.Profiles() {
@@ -82,29 +79,26 @@ func (*API) getProfiles(w http.ResponseWriter, r *http.Request) error {
 	for _, name := range names {
 		fmt.Fprintln(w, name) // an error means that the client has disconnected
 	}
-	return nil
+	return answer{}, nil
 }
 
 // getProfile answers with a profile.
-func (a *API) getProfile(w http.ResponseWriter, r *http.Request) error {
-	query, err := queryOf(r, "seconds", "debug", "gc")
-	if err != nil {
-		return err
-	}
+func (a *API) getProfile(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
+	query := r.URL.Query()
 	for _, limits := range []struct {
 		name        string
 		least, most int
 	}{{"seconds", 1, maxProfileSeconds}, {"debug", 0, 2}, {"gc", 0, 1}} {
 		n, err := strconv.Atoi(query.Get(limits.name))
 		if query.Has(limits.name) && (err != nil || n < limits.least || n > limits.most) {
-			return badRequest(fmt.Sprintf("%s must be a number from %d to %d", limits.name, limits.least, limits.most))
+			return answer{}, badRequest(fmt.Sprintf("%s must be a number from %d to %d", limits.name, limits.least, limits.most))
 		}
 	}
 	name := r.PathValue("profile")
 	switch {
 	case name == cpuProfile || name == traceOfTime:
 		if !a.profiling.TryLock() {
-			return &problem{Status: http.StatusConflict, Detail: "another profile or trace is being taken; ask again when it has ended"}
+			return answer{}, &problem{Status: http.StatusConflict, Detail: "another profile or trace is being taken; ask again when it has ended"}
 		}
 		defer a.profiling.Unlock()
 		if name == cpuProfile {
@@ -113,13 +107,13 @@ func (a *API) getProfile(w http.ResponseWriter, r *http.Request) error {
 			pprof.Trace(w, r)
 		}
 	case runtimepprof.Lookup(name) == nil:
-		return noProfile(r)
+		return answer{}, noProfile(r)
 	case query.Has("seconds") && query.Get("debug") > "0":
-		return badRequest("seconds cannot be combined with debug: what has changed is not shown as text")
+		return answer{}, badRequest("seconds cannot be combined with debug: what has changed is not shown as text")
 	default:
 		pprof.Handler(name).ServeHTTP(w, r)
 	}
-	return nil
+	return answer{}, nil
 }
 
 func noProfile(r *http.Request) error {

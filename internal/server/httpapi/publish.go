@@ -17,7 +17,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/bridge/backpressure"
 	"github.com/badged/badged/internal/server/inbound"
-	"github.com/badged/badged/internal/server/keyring"
 )
 
 // Limits of one request.
@@ -49,64 +48,63 @@ type accepted struct {
 
 // postEvents appends the events of a request, all or none of them. The body is one event, a JSON
 // array of events, or JSON lines. ADR 46 explains how publishers are slowed.
-func (a *API) postEvents(w http.ResponseWriter, r *http.Request, key *keyring.Key) error {
+func (a *API) postEvents(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	// Check the rate and quota of the key first, so that a request above them is refused before its
 	// body is read.
-	if err := key.Ready(r.Context()); err != nil {
-		return keyProblem(err)
+	if err := by.key.Ready(r.Context()); err != nil {
+		return answer{}, keyProblem(err)
 	}
 	body, err := a.readBody(w, r, MaxBodyBytes)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	// Enter the gate before decoding, since decoding uses processors that folding needs.
 	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	defer ticket.Leave()
 	evs, err := decodeEvents(body, split)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
-	if refused := key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
-		return forbiddenEvents(key.Name, refused)
+	if refused := by.key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
+		return answer{}, forbiddenEvents(by.key.Name, refused)
 	}
 	if err := a.roomForCopies(r.Context(), evs); err != nil {
-		return err
+		return answer{}, err
 	}
 	if err := ticket.Admit(r.Context(), evs); err != nil {
-		return behind(err)
+		return answer{}, behind(err)
 	}
 	if err := a.still(r.Context()); err != nil { // the key may have become invalid while Admit waited
-		return err
+		return answer{}, err
 	}
-	if err := key.Spend(r.Context(), len(evs)); err != nil {
-		return keyProblem(err)
+	if err := by.key.Spend(r.Context(), len(evs)); err != nil {
+		return answer{}, keyProblem(err)
 	}
 	for i := range evs {
-		evs[i].PublishedBy = key.Name
+		evs[i].PublishedBy = by.key.Name
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendPatience)
 	receipt, err := a.cfg.Appender.Append(ctx, evs...)
 	cancel()
 	if err != nil {
-		key.Return(len(evs))
+		by.key.Return(len(evs))
 	}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
-		return invalidEvents(bad.Events)
+		return answer{}, invalidEvents(bad.Events)
 	}
 	if err != nil {
-		return &incompleteError{err: err, publishing: true}
+		return answer{}, &incompleteError{err: err, publishing: true}
 	}
-	key.Published(len(evs))
+	by.key.Published(len(evs))
 	w.Header().Set(PositionHeader, receipt.Position())
-	writeJSON(w, http.StatusAccepted, "application/json", accepted{len(evs)})
-	return nil
+	return answer{http.StatusAccepted, accepted{len(evs)}}, nil
 }
 
 // roomForCopies reserves memory for the copies of events: an event has one copy in each partition

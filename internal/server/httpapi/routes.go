@@ -66,7 +66,7 @@ func (a *API) routes() []describe.Route {
 	event := Event()
 	list := describe.List{Of: event, MinItems: 1, MaxItems: MaxEvents}
 	return []describe.Route{
-		a.forPublishers(a.postEvents, describe.Route{
+		a.restrict(publishing, nil, a.postEvents, describe.Route{
 			Method: http.MethodPost, Path: "/v1/events",
 			Name: "postEvents", Group: GroupPublish, Summary: "Append events to the log, all or none",
 			Doc: "A request has at most 8 MiB and 10,000 events. If the partitions of the users of each event are counted, their sum is at most 250,000. Events with the same source and id count once: after a timeout or a broken connection, send the same events again.",
@@ -141,7 +141,7 @@ func (a *API) routes() []describe.Route {
 				describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", notTheUsers),
 			),
 		}),
-		a.forKeys(a.queryBadges, describe.Route{
+		a.restrict(reading, nil, a.queryBadges, describe.Route{
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
 			Doc:  "For senders of push notifications. An answer 200 has the badge of every user, and no badge is 0 because it could not be read. If a user is named several times, the answer has the badge once. An answer of more than 1 MiB is sent while badges are still being read: if a later badge cannot be read, the connection breaks, and the body is not valid JSON. Then ask for fewer users.",

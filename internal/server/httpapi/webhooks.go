@@ -38,12 +38,12 @@ func (a *API) webhookRoutes() []describe.Route {
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown.", "")
 	missing := describe.Problem(http.StatusNotFound, problem{}, "There is no such webhook.", "")
 	return []describe.Route{
-		a.forAdmins(a.listWebhooks, describe.Route{
+		a.restrict(operating, nil, a.listWebhooks, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/webhooks",
 			Name: "listWebhooks", Group: GroupAdmin, Summary: "List the webhooks and the results of their calls",
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The webhooks.", Content: describe.JSON(webhooksAnswer{}, `{"webhooks":[`+failing+`]}`)}, unread),
 		}),
-		a.forAdmins(a.getWebhook, describe.Route{
+		a.restrict(operating, nil, a.getWebhook, describe.Route{
 			Method: http.MethodGet, Path: "/admin/v1/webhooks/{name}",
 			Name: "getWebhook", Group: GroupAdmin, Summary: "Read a webhook and the results of its calls",
 			Params:  name,
@@ -81,75 +81,46 @@ func (a *API) webhookRoutes() []describe.Route {
 	}
 }
 
-func (a *API) listWebhooks(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) listWebhooks(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	all, err := a.cfg.Webhooks.List(r.Context())
-	if err != nil {
-		return err
-	}
-	writeJSON(w, http.StatusOK, "application/json", webhooksAnswer{notNil(all), a.away()})
-	return nil
+	return answer{body: webhooksAnswer{notNil(all), a.away()}}, err
 }
 
-func (a *API) getWebhook(w http.ResponseWriter, r *http.Request) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) getWebhook(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	webhook, err := a.cfg.Webhooks.Get(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return webhookProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", webhook)
-	return nil
+	return answer{body: webhook}, webhookProblem(err)
 }
 
-func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
 	body, err := a.readBody(w, r, maxSettingsBody)
 	if err != nil {
-		return err
+		return answer{}, err
 	}
 	var settings operations.WebhookSettings
 	if err := decodeStrict(body, &settings); err != nil {
-		return badRequest(err.Error())
+		return answer{}, badRequest(err.Error())
 	}
-	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), by, r.PathValue("name"), settings)
+	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), by.operator(), r.PathValue("name"), settings)
 	if err != nil {
-		return webhookProblem(err)
+		return answer{}, webhookProblem(err)
 	}
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
 	}
-	writeJSON(w, status, "application/json", webhook)
-	return nil
+	return answer{status, webhook}, nil
 }
 
-func (a *API) deleteWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
-	if _, err := queryOf(r); err != nil {
-		return err
+func (a *API) deleteWebhook(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	if err := a.cfg.Webhooks.Delete(r.Context(), by.operator(), r.PathValue("name")); err != nil {
+		return answer{}, webhookProblem(err)
 	}
-	if err := a.cfg.Webhooks.Delete(r.Context(), by, r.PathValue("name")); err != nil {
-		return webhookProblem(err)
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return answer{status: http.StatusNoContent}, nil
 }
 
-func (a *API) testWebhook(w http.ResponseWriter, r *http.Request, by operations.Operator) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	result, err := a.cfg.Webhooks.Test(r.Context(), by, r.PathValue("name"))
-	if err != nil {
-		return webhookProblem(err)
-	}
-	writeJSON(w, http.StatusOK, "application/json", result)
-	return nil
+func (a *API) testWebhook(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	result, err := a.cfg.Webhooks.Test(r.Context(), by.operator(), r.PathValue("name"))
+	return answer{body: result}, webhookProblem(err)
 }
 
 // webhookProblem converts the errors of operations on webhooks into answers for admins.

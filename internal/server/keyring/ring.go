@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -59,9 +60,7 @@ type usageKey struct {
 // New returns a Ring with the keys of the flags and of the file. Its errors name the flag or
 // the line of the file, and the key, but never contain a secret.
 func New(cfg Config) (*Ring, []error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -5,6 +5,7 @@
 package revocation
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -95,9 +96,7 @@ type List struct {
 
 // New returns a list that has read nothing yet. Call Load or Run.
 func New(pool *pgxpool.Pool, cfg Config) *List {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	auto := promauto.With(cfg.Registerer)
 	l := &List{
 		cfg: cfg, pool: pool, hints: make(chan struct{}, 1), reading: make(chan struct{}, 1), ending: make(chan struct{}, 1),
@@ -176,10 +175,7 @@ func (l *List) Run(ctx context.Context) error {
 
 // Look makes Run read the table at once. It does not block.
 func (l *List) Look() {
-	select {
-	case l.hints <- struct{}{}:
-	default:
-	}
+	wait.Wake(l.hints)
 }
 
 // Check returns an error while this process does not know which tokens are revoked. While Check
