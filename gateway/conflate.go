@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/gateway/internal/view"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -65,20 +66,17 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule waits, without blocking, and then passes a room to hub.pass, which sends the room's
+// schedule waits for the time after, without blocking, and then passes a room to hub.pass, which sends the room's
 // newest state to the members.
-func (r *rooms) schedule(due *room, wait time.Duration) {
-	if wait > 0 {
-		time.AfterFunc(wait, func() { r.schedule(due, 0) })
+func (r *rooms) schedule(due *room, after time.Duration) {
+	if after > 0 {
+		time.AfterFunc(after, func() { r.schedule(due, 0) })
 		return
 	}
 	r.mu.Lock()
 	r.due = append(r.due, due)
 	r.mu.Unlock()
-	select {
-	case r.ready <- struct{}{}:
-	default: // ready already contains a token
-	}
+	wait.Wake(r.ready)
 }
 
 // pass sends members the newest states of their rooms until ctx is done.

@@ -274,12 +274,8 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.RoomsMoved == nil {
 		cfg.RoomsMoved = func() <-chan struct{} { return nil }
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	if err := cmp.Or(
 		defaults.Set("ReconcileInterval", &cfg.ReconcileInterval, 30*time.Second),
 		defaults.Set("PingInterval", &cfg.PingInterval, 25*time.Second),

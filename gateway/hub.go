@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/badged/badged/gateway/internal/workers"
+	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -96,10 +97,7 @@ func (h *hub) HandleGap() {
 		}
 	}
 	h.mu.RUnlock()
-	select {
-	case h.gap <- struct{}{}:
-	default: // gap already contains a token
-	}
+	wait.Wake(h.gap)
 }
 
 // join adds a session, and returns when the bus has acknowledged the subscription to the

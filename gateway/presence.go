@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/badged/badged/internal/base/wait"
 )
 
 // Device is a device of a user. ID is the id with which the device is registered for pushes.
@@ -74,10 +76,7 @@ func (p *presence) leave(s *session) {
 // change makes run report a device. The caller holds the mutex.
 func (p *presence) change(d Device) {
 	p.changed[d] = struct{}{}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wait.Wake(p.wake)
 }
 
 // run reports connected and disconnected devices until ctx is done. If a report fails, run

@@ -184,11 +184,3 @@ func (m *Memory) Close() error {
 
 // Stats returns the counters of the bus. It is safe for concurrent use.
 func (m *Memory) Stats() Stats { return m.counters.stats() }
-
-// signal puts a token into a channel of capacity 1 unless the channel already contains one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

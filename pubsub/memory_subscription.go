@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/badged/badged/internal/base/wait"
 )
 
 // memorySubscription is a subscription of [Memory]: it has a queue of updates, and a goroutine
@@ -89,7 +91,7 @@ func (s *memorySubscription) enqueue(u update) {
 	}
 	s.queue = append(s.queue, u)
 	s.mu.Unlock()
-	signal(s.pending)
+	wait.Wake(s.pending)
 }
 
 // lose deletes the queued updates and makes run call HandleGap.
@@ -97,7 +99,7 @@ func (s *memorySubscription) lose() {
 	s.mu.Lock()
 	s.drop()
 	s.mu.Unlock()
-	signal(s.pending)
+	wait.Wake(s.pending)
 }
 
 // drop empties the queue. The caller holds mu.

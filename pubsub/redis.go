@@ -71,9 +71,7 @@ const MinKeyBytes = 32
 
 // check fills in the defaults and returns an error if a setting is invalid.
 func (c *RedisConfig) check() error {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	for i, key := range c.Keys {
 		if len(key) < MinKeyBytes {
 			return fmt.Errorf("key %d has %d bytes and must have %d or more; `openssl rand -hex 32` makes one", i+1, len(key), MinKeyBytes)

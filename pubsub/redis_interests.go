@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/badged/badged/internal/base/wait"
 )
 
 // redisInterests records the channels that a listener wants, and the channels that Redis has
@@ -76,7 +78,7 @@ func (s *redisInterests) unwant(channels ...string) {
 func (s *redisInterests) change(channel string) {
 	if s.up {
 		s.next.channels = append(s.next.channels, channel)
-		signal(s.changed)
+		wait.Wake(s.changed)
 	}
 }
 
@@ -110,7 +112,7 @@ func (s *redisInterests) begin() {
 	defer s.mu.Unlock()
 	s.up = true
 	s.next.channels = slices.Collect(maps.Keys(s.wanted))
-	signal(s.changed)
+	wait.Wake(s.changed)
 }
 
 // end records that the connection, and with it all its subscriptions, is lost. On the next

@@ -12,6 +12,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,9 +108,7 @@ const openPatience = 10 * time.Second
 // fails if a database cannot be reached and no map of another database names it; if a map names
 // it, the database only counts as away. If Open fails, it closes the pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second / 2 // longer intervals delay the folding of moved and split partitions
 	}

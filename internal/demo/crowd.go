@@ -81,10 +81,7 @@ func guestIDs(above, upTo int) []string {
 // ask sets the number of members that the room should have, and returns the new state.
 func (c *crowd) ask(members int) crowdState {
 	s := c.update(func(s *crowdState) { s.Target = members })
-	select {
-	case c.asked <- struct{}{}:
-	default: // asked already has a value, so run will read the new target
-	}
+	wait.Wake(c.asked)
 	return s
 }
 

@@ -6,6 +6,7 @@
 package backpressure
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func New(cfg Config) (*Gate, error) {
 	if cfg.Waiting == nil || cfg.Layouts == nil {
 		return nil, errors.New("backpressure: Layouts, and Database or Waiting, are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	g := &Gate{
 		cfg:        cfg,
 		slow:       slowLag,

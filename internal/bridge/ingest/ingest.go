@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,12 +66,8 @@ func New(cfg Config) (*Ingester, error) {
 	if cfg.Appended == nil {
 		cfg.Appended = func([]int, int) {}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	if cfg.OwnershipInterval <= 0 {
 		cfg.OwnershipInterval = time.Second
 	}

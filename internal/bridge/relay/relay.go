@@ -7,6 +7,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,12 +68,8 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Outbox == nil || (cfg.Target == nil) == (cfg.Divided == nil) {
 		return nil, errors.New("relay: Outbox and one of Target and Divided are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration

@@ -5,6 +5,7 @@
 package tail
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -79,12 +80,8 @@ func New(cfg Config) (*Tail, error) {
 	if cfg.Pool == nil || cfg.Log == nil || len(cfg.Targets) == 0 {
 		return nil, errors.New("tail: Pool, Log and Targets are required")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	if cfg.MeasureInterval <= 0 {
 		cfg.MeasureInterval = 5 * time.Second
 	}
