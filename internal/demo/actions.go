@@ -1,9 +1,8 @@
 package demo
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -14,92 +13,72 @@ import (
 // maxTextBytes is the maximum length of a message's text in bytes.
 const maxTextBytes = 500
 
-func (d *Demo) postMessage(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		ConversationID string `json:"conversation_id"`
-		SenderID       string `json:"sender_id"`
-		Text           string `json:"text"`
-	}
-	if !d.decode(w, r, &in, "the message cannot be read") {
-		return
-	}
+type messageBody struct {
+	ConversationID string `json:"conversation_id"`
+	SenderID       string `json:"sender_id"`
+	Text           string `json:"text"`
+}
+
+func (d *Demo) postMessage(ctx context.Context, in messageBody) (any, error) {
 	to, err := findConversation(in.ConversationID)
 	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(in.Text, "\x00", ""), ""))
 	switch {
 	case err != nil:
-		d.refuse(w, err.Error())
-		return
+		return nil, err
 	case !slices.Contains(to.Members, in.SenderID):
-		d.refuse(w, "the sender is not in this conversation")
-		return
+		return nil, refusal("the sender is not in this conversation")
 	case text == "" || len(text) > maxTextBytes:
-		d.refuse(w, "a message has 1 to 500 bytes")
-		return
+		return nil, refusal("a message has 1 to 500 bytes")
 	}
-	m, err := d.store.send(r.Context(), to, in.SenderID, text)
+	m, err := d.store.send(ctx, to, in.SenderID, text)
 	if err != nil {
-		d.fail(w, r, err)
-		return
+		return nil, err
 	}
 	d.feed.message(m)
-	d.answer(w, http.StatusOK, struct {
+	return struct {
 		Seq int64 `json:"seq"`
-	}{m.Seq})
+	}{m.Seq}, nil
 }
 
-func (d *Demo) postRecall(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		ConversationID string `json:"conversation_id"`
-		SenderID       string `json:"sender_id"`
-		Seq            int64  `json:"seq"`
-	}
-	if !d.decode(w, r, &in, "the recall cannot be read") {
-		return
-	}
+type recallBody struct {
+	ConversationID string `json:"conversation_id"`
+	SenderID       string `json:"sender_id"`
+	Seq            int64  `json:"seq"`
+}
+
+func (d *Demo) postRecall(ctx context.Context, in recallBody) (any, error) {
 	from, err := findConversation(in.ConversationID)
 	if err != nil {
-		d.refuse(w, err.Error())
-		return
+		return nil, err
 	}
-	m, err := d.store.recall(r.Context(), from, in.SenderID, in.Seq)
-	if errors.Is(err, errNotRecalled) {
-		d.refuse(w, err.Error())
-		return
-	}
+	m, err := d.store.recall(ctx, from, in.SenderID, in.Seq)
 	if err != nil {
-		d.fail(w, r, err)
-		return
+		return nil, err
 	}
 	d.feed.message(m)
-	d.answer(w, http.StatusOK, struct{}{})
+	return struct{}{}, nil
 }
 
-func (d *Demo) postLevel(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		ConversationID string       `json:"conversation_id"`
-		UserID         string       `json:"user_id"`
-		Level          events.Level `json:"level"`
-	}
-	if !d.decode(w, r, &in, "the level cannot be read") {
-		return
-	}
+type levelBody struct {
+	ConversationID string       `json:"conversation_id"`
+	UserID         string       `json:"user_id"`
+	Level          events.Level `json:"level"`
+}
+
+func (d *Demo) postLevel(ctx context.Context, in levelBody) (any, error) {
 	of, err := findConversation(in.ConversationID)
 	switch {
 	case err != nil:
-		d.refuse(w, err.Error())
-		return
+		return nil, err
 	case !slices.Contains(of.Members, in.UserID):
-		d.refuse(w, "the user is not in this conversation")
-		return
+		return nil, refusal("the user is not in this conversation")
 	case !slices.Contains([]events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}, in.Level):
-		d.refuse(w, "a level is all, mentions, direct_mentions or none")
-		return
+		return nil, refusal("a level is all, mentions, direct_mentions or none")
 	}
-	if err := d.store.setLevel(r.Context(), in.UserID, in.ConversationID, in.Level); err != nil {
-		d.fail(w, r, err)
-		return
+	if err := d.store.setLevel(ctx, in.UserID, in.ConversationID, in.Level); err != nil {
+		return nil, err
 	}
-	d.answer(w, http.StatusOK, struct{}{})
+	return struct{}{}, nil
 }
 
 // maxCut is the longest time for which the page can cut the bus at once.
@@ -116,25 +95,18 @@ func (d *Demo) linkState() linkState {
 	return linkState{d.cfg.Bus.remaining().Milliseconds(), d.cfg.Bus.lost.Load()}
 }
 
-func (d *Demo) getBus(w http.ResponseWriter, _ *http.Request) {
-	d.answer(w, http.StatusOK, d.linkState())
+type busBody struct {
+	CutMS int64 `json:"cut_ms"`
 }
 
-func (d *Demo) postBus(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		CutMS int64 `json:"cut_ms"`
-	}
-	if !d.decode(w, r, &in, "want {\"cut_ms\": 10000}") {
-		return
-	}
+func (d *Demo) postBus(_ context.Context, in busBody) (any, error) {
 	length := time.Duration(in.CutMS) * time.Millisecond
 	if in.CutMS < 0 || in.CutMS > maxCut.Milliseconds() {
-		d.refuse(w, fmt.Sprintf("cut_ms is 0 to %d", maxCut.Milliseconds()))
-		return
+		return nil, refusal(fmt.Sprintf("cut_ms is 0 to %d", maxCut.Milliseconds()))
 	}
 	d.cfg.Bus.cut(length)
 	d.feed.link(d.linkState())
-	d.answer(w, http.StatusOK, d.linkState())
+	return d.linkState(), nil
 }
 
 // simulation says whether the simulated people write messages.
@@ -142,15 +114,7 @@ type simulation struct {
 	Running bool `json:"running"`
 }
 
-func (d *Demo) getSimulation(w http.ResponseWriter, _ *http.Request) {
-	d.answer(w, http.StatusOK, simulation{d.running.Load()})
-}
-
-func (d *Demo) postSimulation(w http.ResponseWriter, r *http.Request) {
-	var in simulation
-	if !d.decode(w, r, &in, "want {\"running\": true} or {\"running\": false}") {
-		return
-	}
+func (d *Demo) postSimulation(_ context.Context, in simulation) (any, error) {
 	d.running.Store(in.Running)
-	d.answer(w, http.StatusOK, in)
+	return in, nil
 }

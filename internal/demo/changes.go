@@ -21,7 +21,7 @@ func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)
 	name := replay.EventName{Source: q.Get("source"), ID: q.Get("id"), TransactionID: transaction}
 	if err != nil || name.Source == "" || name.ID == "" {
-		d.refuse(w, "an event is named by its source, id and transaction")
+		d.fail(w, r, refusal("an event is named by its source, id and transaction"))
 		return
 	}
 	answer := struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -143,47 +142,32 @@ const (
 	sendTimeout = time.Minute
 )
 
-func (d *Demo) getRoom(w http.ResponseWriter, _ *http.Request) {
-	d.answer(w, http.StatusOK, d.crowd.now())
+type roomBody struct {
+	Members int `json:"members"`
 }
 
-func (d *Demo) postRoom(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Members int `json:"members"`
-	}
-	if !d.decode(w, r, &in, "want {\"members\": 1000}") {
-		return
-	}
+func (d *Demo) postRoom(_ context.Context, in roomBody) (any, error) {
 	if in.Members < fewestMembers || in.Members > mostMembers {
-		d.refuse(w, fmt.Sprintf("members is %d to %d", fewestMembers, mostMembers))
-		return
+		return nil, refusal(fmt.Sprintf("members is %d to %d", fewestMembers, mostMembers))
 	}
-	d.answer(w, http.StatusOK, d.crowd.ask(in.Members))
+	return d.crowd.ask(in.Members), nil
 }
 
-func (d *Demo) postRoomMessages(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		ConversationID string `json:"conversation_id"`
-		Messages       int    `json:"messages"`
-	}
-	if !d.decode(w, r, &in, "want {\"conversation_id\": \"town-hall\", \"messages\": 1}") {
-		return
-	}
+type roomMessagesBody struct {
+	ConversationID string `json:"conversation_id"`
+	Messages       int    `json:"messages"`
+}
+
+func (d *Demo) postRoomMessages(ctx context.Context, in roomMessagesBody) (any, error) {
 	to, err := findConversation(in.ConversationID)
 	switch {
 	case err != nil || to.ConversationID != townHall && to.ConversationID != copied:
-		d.refuse(w, "the conversation is town-hall or town-hall-copy")
-		return
+		return nil, refusal("the conversation is town-hall or town-hall-copy")
 	case in.Messages < 1 || in.Messages > maxBurst:
-		d.refuse(w, fmt.Sprintf("messages is 1 to %d", maxBurst))
-		return
+		return nil, refusal(fmt.Sprintf("messages is 1 to %d", maxBurst))
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), sendTimeout)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	c, err := d.meter.send(ctx, to, in.Messages, d.feed.message)
-	if err != nil {
-		d.fail(w, r, err)
-		return
-	}
-	d.answer(w, http.StatusOK, c)
+	return c, err
 }

@@ -99,22 +99,25 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	d.meter.crowd = d.crowd
 	d.mux.HandleFunc("GET /demo/users", d.getUsers)
 	d.mux.HandleFunc("GET /demo/feed", d.getFeed)
-	d.mux.HandleFunc("POST /demo/messages", d.postMessage)
-	d.mux.HandleFunc("POST /demo/recalls", d.postRecall)
-	d.mux.HandleFunc("POST /demo/levels", d.postLevel)
-	d.mux.HandleFunc("GET /demo/room", d.getRoom)
-	d.mux.HandleFunc("POST /demo/room", d.postRoom)
-	d.mux.HandleFunc("POST /demo/room/messages", d.postRoomMessages)
+	d.mux.HandleFunc("POST /demo/messages", action(d, "the message cannot be read", d.postMessage))
+	d.mux.HandleFunc("POST /demo/recalls", action(d, "the recall cannot be read", d.postRecall))
+	d.mux.HandleFunc("POST /demo/levels", action(d, "the level cannot be read", d.postLevel))
+	d.mux.HandleFunc("GET /demo/room", d.shows(func() any { return d.crowd.now() }))
+	d.mux.HandleFunc("POST /demo/room", action(d, `want {"members": 1000}`, d.postRoom))
+	d.mux.HandleFunc("POST /demo/room/messages", action(d, `want {"conversation_id": "town-hall", "messages": 1}`, d.postRoomMessages))
 	d.mux.HandleFunc("GET /demo/phones", d.getPhones)
-	d.mux.HandleFunc("POST /demo/phones", d.postPhone)
+	d.mux.HandleFunc("POST /demo/phones", action(d, wantPhone, d.postPhone))
 	d.mux.HandleFunc("POST /demo/push/{user}", d.postPush)
 	d.mux.HandleFunc("GET /demo/changes", d.getChanges)
-	d.mux.HandleFunc("GET /demo/bus", d.getBus)
-	d.mux.HandleFunc("POST /demo/bus", d.postBus)
-	d.mux.HandleFunc("GET /demo/transaction", d.getTransaction)
-	d.mux.HandleFunc("POST /demo/transaction", d.postTransaction)
-	d.mux.HandleFunc("GET /demo/simulation", d.getSimulation)
-	d.mux.HandleFunc("POST /demo/simulation", d.postSimulation)
+	d.mux.HandleFunc("GET /demo/bus", d.shows(func() any { return d.linkState() }))
+	d.mux.HandleFunc("POST /demo/bus", action(d, `want {"cut_ms": 10000}`, d.postBus))
+	d.mux.HandleFunc("GET /demo/transaction", d.shows(func() any {
+		state, _ := d.long.state()
+		return state
+	}))
+	d.mux.HandleFunc("POST /demo/transaction", action(d, `want {"open_ms": 10000}`, d.postTransaction))
+	d.mux.HandleFunc("GET /demo/simulation", d.shows(func() any { return simulation{d.running.Load()} }))
+	d.mux.HandleFunc("POST /demo/simulation", action(d, `want {"running": true} or {"running": false}`, d.postSimulation))
 	d.mux.Handle("GET /", web.Handler(cfg.Page))
 	return d, nil
 }
@@ -236,21 +239,39 @@ func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the page was closed
 }
 
-// decode decodes the body of a request. If the body is invalid, it answers 400 with the text
-// refusal and returns false.
-func (d *Demo) decode(w http.ResponseWriter, r *http.Request, in any, refusal string) bool {
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(in); err != nil {
-		d.refuse(w, refusal)
-		return false
-	}
-	return true
+// shows returns a handler that answers with a state.
+func (d *Demo) shows(state func() any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { d.answer(w, http.StatusOK, state()) }
 }
 
-func (d *Demo) refuse(w http.ResponseWriter, detail string) {
-	d.answer(w, http.StatusBadRequest, map[string]string{"detail": detail})
+// refusal is an error whose text the page shows.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// action returns a handler for requests with a body: do gets the body and returns the answer. want
+// is the refusal of a body that cannot be decoded.
+func action[In any](d *Demo, want refusal, do func(ctx context.Context, in In) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in) != nil {
+			d.fail(w, r, want)
+			return
+		}
+		answer, err := do(r.Context(), in)
+		if err != nil {
+			d.fail(w, r, err)
+			return
+		}
+		d.answer(w, http.StatusOK, answer)
+	}
 }
 
 func (d *Demo) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if refused, ok := errors.AsType[refusal](err); ok {
+		d.answer(w, http.StatusBadRequest, map[string]string{"detail": refused.Error()})
+		return
+	}
 	if errors.Is(err, context.Canceled) {
 		return
 	}

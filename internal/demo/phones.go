@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"context"
 	"crypto/ecdh"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -127,7 +128,7 @@ func (ps *phones) take(userID string, body []byte) error {
 	return nil
 }
 
-var errNoPhone = fmt.Errorf("the demo has no such phone")
+const errNoPhone = refusal("the demo has no such phone")
 
 func (d *Demo) getPhones(w http.ResponseWriter, _ *http.Request) {
 	type subscribed struct {
@@ -148,24 +149,22 @@ func (d *Demo) getPhones(w http.ResponseWriter, _ *http.Request) {
 	d.answer(w, http.StatusOK, answer)
 }
 
-func (d *Demo) postPhone(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		UserID string `json:"user_id"`
-		Closed *bool  `json:"closed"`
-	}
-	if !d.decode(w, r, &in, `want {"user_id": "ada", "closed": true}`) {
-		return
-	}
+const wantPhone = refusal(`want {"user_id": "ada", "closed": true}`)
+
+type phoneBody struct {
+	UserID string `json:"user_id"`
+	Closed *bool  `json:"closed"`
+}
+
+func (d *Demo) postPhone(_ context.Context, in phoneBody) (any, error) {
 	if in.Closed == nil {
-		d.refuse(w, `want {"user_id": "ada", "closed": true}`)
-		return
+		return nil, wantPhone
 	}
 	p, ok := d.phones.set(in.UserID, *in.Closed)
 	if !ok {
-		d.refuse(w, errNoPhone.Error())
-		return
+		return nil, errNoPhone
 	}
-	d.answer(w, http.StatusOK, p)
+	return p, nil
 }
 
 // maxPush is the maximum size of a push in bytes. Every push service must accept this size.

@@ -169,7 +169,7 @@ func eventsOf(c conversation, m *message, users []string) []events.Event {
 }
 
 // errNotRecalled is returned if the sender has no such message, or has recalled it already.
-var errNotRecalled = errors.New("there is no such message of this sender, or it was recalled before")
+const errNotRecalled = refusal("there is no such message of this sender, or it was recalled before")
 
 // recall deletes the text of a message and publishes the recall, in one transaction.
 func (s *store) recall(ctx context.Context, c conversation, senderID string, seq int64) (message, error) {
@@ -228,7 +228,7 @@ ORDER BY sent_at, seq`)
 }
 
 // errNoSuchConversation is returned for an unknown conversation.
-var errNoSuchConversation = errors.New("there is no such conversation")
+const errNoSuchConversation = refusal("there is no such conversation")
 
 func findConversation(conversationID string) (conversation, error) {
 	for _, c := range conversations() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
@@ -102,35 +101,23 @@ func (l *longTransaction) state() (s transactionState, due bool) {
 	return transactionState{left.Milliseconds(), l.id}, l.tx != nil && left == 0
 }
 
-func (d *Demo) getTransaction(w http.ResponseWriter, _ *http.Request) {
-	state, _ := d.long.state()
-	d.answer(w, http.StatusOK, state)
+type transactionBody struct {
+	OpenMS int64 `json:"open_ms"`
 }
 
-func (d *Demo) postTransaction(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		OpenMS int64 `json:"open_ms"`
-	}
-	if !d.decode(w, r, &in, "want {\"open_ms\": 10000}") {
-		return
-	}
+func (d *Demo) postTransaction(ctx context.Context, in transactionBody) (any, error) {
 	if in.OpenMS < 0 || in.OpenMS > maxOpen.Milliseconds() {
-		d.refuse(w, fmt.Sprintf("open_ms is 0 to %d", maxOpen.Milliseconds()))
-		return
+		return nil, refusal(fmt.Sprintf("open_ms is 0 to %d", maxOpen.Milliseconds()))
 	}
 	var err error
 	if in.OpenMS == 0 {
-		err = d.long.end(r.Context())
+		err = d.long.end(ctx)
 	} else {
-		err = d.long.open(r.Context(), time.Duration(in.OpenMS)*time.Millisecond)
+		err = d.long.open(ctx, time.Duration(in.OpenMS)*time.Millisecond)
 	}
 	state, _ := d.long.state()
 	d.feed.transaction(state)
-	if err != nil {
-		d.fail(w, r, err)
-		return
-	}
-	d.answer(w, http.StatusOK, state)
+	return state, err
 }
 
 // endDue ends the transaction if its time is over, and sends the new state to the pages.

@@ -76,7 +76,8 @@ type Message struct {
 	// Time is the timestamp set by the broker or the publisher.
 	Time time.Time
 	// Attributes has the attributes of an event in the binary mode of CloudEvents, by their names
-	// without the prefix of the header. In structured mode it is nil, and Body has the attributes.
+	// without the prefix of the header. In structured mode it is ignored, and Body has the
+	// attributes.
 	Attributes map[string]string
 	// ContentType is the content type of Body, "" if the message does not have one.
 	ContentType string

@@ -12,20 +12,29 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// attribute returns the name of the CloudEvents attribute that a header contains in binary mode.
-// For the attribute id, the header is ce_id in Kafka and Redis, and ce-id in NATS.
-func attribute(header string) (name string, ok bool) {
+// addAttribute adds the CloudEvents attribute that a header contains in binary mode. It reports
+// whether the header contains one. For the attribute id, the header is ce_id in Kafka and Redis, and
+// ce-id in NATS.
+func (m *Message) addAttribute(header, value string) bool {
 	if len(header) < 4 || header[2] != '_' && header[2] != '-' || !strings.EqualFold(header[:2], "ce") {
-		return "", false
+		return false
 	}
-	return strings.ToLower(header[3:]), true
+	if m.Attributes == nil {
+		m.Attributes = map[string]string{}
+	}
+	m.Attributes[strings.ToLower(header[3:])] = value
+	return true
 }
+
+// structuredType is the content type of events in structured mode. Attributes in the headers of
+// such a message are copies for the broker, and are ignored.
+const structuredType = "application/cloudevents+json"
 
 // decode returns the event of a message, and the JSON text of the event. If the event is invalid,
 // decode returns an error and still the text. An event without an id gets the id in the parameter.
 func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 	text = m.Body
-	if m.Attributes != nil {
+	if m.Attributes != nil && !strings.HasPrefix(m.ContentType, structuredType) {
 		text = structured(m)
 	}
 	e, err = events.Decode(text)

@@ -12,8 +12,15 @@ func Decode(m *Message, id string) (events.Event, string, error) {
 	return e, string(text), err
 }
 
-// AttributeOf is attribute.
-func AttributeOf(header string) (string, bool) { return attribute(header) }
+// AttributeOf returns the name of the attribute that a header contains.
+func AttributeOf(header string) (string, bool) {
+	var m Message
+	ok := m.addAttribute(header, "value")
+	for name := range m.Attributes {
+		return name, ok
+	}
+	return "", ok
+}
 
 // SourceOf returns the source of a broker for tests.
 func SourceOf(name string, b Broker) Source {

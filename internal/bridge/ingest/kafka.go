@@ -202,17 +202,9 @@ func kafkaMessage(record *kgo.Record) Message {
 		Time: record.Timestamp, Body: record.Value,
 	}
 	for _, header := range record.Headers {
-		if name, ok := attribute(header.Key); ok {
-			if m.Attributes == nil {
-				m.Attributes = map[string]string{}
-			}
-			m.Attributes[name] = string(header.Value)
-		} else if strings.EqualFold(header.Key, "content-type") {
+		if !m.addAttribute(header.Key, string(header.Value)) && strings.EqualFold(header.Key, "content-type") {
 			m.ContentType = string(header.Value)
 		}
-	}
-	if strings.HasPrefix(m.ContentType, structuredType) {
-		m.Attributes = nil
 	}
 	return m
 }

@@ -193,24 +193,12 @@ func natsMessage(msg jetstream.Msg, meta *jetstream.MsgMetadata) Message {
 	place := strconv.FormatUint(meta.Sequence.Stream, 10)
 	m := Message{Position: place, Place: place, Time: meta.Timestamp, Body: msg.Data()}
 	for header, values := range msg.Headers() {
-		if name, ok := attribute(header); ok {
-			if m.Attributes == nil {
-				m.Attributes = map[string]string{}
-			}
-			m.Attributes[name] = unescaped(values[0])
-		} else if strings.EqualFold(header, "content-type") {
+		if !m.addAttribute(header, unescaped(values[0])) && strings.EqualFold(header, "content-type") {
 			m.ContentType = values[0]
 		}
 	}
-	if strings.HasPrefix(m.ContentType, structuredType) {
-		m.Attributes = nil
-	}
 	return m
 }
-
-// structuredType is the content type of events in structured mode. Attributes in the headers of
-// such a message are copies for the broker, and are ignored.
-const structuredType = "application/cloudevents+json"
 
 // unescaped decodes an attribute value, which the CloudEvents binding for NATS percent-encodes.
 func unescaped(value string) string {

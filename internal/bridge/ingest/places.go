@@ -53,13 +53,13 @@ func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 	byName := slices.SortedFunc(slices.Values(s.all), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
 	s.of, s.known, s.home = map[int]place{}, map[*cluster.Database]bool{}, nil
 	var errs []error
-	for _, shard := range byName {
-		err := shard.Err()
+	for _, db := range byName {
+		err := db.Err()
 		if err == nil {
-			err = p.loadFrom(ctx, shard)
+			err = p.loadFrom(ctx, db)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("shard %s: %w", shard.Name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", db.Label(), err))
 		}
 	}
 	switch {
@@ -77,26 +77,26 @@ func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 
 // loadFrom reads the places that a database stores. If the database also stores the position,
 // loadFrom reads it and makes the database the home.
-func (p *positionOf) loadFrom(ctx context.Context, shard *cluster.Database) error {
+func (p *positionOf) loadFrom(ctx context.Context, db *cluster.Database) error {
 	s := p.places
 	if s.home == nil {
-		err := shard.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, new(int))
+		err := db.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, new(int))
 		if err == nil {
-			s.home = shard
+			s.home = db
 		} else if !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("read the position: %w", err)
 		}
 	}
 	var partition int
 	var found place
-	rows, _ := shard.Pool.Query(ctx, statements.Get("read places"), p.key()...)
+	rows, _ := db.Pool.Query(ctx, statements.Get("read places"), p.key()...)
 	if _, err := pgx.ForEachRow(rows, []any{&partition, &found.resets, &found.position}, func() error {
 		s.of[partition] = found
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the places of partitions: %w", err)
 	}
-	s.known[shard] = true
+	s.known[db] = true
 	return nil
 }
 
@@ -149,13 +149,13 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 		}
 	}
 	s := p.places
-	appender := s.appender.With(func(shard *cluster.Database) events.Append {
+	appender := s.appender.With(func(db *cluster.Database) events.Append {
 		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 			evs = slices.DeleteFunc(slices.Clone(evs), func(e events.Event) bool {
 				position, ofRoom := positions[e.Key()]
 				return ofRoom && len(e.Data.UserIDs) == 0 && p.allHave(eventlog.ExpectedBy(ctx).Partitions(), position)
 			})
-			return p.storeIn(ctx, shard, evs, to)
+			return p.storeIn(ctx, db, evs, to)
 		}
 	})
 	return appender.AppendElsewhere(ctx, s.home, evs, last)
@@ -179,20 +179,20 @@ func (p *positionOf) allHave(partitions []int, position string) bool {
 	return !slices.ContainsFunc(partitions, func(partition int) bool { return !p.has(partition, position) })
 }
 
-// storeIn appends events to a shard, and moves the places of the partitions that get these events
+// storeIn appends events to a database, and moves the places of the partitions that get these events
 // to the position `to`, in one transaction.
-func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs []events.Event, to string) (events.Receipt, error) {
+func (p *positionOf) storeIn(ctx context.Context, db *cluster.Database, evs []events.Event, to string) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
 	}
 	s := p.places
-	if !s.known[shard] {
-		return events.Receipt{}, fmt.Errorf("the places in %s are not known, since it was unavailable; reading them again", shard.Label())
+	if !s.known[db] {
+		return events.Receipt{}, fmt.Errorf("the places in %s are not known, since it was unavailable; reading them again", db.Label())
 	}
 	touched := map[int]bool{}
 	for i := range evs {
 		if len(evs[i].Data.UserIDs) == 0 { // a room may have members in any partition
-			for _, partition := range shard.Held() {
+			for _, partition := range db.Held() {
 				touched[partition] = true
 			}
 		}
@@ -216,7 +216,7 @@ func (p *positionOf) storeIn(ctx context.Context, shard *cluster.Database, evs [
 		}
 	}
 	s.mu.Unlock()
-	receipt, err := shard.Log.AppendWith(ctx, func(batch *pgx.Batch) {
+	receipt, err := db.Log.AppendWith(ctx, func(batch *pgx.Batch) {
 		batch.Queue(statements.Get("move places"), append(p.key(), partitions, to, p.resets, resets, positions)...)
 	}, evs...)
 	if err != nil {

@@ -207,13 +207,10 @@ func redisMessage(entry *redis.XMessage) Message {
 	}
 	for field, value := range entry.Values {
 		text, _ := value.(string)
-		if name, ok := attribute(field); ok {
-			if m.Attributes == nil {
-				m.Attributes = map[string]string{}
-			}
-			m.Attributes[name] = text
-		} else if field == redisPayload {
+		if field == redisPayload {
 			m.Body = []byte(text)
+		} else {
+			m.addAttribute(field, text)
 		}
 	}
 	return m

@@ -23,14 +23,10 @@ const silence = 5 * time.Second
 // connections, so the command would block without saying why. Watch calls tell from another
 // goroutine.
 func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (stop func()) {
-	return watch(ctx, s.Pool, s.Name, silence, tell)
+	return watch(ctx, s.Pool, s.Label(), silence, tell)
 }
 
-func watch(ctx context.Context, pool *pgxpool.Pool, shard string, every time.Duration, tell func(text string)) (stop func()) {
-	name := "the database"
-	if shard != "" {
-		name = "shard " + shard
-	}
+func watch(ctx context.Context, pool *pgxpool.Pool, name string, every time.Duration, tell func(text string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	was := true

@@ -23,7 +23,7 @@ func TestWatchTellsOfASilentServer(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	told := make(chan string, 100) // a busy machine may be silent too
-	stop := watch(t.Context(), pool, "a", 500*time.Millisecond, func(text string) { told <- text })
+	stop := watch(t.Context(), pool, "shard a", 500*time.Millisecond, func(text string) { told <- text })
 	for _, step := range []struct {
 		do   func()
 		want string

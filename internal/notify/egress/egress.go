@@ -226,3 +226,15 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	b.left -= int64(n)
 	return n, err
 }
+
+// RetryAfter returns the wait in a Retry-After header, at most the given one, or 0 if there is none.
+func RetryAfter(h http.Header, now time.Time, most time.Duration) time.Duration {
+	text := h.Get("Retry-After")
+	var d time.Duration
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // for a number out of range, ParseInt returns the greatest number
+		d = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(text); err == nil {
+		d = at.Sub(now)
+	}
+	return min(max(d, 0), most)
+}

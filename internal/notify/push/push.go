@@ -23,6 +23,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/badged/badged/internal/notify/egress"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -192,24 +193,12 @@ func isRedirect(status int) bool { return status >= 300 && status < 400 }
 // busy returns the outcome of a push that the vendor may accept later. If the answer has a
 // Retry-After header, all pushes of the route pause for this time.
 func busy(res *http.Response, reason string) Outcome {
-	after := retryAfter(res)
+	after := egress.RetryAfter(res.Header, time.Now(), maxRetryAfter)
 	return Outcome{Verdict: Failed, Reason: reason, After: after, Pause: after > 0}
 }
 
 // maxRetryAfter limits the wait that a vendor can require.
 const maxRetryAfter = time.Hour
-
-// retryAfter returns the wait in a Retry-After header, or 0 if there is none.
-func retryAfter(res *http.Response) time.Duration {
-	text := res.Header.Get("Retry-After")
-	var after time.Duration
-	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) { // for a number out of range, Atoi returns the greatest number
-		after = time.Duration(min(max(seconds, 0), int(maxRetryAfter/time.Second))) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		after = time.Until(at)
-	}
-	return min(max(after, 0), maxRetryAfter)
-}
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 

@@ -1,10 +1,13 @@
 package push
 
 import (
+	"math"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"sync"
+
+	"github.com/badged/badged/internal/base/limit"
 )
 
 // singleDialTransport prevents concurrent requests to a server from opening a connection each.
@@ -14,22 +17,12 @@ import (
 // for each request that it repeats after a GOAWAY.
 type singleDialTransport struct {
 	next http.RoundTripper
-
-	mu sync.Mutex
 	// turns has a lock for each server to which requests are getting connections.
-	turns map[string]*turn
-}
-
-// turn is the lock of a server. The channel taken contains a value while a request holds the
-// lock.
-type turn struct {
-	taken chan struct{}
-	// waiting is the number of requests that hold the lock or are waiting for it.
-	waiting int
+	turns *limit.AtOnce[string]
 }
 
 func newInTurn(next http.RoundTripper) *singleDialTransport {
-	return &singleDialTransport{next: next, turns: map[string]*turn{}}
+	return &singleDialTransport{next, limit.NewAtOnce[string](1, math.MaxInt64)}
 }
 
 // maxTries is the maximum number of times that a request is sent if the server does not process
@@ -61,47 +54,16 @@ func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "canno
 // roundTrip sends a request once. It holds the lock of the server until the request has a
 // connection.
 func (t *singleDialTransport) roundTrip(req *http.Request) (*http.Response, error) {
-	host := req.URL.Host
-	turn := t.wait(host)
 	ctx := req.Context()
-	select {
-	case turn.taken <- struct{}{}:
-	case <-ctx.Done():
-		t.leave(host, turn)
+	leave, ok := t.turns.Enter(ctx, req.URL.Host)
+	if !ok {
 		return nil, ctx.Err()
 	}
-	end := sync.OnceFunc(func() {
-		<-turn.taken
-		t.leave(host, turn)
-	})
+	end := sync.OnceFunc(leave)
 	defer end() // releases the lock if the request got no connection
 	// Hold the lock until the headers are written. Before that, net/http may find that the
 	// connection is closing, and choose another connection.
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: end}))
 	req.GetBody = nil
 	return t.next.RoundTrip(req)
-}
-
-// wait returns the lock of a server, and counts the caller in waiting. Call leave once for each
-// call of wait.
-func (t *singleDialTransport) wait(server string) *turn {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of, ok := t.turns[server]
-	if !ok {
-		of = &turn{taken: make(chan struct{}, 1)}
-		t.turns[server] = of
-	}
-	of.waiting++
-	return of
-}
-
-// leave ends the use of a lock, and deletes the lock if no other request uses it. If locks were
-// not deleted, memory would grow without limit, since users choose the servers.
-func (t *singleDialTransport) leave(server string, of *turn) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if of.waiting--; of.waiting == 0 {
-		delete(t.turns, server)
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/internal/devtest/vendors"
+	"github.com/badged/badged/internal/notify/egress"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -124,11 +125,11 @@ func TestAnswersOfVendors(t *testing.T) {
 
 func TestRetryAfterAsADate(t *testing.T) {
 	at := time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)
-	got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {at}}})
+	got := egress.RetryAfter(http.Header{"Retry-After": {at}}, time.Now(), maxRetryAfter)
 	if got < 9*time.Minute || got > 10*time.Minute {
 		t.Errorf("waits %s, want about 10m", got)
 	}
-	if got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {"99999999999999999999"}}}); got != maxRetryAfter {
+	if got := egress.RetryAfter(http.Header{"Retry-After": {"99999999999999999999"}}, time.Now(), maxRetryAfter); got != maxRetryAfter {
 		t.Errorf("waits %s after more seconds than a number holds, want %s", got, maxRetryAfter)
 	}
 }

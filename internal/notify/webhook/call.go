@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/badged/badged/internal/notify/egress"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -77,7 +78,7 @@ func (c *Caller) post(ctx context.Context, w outbound.Webhook, id, contentType s
 	answer.Duration, answer.Status = time.Since(began), res.StatusCode
 	if !succeeded(res.StatusCode) {
 		answer.Err = statusError(res.StatusCode)
-		answer.retryAfter = retryAfter(res.Header, now)
+		answer.retryAfter = egress.RetryAfter(res.Header, now, maxRetryAfter)
 	}
 	return answer
 }

@@ -1,10 +1,7 @@
 package webhook
 
 import (
-	"errors"
 	"math/rand/v2"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/badged/badged/internal/notify/outbound"
@@ -37,18 +34,6 @@ func waitAfter(failures int) (wait time.Duration, more bool) {
 func shortestWait(failures int) time.Duration {
 	wait := ladder[min(failures, len(ladder))-1]
 	return wait - wait/10
-}
-
-// retryAfter returns the wait in a Retry-After header, or 0 if there is none.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	text := h.Get("Retry-After")
-	var d time.Duration
-	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // for a number out of range, ParseInt returns the greatest number
-		d = time.Duration(seconds) * time.Second
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = at.Sub(now)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }
 
 // waitUntil returns the time until due, before which a webhook must not be called. If due is more

@@ -76,7 +76,7 @@ func (a *API) getDeadLetters(_ http.ResponseWriter, r *http.Request, by grant) (
 	if err == nil && len(letters) > 0 {
 		err = a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadDeadLetters, struct{}{})
 	}
-	return answer{body: deadLettersPage{notNil(letters), a.away()}}, err
+	return answer{body: deadLettersPage{notNil(letters), awayDatabases{a.away()}}}, err
 }
 
 func (a *API) retryDeadLetter(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
@@ -104,7 +104,7 @@ func (a *API) getAudit(_ http.ResponseWriter, r *http.Request, _ grant) (answer,
 		return answer{}, err
 	}
 	entries, err := a.cfg.Operations.Audit(r.Context(), before, limit)
-	return answer{body: auditPage{notNil(entries), a.away()}}, err
+	return answer{body: auditPage{notNil(entries), awayDatabases{a.away()}}}, err
 }
 
 // jobRoutes are the routes for jobs of one kind.

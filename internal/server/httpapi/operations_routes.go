@@ -16,19 +16,19 @@ type (
 	}
 	deadLettersPage struct {
 		DeadLetters []operations.DeadLetter `json:"dead_letters" doc:"The dead letters, by id."`
-		Away        []string                `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
+		awayDatabases
 	}
 	auditPage struct {
 		Actions []operations.Entry `json:"actions" doc:"The actions, newest first."`
-		Away    []string           `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
+		awayDatabases
 	}
 	rebuildsPage struct {
 		Rebuilds []operations.Job `json:"rebuilds" doc:"The rebuilds, newest first."`
-		Away     []string         `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
+		awayDatabases
 	}
 	verificationsPage struct {
 		Verifications []operations.Job `json:"verifications" doc:"The verifications, newest first."`
-		Away          []string         `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
+		awayDatabases
 	}
 )
 
@@ -94,8 +94,8 @@ func (a *API) operationRoutes() []describe.Route {
 		}),
 	}
 	routes = append(routes, a.exportRoute(), a.eraseRoute(), a.mergeRoute())
-	rebuilds := jobRoutes{a, operations.KindRebuild, "rebuilds", func(jobs []operations.Job) any { return rebuildsPage{jobs, a.away()} }, a.startRebuild}
-	verifications := jobRoutes{a, operations.KindVerification, "verifications", func(jobs []operations.Job) any { return verificationsPage{jobs, a.away()} }, a.startVerification}
+	rebuilds := jobRoutes{a, operations.KindRebuild, "rebuilds", func(jobs []operations.Job) any { return rebuildsPage{jobs, awayDatabases{a.away()}} }, a.startRebuild}
+	verifications := jobRoutes{a, operations.KindVerification, "verifications", func(jobs []operations.Job) any { return verificationsPage{jobs, awayDatabases{a.away()}} }, a.startVerification}
 	routes = append(routes, rebuilds.routes("Rebuild", operations.RebuildOptions{}, `{"partition":3,"max_load":0.25}`, rebuildsPage{})...)
 	return append(routes, verifications.routes("Verification", operations.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }

@@ -246,6 +246,11 @@ func (a *API) finish(r *http.Request, body *begunBody, err error) error {
 	panic(http.ErrAbortHandler) // the status 200 is already sent, so only a broken connection shows the failure
 }
 
+// awayDatabases is the part of a page that names the databases whose elements the page lacks.
+type awayDatabases struct {
+	Away []string `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
+}
+
 // away returns the names of the databases that are not available now.
 func (a *API) away() []string {
 	if a.cfg.Away == nil {
