@@ -93,9 +93,9 @@ func (c *RedisConfig) check() error {
 // addresses again, and calls HandleGap. Redis itself disconnects a subscriber that reads too
 // slowly (client-output-buffer-limit); the subscription then reconnects in the same way.
 //
-// In a cluster with sharded pub/sub (Redis 7.0 and later), the updates of a partition pass
-// through a single shard. In older clusters, the bus uses classic pub/sub, where every node
-// forwards every message to all other nodes.
+// In a cluster of Redis 7.0 or later, the updates of a partition pass through a single master. In
+// older clusters, the bus uses classic pub/sub, where every node forwards every message to all
+// other nodes.
 type Redis struct {
 	cfg      RedisConfig
 	client   redis.UniversalClient
@@ -204,14 +204,14 @@ func (r *Redis) send(ctx context.Context, messages ...redisMessage) (err error) 
 	}()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)
 	defer cancel()
-	sharded, err := r.sharded(ctx, messages[0].channel)
+	bySlot, err := r.bySlot(ctx, messages[0].channel)
 	if err != nil {
 		return err
 	}
 	pipe := r.client.Pipeline()
 	for _, m := range messages {
 		m.payload = r.keys.sign(m.channel, m.payload)
-		if err := pipe.Process(ctx, m.command(ctx, sharded)); err != nil {
+		if err := pipe.Process(ctx, m.command(ctx, bySlot)); err != nil {
 			return err
 		}
 	}

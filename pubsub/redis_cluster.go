@@ -11,20 +11,20 @@ import (
 // redisCluster is the client of a Redis Cluster.
 type redisCluster struct {
 	client *redis.ClusterClient
-	// sharded says whether the cluster has sharded pub/sub. It is nil until a master has
-	// answered. Then it never changes, since the publishers and listeners of all processes must
-	// use the same kind of pub/sub.
-	sharded atomic.Pointer[bool]
+	// bySlot says whether the cluster has sharded pub/sub. It is nil until a master has answered.
+	// Then it never changes, since the publishers and listeners of all processes must use the same
+	// kind of pub/sub.
+	bySlot atomic.Pointer[bool]
 }
 
-// sharded reports whether Redis is a cluster with sharded pub/sub. In such a cluster each
+// bySlot reports whether Redis is a cluster with sharded pub/sub. In such a cluster each
 // channel is served by a single shard, which the hash of the channel's name determines. The
 // first call asks the master of the shard that serves the given channel.
-func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
+func (r *Redis) bySlot(ctx context.Context, channel string) (bool, error) {
 	if r.cluster == nil {
 		return false, nil
 	}
-	if known := r.cluster.sharded.Load(); known != nil {
+	if known := r.cluster.bySlot.Load(); known != nil {
 		return *known, nil
 	}
 	master, err := r.cluster.client.MasterForKey(ctx, channel)
@@ -35,11 +35,11 @@ func (r *Redis) sharded(ctx context.Context, channel string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ask whether the cluster has sharded pub/sub: COMMAND INFO: %w", err)
 	}
-	sharded := len(commands) == 1 && commands[0] != nil
-	if r.cluster.sharded.CompareAndSwap(nil, &sharded) {
-		r.cfg.Logger.Info("found a Redis Cluster", "sharded_pubsub", sharded)
+	bySlot := len(commands) == 1 && commands[0] != nil
+	if r.cluster.bySlot.CompareAndSwap(nil, &bySlot) {
+		r.cfg.Logger.Info("found a Redis Cluster", "sharded_pubsub", bySlot)
 	}
-	return *r.cluster.sharded.Load(), nil
+	return *r.cluster.bySlot.Load(), nil
 }
 
 // lookAgain is called after a failure. In a cluster it reloads the map from slots to masters,

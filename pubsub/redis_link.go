@@ -23,8 +23,8 @@ var errLinkEnded = errors.New("the connection is lost")
 // One goroutine may receive while others send.
 type redisLink struct {
 	pubsub *redis.PubSub
-	// subscribe and unsubscribe are methods of pubsub: SSubscribe and SUnsubscribe in a cluster
-	// with sharded pub/sub, otherwise Subscribe and Unsubscribe.
+	// subscribe and unsubscribe are methods of pubsub: SSubscribe and SUnsubscribe if
+	// [Redis.bySlot] is true, otherwise Subscribe and Unsubscribe.
 	subscribe, unsubscribe redisCommand
 
 	// canary is a channel in the same slot as the other channels. The listener publishes test
@@ -55,13 +55,13 @@ type redisLinkKey struct{}
 // subscribes to a canary channel. The first message that the link receives is Redis's
 // acknowledgement of this subscription. silence is the timeout of every read and write. The
 // link ends when ctx is done, or when close is called.
-func openLink(ctx context.Context, client redis.UniversalClient, tag string, sharded bool, silence time.Duration) (*redisLink, error) {
+func openLink(ctx context.Context, client redis.UniversalClient, tag string, bySlot bool, silence time.Duration) (*redisLink, error) {
 	link := &redisLink{canary: canaryChannel(tag), silence: silence}
 	ctx, link.end = context.WithCancelCause(ctx)
 	link.ctx = context.WithValue(ctx, redisLinkKey{}, link)
 	link.pubsub = client.Subscribe(link.ctx) // Without a channel, Subscribe does not connect.
 	link.subscribe, link.unsubscribe = link.pubsub.Subscribe, link.pubsub.Unsubscribe
-	if sharded {
+	if bySlot {
 		link.subscribe, link.unsubscribe = link.pubsub.SSubscribe, link.pubsub.SUnsubscribe
 	}
 	if err := link.send(link.subscribe, link.canary); err != nil {

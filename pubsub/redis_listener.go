@@ -35,8 +35,8 @@ const (
 var (
 	// errDeaf reports that Redis answers on a connection but delivers no messages on it.
 	errDeaf = errors.New("messages do not arrive, though Redis accepts them and answers pings")
-	// errMoved reports that another shard now serves the channels of a connection.
-	errMoved = errors.New("the channels have moved to another shard")
+	// errMoved reports that another master now serves the channels of a connection.
+	errMoved = errors.New("the channels have moved to another master")
 )
 
 // redisListener subscribes to channels. If its connection is lost, it reconnects and subscribes
@@ -125,11 +125,11 @@ func (l *redisListener) connection(ctx context.Context) error {
 func (l *redisListener) open(ctx context.Context) (*redisLink, error) {
 	asking, cancel := context.WithTimeout(ctx, l.bus.cfg.PublishTimeout)
 	defer cancel()
-	sharded, err := l.bus.sharded(asking, canaryChannel(l.tag))
+	bySlot, err := l.bus.bySlot(asking, canaryChannel(l.tag))
 	if err != nil {
 		return nil, err
 	}
-	return openLink(ctx, l.bus.client, l.tag, sharded, l.bus.cfg.PingInterval+l.bus.cfg.PongTimeout)
+	return openLink(ctx, l.bus.client, l.tag, bySlot, l.bus.cfg.PingInterval+l.bus.cfg.PongTimeout)
 }
 
 // read handles messages and acknowledgements until the link ends.

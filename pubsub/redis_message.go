@@ -95,9 +95,9 @@ type redisMessage struct {
 // command builds PUBLISH or SPUBLISH, with the channel as the key of the command. Without this
 // key, go-redis would send the updates of a user to different nodes of a cluster, and they
 // could arrive in the wrong order.
-func (m redisMessage) command(ctx context.Context, sharded bool) *redis.IntCmd {
+func (m redisMessage) command(ctx context.Context, bySlot bool) *redis.IntCmd {
 	name := "publish"
-	if sharded {
+	if bySlot {
 		name = "spublish"
 	}
 	cmd := redis.NewIntCmd(ctx, name, m.channel, m.payload)

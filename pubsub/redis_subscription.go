@@ -9,7 +9,7 @@ import (
 
 // redisSubscription receives the messages of its channels through one listener. In a cluster it
 // has one listener for each partition of its addresses: a listener has a connection to a single
-// shard, and the slot of each partition may move to another shard.
+// master, and the slot of each partition may move to another one.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler

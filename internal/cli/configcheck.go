@@ -149,7 +149,7 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	failed := false
 	of := make([]findings, len(databases))
 	reached := make([]bool, len(databases))
-	_ = connect.AtOnce(databases, func(i int, s config.Shard) error {
+	_ = connect.AtOnce(databases, func(i int, s config.NamedDatabase) error {
 		timeout, cancel := context.WithTimeout(ctx, lookTimeout)
 		defer cancel()
 		reached[i] = of[i].postgres(timeout, cfg, s)
@@ -232,7 +232,7 @@ func (f *findings) redis(ctx context.Context, url string) {
 const minPostgres = 14
 
 // postgres checks one database. It returns false if the database could not be reached.
-func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.Shard) (reached bool) {
+func (f *findings) postgres(ctx context.Context, cfg *config.Server, s config.NamedDatabase) (reached bool) {
 	pool, err := s.PoolConfig()
 	if err != nil {
 		return false // already reported
@@ -302,7 +302,7 @@ func (f *findings) needs(ctx context.Context, conn *pgx.Conn) {
 }
 
 // settings checks the settings of Postgres that docs/postgres.md requires.
-func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
+func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.NamedDatabase) {
 	var fsync, fullPages, commit, readOnly, replication, damaged, checksums string
 	var buffers int64
 	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
@@ -340,7 +340,7 @@ func (f *findings) settings(ctx context.Context, conn *pgx.Conn, cfg *config.Ser
 
 // connections compares the number of connections that a process may open with the limits of the
 // database, the role and the server.
-func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.Shard) {
+func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.Server, s config.NamedDatabase) {
 	limits, err := pgsession.Limits(ctx, conn)
 	if err != nil {
 		f.add(isFailure, "Postgres: %s", oneLine(err))

@@ -194,7 +194,7 @@ const perServer = 2
 
 // migrateAll applies the pending migrations of all databases in parallel. It prints the results of
 // a database together. After an error it continues with the other databases.
-func migrateAll(ctx context.Context, streams Streams, all []config.Shard, partitions int) error {
+func migrateAll(ctx context.Context, streams Streams, all []config.NamedDatabase, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
 	servers := map[string]chan struct{}{}
 	for i, s := range all {
@@ -255,7 +255,7 @@ const locksPerPartition = 45
 
 // migrateOne applies the pending migrations of one database and returns the lines to print at
 // the end. It calls tell with a line to print at once.
-func migrateOne(ctx context.Context, s config.Shard, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
+func migrateOne(ctx context.Context, s config.NamedDatabase, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
 	if _, err := pooler.Find(ctx, conn); err != nil {
 		return nil, err
 	}

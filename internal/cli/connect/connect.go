@@ -105,7 +105,7 @@ func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]clus
 		return nil, err
 	}
 	databases := make([]cluster.Candidate, len(all))
-	err = AtOnce(all, func(i int, s config.Shard) (err error) {
+	err = AtOnce(all, func(i int, s config.NamedDatabase) (err error) {
 		databases[i], err = open(ctx, s, guard)
 		return err
 	})
@@ -121,7 +121,7 @@ func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]clus
 const Patience = 10 * time.Second
 
 // open returns the pool for one database; see [Pools].
-func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.Candidate, err error) {
+func open(ctx context.Context, s config.NamedDatabase, guard *cluster.Guard) (d cluster.Candidate, err error) {
 	d.Name = s.Name
 	cfg, err := s.PoolConfig()
 	if err != nil {
@@ -153,7 +153,7 @@ func open(ctx context.Context, s config.Shard, guard *cluster.Guard) (d cluster.
 
 // AtOnce calls do for all databases in parallel and joins the errors, in the order of the
 // databases. Each error names its database.
-func AtOnce(all []config.Shard, do func(i int, s config.Shard) error) error {
+func AtOnce(all []config.NamedDatabase, do func(i int, s config.NamedDatabase) error) error {
 	errs := make([]error, len(all))
 	var g sync.WaitGroup
 	for i, s := range all {

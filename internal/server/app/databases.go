@@ -39,7 +39,7 @@ import (
 // shard.
 type database struct {
 	*cluster.Database
-	config config.Shard
+	config config.NamedDatabase
 	// schema has the migrations that the database had at the last check.
 	schema migrations.State
 	// registry and log add the name of the shard as a label if there are several databases.

@@ -187,7 +187,7 @@ func TestPoolSize(t *testing.T) {
 			t.Errorf("%s: the pool has %d connections, want %d", tc.name, got, tc.want)
 		}
 	}
-	if got := (config.Database{DatabaseURL: one + "/a"}).PoolSize(config.Shard{URL: one + "/a"}, 12); got != 12 {
+	if got := (config.Database{DatabaseURL: one + "/a"}).PoolSize(config.NamedDatabase{URL: one + "/a"}, 12); got != 12 {
 		t.Errorf("the pool of the only database has %d connections", got)
 	}
 }

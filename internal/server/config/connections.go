@@ -23,7 +23,7 @@ type Connections struct {
 
 // Connections returns how many connections the process would open to a database that has no
 // connection limits.
-func (s *Server) Connections(d Shard) Connections {
+func (s *Server) Connections(d NamedDatabase) Connections {
 	c := Connections{Serving: s.PoolSize(d, ServingConns), Others: WatchingConns}
 	if s.Has(RoleProjector) {
 		c.Folding = s.PoolSize(d, FoldingConns)
@@ -74,10 +74,10 @@ func (c Connections) Within(n int) Connections {
 }
 
 // PostgresConnections returns the greatest number of connections that this process opens to one
-// database. With several shards, it is the number of connections to the first shard, and to each
-// shard with the same configuration. pool_max_conns in the URL changes the number.
+// database. With several databases, it is the number of connections to the first of them, and to each
+// database with the same configuration. pool_max_conns in the URL changes the number.
 func (s *Server) PostgresConnections() int {
-	first := Shard{}
+	first := NamedDatabase{}
 	if all, err := s.All(); err == nil && len(all) > 0 {
 		first = all[0]
 	}

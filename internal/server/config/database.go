@@ -18,8 +18,8 @@ type Database struct {
 	Shards      []string `name:"shard" env:"BADGED_SHARDS" sep:"\n" help:"One of several databases that share the partitions, instead of --database-url: its name, and its URL or key=value pairs. Repeat the flag for each database. In the environment variable and the file, list all databases, one on each line or separated by commas." placeholder:"NAME=URL"`
 }
 
-// Shard is a database and its name.
-type Shard struct {
+// NamedDatabase is a database and its name.
+type NamedDatabase struct {
 	// Name is "" for the database of --database-url.
 	Name string
 	// URL is a URL or key=value pairs, as pgx accepts them.
@@ -49,11 +49,11 @@ var (
 )
 
 // All returns the databases of --shard in the order given, or the database of --database-url.
-func (d Database) All() ([]Shard, error) {
+func (d Database) All() ([]NamedDatabase, error) {
 	if !d.Sharded() {
-		return []Shard{{URL: d.DatabaseURL}}, nil
+		return []NamedDatabase{{URL: d.DatabaseURL}}, nil
 	}
-	var all []Shard
+	var all []NamedDatabase
 	seen := map[string]bool{}
 	for _, given := range strings.Split(nextShard.ReplaceAllString(strings.Join(d.Shards, "\n"), "\n$1"), "\n") {
 		if given = strings.Trim(given, ", \t\r"); given == "" {
@@ -69,26 +69,26 @@ func (d Database) All() ([]Shard, error) {
 			return nil, fmt.Errorf("--shard %s (BADGED_SHARDS) is given twice", name)
 		}
 		seen[name] = true
-		if _, err := (Shard{name, url}).PoolConfig(); err != nil {
+		if _, err := (NamedDatabase{name, url}).PoolConfig(); err != nil {
 			return nil, err
 		}
-		all = append(all, Shard{name, url})
+		all = append(all, NamedDatabase{name, url})
 	}
 	return all, nil
 }
 
-// PoolConfig parses --database-url as [Shard.PoolConfig] does. It fails if there are several
+// PoolConfig parses --database-url as [NamedDatabase.PoolConfig] does. It fails if there are several
 // databases.
 func (d Database) PoolConfig() (*pgxpool.Config, error) {
 	if d.Sharded() {
 		return nil, errors.New("this command works on one database: give --database-url of one shard instead of --shard")
 	}
-	return Shard{URL: d.DatabaseURL}.PoolConfig()
+	return NamedDatabase{URL: d.DatabaseURL}.PoolConfig()
 }
 
 // PoolConfig parses the URL, which may contain settings of pgxpool (pool_…) and of pgx. Its
 // errors do not show secrets.
-func (s Shard) PoolConfig() (*pgxpool.Config, error) {
+func (s NamedDatabase) PoolConfig() (*pgxpool.Config, error) {
 	if s.Name == "" {
 		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
 	}
@@ -130,7 +130,7 @@ func ServerOf(cfg *pgxpool.Config) string {
 
 // OnServer returns how many of the databases, including s, are on the same server as s. It
 // compares the hosts and ports in their URLs.
-func (d Database) OnServer(s Shard) int {
+func (d Database) OnServer(s NamedDatabase) int {
 	all, err := d.All()
 	if err != nil {
 		return 1
@@ -155,7 +155,7 @@ const leastConns = 3
 // returns that. Otherwise it divides `most` by the number of databases on the same server, since
 // these databases share max_connections of the server. The result is at least leastConns, or `most`
 // if that is less.
-func (d Database) PoolSize(s Shard, most int32) int32 {
+func (d Database) PoolSize(s NamedDatabase, most int32) int32 {
 	if most < leastConns {
 		return most
 	}
@@ -168,7 +168,7 @@ func (d Database) PoolSize(s Shard, most int32) int32 {
 }
 
 // Label names the database in messages: "shard b" or "database".
-func (s Shard) Label() string {
+func (s NamedDatabase) Label() string {
 	if s.Name == "" {
 		return "database"
 	}
