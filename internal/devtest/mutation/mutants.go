@@ -545,7 +545,7 @@ var mutants = []mutant{
 	{"slow push services have no common limit", []edit{{pushRoutes, "isSlow && rs.slow >= rs.slowLimit", "false"}}, inFlight},
 	{"a user has all pushes in flight", []edit{{pushRoutes, "rs.users[user] >= userInFlight || ", ""}}, inFlight},
 	{"a push that takes long is not slow", []edit{{pushRoutes, "	rs.age(now)\n", ""}}, inFlight},
-	{"each push that waits dials APNs", []edit{{"internal/notify/push/singledial.go", "taken: make(chan struct{}, 1)", "taken: make(chan struct{}, 1000)"}}, sent},
+	{"each push that waits dials APNs", []edit{{"internal/notify/push/singledial.go", "NewAtOnce[string](1, ", "NewAtOnce[string](1000, "}}, sent},
 	{"a webhook signs another time than it sends", []edit{{"internal/notify/webhook/call.go", "signatures(w.Secrets, id, now, body)", "signatures(w.Secrets, id, now.Add(time.Second), body)"}}, hooks},
 	{"redirects of APNs and FCM are followed", []edit{{"internal/notify/push/apps.go", "error { return http.ErrUseLastResponse }", "error { return nil }"}}, redirected},
 	{"what an endpoint was told counts in a new epoch", []edit{{"internal/notify/webhook/tell.go", "return knowledge{b.Epoch, &b.Numbers", "return knowledge{\"\", &b.Numbers"}}, news},

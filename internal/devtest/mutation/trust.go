@@ -72,11 +72,11 @@ var trustMutants = []mutant{
 	{"any kind of key opens any route of the program", []edit{{accessFile, "denied := key.CheckKind(s.act, s.kinds...); denied != nil", "denied := key.CheckKind(s.act, s.kinds...); false && denied != nil"}}, everySecret},
 	{"a publisher guesses keys of admins", []edit{{accessFile, "return valid && (!forAdmins || key.Kind == keyring.Admin)", "return valid"}}, guessed},
 	{"a token opens what is another user's", []edit{{accessFile, "if id.UserID != user {", "if false {"}}, everySecret},
-	{"a token of some categories registers devices", []edit{{accessFile, "		if categories != nil {\n			return &problem", "		if false {\n			return &problem"}}, everySecret},
+	{"a token of some categories registers devices", []edit{{accessFile, "		if by.user.Categories != nil {\n			return answer{}, &problem", "		if false {\n			return answer{}, &problem"}}, everySecret},
 	{"a broken file takes keys away", []edit{{ringFile, "errors.Join(mistakes...))\n		return", "errors.Join(mistakes...))\n		r.use(nil)\n		return"}}, watched},
 	{"a file counts while it is written", []edit{{"internal/base/wait/files.go", "isDue && f.last.is(before)", "isDue"}}, watched},
 	{"two keys of a file have one name", []edit{{ringFile, "if names[k.Name] {", "if false {"}}, watched},
-	{"events do not name their key", []edit{{"internal/server/httpapi/publish.go", "evs[i].PublishedBy = key.Name", "_ = evs[i].PublishedBy"}}, leaked},
+	{"events do not name their key", []edit{{"internal/server/httpapi/publish.go", "evs[i].PublishedBy = by.key.Name", "_ = evs[i].PublishedBy"}}, leaked},
 
 	{"each process has the whole quota", []edit{{quotaFile, "		case left >= most:", "		case true:"}}, shared},
 	{"two processes take the same part of a quota", []edit{{"internal/server/keyring/quotas.sql", " FOR UPDATE", ""}}, shared},
@@ -158,5 +158,5 @@ var trustMutants = []mutant{
 	{"a read with the categories of an old token stays", []edit{{"gateway/statesender.go", "if !slices.Equal(categories, s.who().Categories) {", "if false {"}}, categoryView},
 	{"a command reaches other categories", []edit{{"gateway/marks.go", "isListed(c) && category.AnyCovers(by.Categories, c.Category), err", "isListed(c) && (true || category.AnyCovers(by.Categories, c.Category)), err"}}, categoryView},
 	{"the badge over HTTP has all categories", []edit{{"internal/server/httpapi/badges.go", "return state.Within(category.Tops(categories)), nil", "_ = category.Tops\n	return state.Badge, nil"}}, categoryAPI},
-	{"conversations over HTTP are of all categories", []edit{{"internal/server/httpapi/badges.go", "f := badges.Filter{Within: categories}", "f := badges.Filter{Within: categories[:0:0]}"}}, categoryAPI},
+	{"conversations over HTTP are of all categories", []edit{{"internal/server/httpapi/badges.go", "f := badges.Filter{Within: by.user.Categories}", "f := badges.Filter{Within: by.user.Categories[:0:0]}"}}, categoryAPI},
 }
