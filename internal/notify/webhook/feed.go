@@ -15,7 +15,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/internal/base/wait"
-
 	"github.com/badged/badged/internal/notify/outbound"
 )
 

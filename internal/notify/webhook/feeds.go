@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/badged/badged/internal/base/wait"
-
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
