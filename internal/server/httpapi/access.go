@@ -71,9 +71,6 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 		}
 	}
 	admit := func(w http.ResponseWriter, r *http.Request) (answer, error) {
-		if reason := events.CheckID(r.PathValue("user")); ofUser && reason != "" {
-			return answer{}, badRequest("user id " + reason)
-		}
 		by, err := a.grantOf(r, s)
 		if err == nil {
 			err = a.vouch(w, r, by)
@@ -88,6 +85,9 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 				return answer{}, err
 			}
 			r = r.WithContext(context.WithValue(r.Context(), askerKey{}, asks))
+		}
+		if reason := events.CheckID(r.PathValue("user")); ofUser && reason != "" {
+			return answer{}, badRequest("user id " + reason)
 		}
 		if err := checkQuery(r, parameters); err != nil {
 			return answer{}, err
