@@ -67,7 +67,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 			return nil
 		}
 		if ended, now := timelineOf(p.state.Incarnation), timelineOf(incarnationOf(conn)); ended < now {
-			if _, err := tx.Exec(ctx, endTimelineSQL, p.id, ended, now, p.cursor.TransactionID, append([]int64{}, p.cursor.Pending...)); err != nil {
+			if _, err := tx.Exec(ctx, endTimelineSQL, p.id, ended, now, p.cursor.TransactionID, p.cursor.PendingArg()); err != nil {
 				return err
 			}
 		}

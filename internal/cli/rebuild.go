@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/operations"
-	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/partition/claims"
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/server/config"
@@ -272,7 +272,7 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 		if err != nil {
 			return err
 		}
-		incomplete = append(incomplete, archiving.WantErased(ctx, s.Pool, archive))
+		incomplete = append(incomplete, claims.WantErased(ctx, s.Pool, archive))
 		if c.Archive != "" {
 			incomplete = append(incomplete, archives.WarnLost(ctx, streams.Err, s, "its tables are compared with the baseline and the log only"))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/archiving"
 	"github.com/badged/badged/internal/partition/bucket"
+	"github.com/badged/badged/internal/partition/claims"
 )
 
 // Keys has the flag --archive-keys, for commands that open an archive.
@@ -90,7 +91,7 @@ func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Datab
 // Warn prints a warning if the archive lists erasures of users that the database has not
 // completed. a may be nil.
 func (c *Given) Warn(ctx context.Context, w io.Writer, s *cluster.Database, a *archive.Archive) {
-	if err := archiving.WantErased(ctx, s.Pool, a); err != nil {
+	if err := claims.WantErased(ctx, s.Pool, a); err != nil {
 		fmt.Fprintf(w, "badged: %s%v\n", connect.Prefix(s.Name), err)
 	}
 }

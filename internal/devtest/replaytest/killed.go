@@ -99,7 +99,7 @@ func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Stor
 		if !errors.Is(err, ErrKilled) {
 			t.Fatalf("killed before change %d, it ends with %v", kills+1, err)
 		}
-		a, err := archive.Open(dir)
+		a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Stor
 	if kills < 3 {
 		t.Errorf("it was killed %d times", kills)
 	}
-	a, err := archive.Open(dir)
+	a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

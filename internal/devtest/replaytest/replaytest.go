@@ -24,7 +24,7 @@ func Verify(t testing.TB, pool *pgxpool.Pool, log *events.Log, users ...string) 
 // portions.
 func VerifyArchive(t testing.TB, pool *pgxpool.Pool, log *events.Log, dir string, users ...string) {
 	t.Helper()
-	a, err := archive.Open(dir)
+	a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,10 +102,11 @@ func Late(first int) string {
 }
 
 // Args returns the arguments for the conditions After, Late and UpTo.
-func (c *Cursor) Args() []any { return []any{c.TransactionID, c.Offset, c.pending()} }
+func (c *Cursor) Args() []any { return []any{c.TransactionID, c.Offset, c.PendingArg()} }
 
-// pending returns the pending transactions. It never returns nil, which would be sent as NULL.
-func (c *Cursor) pending() []int64 {
+// PendingArg returns Pending as an argument of a statement. It never returns nil, which would be
+// sent as NULL.
+func (c *Cursor) PendingArg() []int64 {
 	if c.Pending == nil {
 		return []int64{}
 	}

@@ -326,7 +326,7 @@ func (b *Batch) QueueWrites(writes *pgx.Batch, t *Tables) {
 // QueueFence adds only the fence to writes.
 func (b *Batch) QueueFence(writes *pgx.Batch, t *Tables) {
 	if !b.appends {
-		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, numbers(b.To.Pending), b.Events, b.known.revision)
+		writes.Queue(t.moveSQL, b.From.TransactionID, b.From.Offset, b.To.TransactionID, b.To.Offset, b.To.PendingArg(), b.Events, b.known.revision)
 	} else {
 		move := t.moveAppendedSoleSQL
 		if len(b.From.Pending) > 0 {
@@ -400,12 +400,4 @@ func Outcome(err error) error {
 		return ErrFenced
 	}
 	return err
-}
-
-// numbers returns n, or an empty list for nil, which would be sent as NULL.
-func numbers(n []int64) []int64 {
-	if n == nil {
-		return []int64{}
-	}
-	return n
 }

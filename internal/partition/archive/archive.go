@@ -114,9 +114,6 @@ type FileError struct {
 // Error implements error.
 func (e *FileError) Error() string { return fmt.Sprintf("archive file %s %s", e.Path, e.Reason) }
 
-// Open opens the archive in a folder, as OpenStore does.
-func Open(dir string) (*Archive, error) { return OpenStore(context.Background(), Folder(dir)) }
-
 // OpenStore opens an archive for reading. It checks that the manifest lists the files of each
 // partition in order and without a gap. It does not read the files; [Archive.Check] reads them. It
 // fails with ErrNone if the store has no manifest.
@@ -223,17 +220,9 @@ func (a *Archive) Numbers() []int {
 // Files returns the files of a partition in order. If the manifest has no files of the
 // partition, Files returns the files of the nearest ancestor that has files.
 func (a *Archive) Files(partition int) []File {
-	files := a.own(partition)
-	if len(files) > 0 {
-		return files
-	}
-	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
-		for _, f := range a.own(parent) {
-			files = append(files, f.as(partition))
-		}
-		if len(files) > 0 {
-			break
-		}
+	holder, files := a.holder(partition)
+	if holder != partition {
+		return asOf(files, partition)
 	}
 	return files
 }
@@ -250,6 +239,18 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 		return fmt.Errorf("check archive file %s: %w", path, err)
 	case size != f.Bytes || sum != f.SHA256:
 		return &FileError{path, fmt.Sprintf("has changed since it was written: it has %d bytes with SHA-256 %s, and should have %d with %s; replace it by an intact copy, or give it up with %s", size, sum, f.Bytes, f.SHA256, HowToGiveUp([]File{f}))}
+	}
+	return nil
+}
+
+// CheckAll checks files as Check does, except those that were given up.
+func (a *Archive) CheckAll(ctx context.Context, files []File) error {
+	for _, f := range files {
+		if f.GivenUp == nil {
+			if err := a.Check(ctx, f); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestRecordsComeBack(t *testing.T) {
 	if f.Events != 10 || f.First != "1099511627776/1" || f.Last != "1099511627776/10/1" || !f.AppendedUntil.Equal(records()[9].AppendedAt) || f.Name != "events_p03.00001.ndjson.zst" {
 		t.Errorf("the manifest is to say %+v", f)
 	}
-	b, err := archive.Open(dir)
+	b, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestCut(t *testing.T) {
 	if again := write(t, a, 2, records()[2:]); again.Events != 8 || len(a.Files(3)) != 2 {
 		t.Errorf("in the place of a file that is gone, it is %+v of %v", again, a.Files(3))
 	}
-	if _, err := archive.Open(dir); err != nil {
+	if _, err := archive.OpenStore(t.Context(), archive.Folder(dir)); err != nil {
 		t.Error(err)
 	}
 }
@@ -161,7 +161,7 @@ func TestOneAddsAtATime(t *testing.T) {
 	if _, err := archive.Create(t.Context(), archive.Folder(dir), uuid.New(), 4); !errors.Is(err, archive.ErrInUse) {
 		t.Errorf("beside it another begins with %v", err)
 	}
-	if _, err := archive.Open(dir); err != nil {
+	if _, err := archive.OpenStore(t.Context(), archive.Folder(dir)); err != nil {
 		t.Errorf("reading ends with %v", err)
 	}
 	if err := a.Close(); err != nil {

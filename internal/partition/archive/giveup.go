@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/badged/badged/events"
 )
 
 // FileNames selects the files of one partition whose numbers are in a range.
@@ -41,30 +42,20 @@ func (n FileNames) String() string { return n.text }
 
 // Has reports whether a file is selected.
 func (n FileNames) Has(f File) bool {
-	one, err := ParseFileNames(f.Name)
-	return err == nil && one.topic == n.topic && n.first <= one.first && one.first <= n.last
+	return n.topic == events.Topic(f.Whole().Partition) && n.first <= f.Number && f.Number <= n.last
 }
 
 // Ranges returns the short names of files. It joins files with consecutive numbers to a range, such
 // as events_p03.00002-00007.
 func Ranges(files []File) (names []string) {
 	for i := 0; i < len(files); {
-		first, err := ParseFileNames(files[i].Name)
-		if err != nil {
-			names = append(names, files[i].Name)
-			i++
-			continue
-		}
-		last := first.first
-		for i++; i < len(files); i++ {
-			next, err := ParseFileNames(files[i].Name)
-			if err != nil || next.topic != first.topic || next.first != last+1 {
-				break
-			}
+		partition, first := files[i].Whole().Partition, files[i].Number
+		last := first
+		for i++; i < len(files) && files[i].Whole().Partition == partition && files[i].Number == last+1; i++ {
 			last++
 		}
-		name := fmt.Sprintf("%s.%05d", first.topic, first.first)
-		if last > first.first {
+		name := strings.TrimSuffix(FileName(partition, first), extension)
+		if last > first {
 			name = fmt.Sprintf("%s-%05d", name, last)
 		}
 		names = append(names, name)
@@ -81,7 +72,7 @@ func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error
 			files = append(files, f)
 		}
 	}
-	a.manifest.Files = append(slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == partition }), files...)
+	a.replace(partition, files)
 	a.relink()
 	return a.save(ctx)
 }

@@ -64,7 +64,7 @@ func TestSealed(t *testing.T) {
 			t.Errorf("%s is %.40q, %v", name, content, err)
 		}
 	}
-	if _, err := archive.Open(dir); err == nil || !strings.Contains(err.Error(), "manifest.json is encrypted: give the file of its keys with --archive-keys") {
+	if _, err := archive.OpenStore(t.Context(), archive.Folder(dir)); err == nil || !strings.Contains(err.Error(), "manifest.json is encrypted: give the file of its keys with --archive-keys") {
 		t.Errorf("without a key it opens with %v", err)
 	}
 	wrong, wrongName := secret(t)

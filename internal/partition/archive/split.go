@@ -26,6 +26,15 @@ func (f File) Whole() File {
 	return f
 }
 
+// asOf returns the entries of files for `partition`, a descendant of the files' partition.
+func asOf(files []File, partition int) []File {
+	entries := make([]File, len(files))
+	for i, f := range files {
+		entries[i] = f.as(partition)
+	}
+	return entries
+}
+
 // as returns the entry of the file for `partition`, a descendant of the file's partition.
 func (f File) as(partition int) File {
 	if f.From == nil {
@@ -40,30 +49,24 @@ func (f File) as(partition int) File {
 // entries, divide replaces the entries of its nearest ancestor with entries by entries of that
 // ancestor's two children. It repeats this until the partition has entries.
 func (a *Archive) divide(partition int) {
-	for len(a.own(partition)) == 0 {
-		var divided []File
-		top := partition
-		for parent, ok := a.parent(partition); ok && len(divided) == 0; parent, ok = a.parent(parent) {
-			top, divided = parent, a.own(parent)
-		}
-		one, other, ok := eventlog.Children(top, a.manifest.Partitions)
-		if len(divided) == 0 || !ok {
-			break
-		}
-		a.manifest.Files = slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == top })
-		for _, child := range []int{one, other} {
-			for _, f := range divided {
-				a.manifest.Files = append(a.manifest.Files, f.as(child))
-			}
-		}
+	top, divided := a.holder(partition)
+	for ; top != partition && len(divided) > 0; top, divided = a.holder(partition) {
+		one, other, _ := eventlog.Children(top, a.manifest.Partitions)
+		a.replace(top, append(asOf(divided, one), asOf(divided, other)...))
 		a.markLeftover(top, len(divided)) // later calls look for leftovers of the children only
 	}
-	if len(a.own(partition)) > 0 {
+	if len(divided) > 0 {
 		return
 	}
 	for parent, ok := a.parent(partition); ok; parent, ok = a.parent(parent) {
 		a.markLeftover(parent, 0) // an interrupted run may have written its first file
 	}
+}
+
+// replace replaces the entries of a partition by files, which come last in the manifest.
+func (a *Archive) replace(partition int, files []File) {
+	others := slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == partition })
+	a.manifest.Files = append(others, files...)
 }
 
 // SplitError is returned if the archive has files of a child partition, but the database has not
@@ -101,6 +104,17 @@ func (a *Archive) Split(partition int) (split []int) {
 // that the log had from the start.
 func (a *Archive) parent(partition int) (int, bool) {
 	return eventlog.Parent(partition, a.manifest.Partitions)
+}
+
+// holder returns the partition or its nearest ancestor with entries in the manifest, and these
+// entries. If there is none, it returns the partition and no entries.
+func (a *Archive) holder(partition int) (holder int, files []File) {
+	for at, ok := partition, true; ok; at, ok = a.parent(at) {
+		if files = a.own(at); len(files) > 0 {
+			return at, files
+		}
+	}
+	return partition, nil
 }
 
 // own returns the manifest's entries for a partition.

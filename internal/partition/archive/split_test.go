@@ -73,7 +73,7 @@ func TestSharedFiles(t *testing.T) {
 	first := write(0, 1, delivered(t, in[4], in[16], in[24]))
 	want := func(partition int, users ...string) {
 		t.Helper()
-		opened, err := archive.Open(dir)
+		opened, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestSharedFiles(t *testing.T) {
 	if err := os.WriteFile(manifest, []byte(strings.Replace(string(text), `"number": 1,`, `"number": 1, "from": 1,`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := archive.Open(dir); err == nil || !strings.Contains(err.Error(), "is a file of partition 1, which is not an ancestor of partition 4") {
+	if _, err := archive.OpenStore(t.Context(), archive.Folder(dir)); err == nil || !strings.Contains(err.Error(), "is a file of partition 1, which is not an ancestor of partition 4") {
 		t.Errorf("a share of a partition from which it did not come: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package archive
 
 import (
 	"context"
-	"slices"
 )
 
 // Take durably copies `files`, the first files of a partition, from the archive `from`. It replaces
@@ -25,6 +24,6 @@ func (a *Archive) Take(ctx context.Context, from *Archive, files []File) error {
 		}
 	}
 	a.divide(files[0].Partition)
-	a.manifest.Files = append(slices.DeleteFunc(a.manifest.Files, func(f File) bool { return f.Partition == files[0].Partition }), files...)
+	a.replace(files[0].Partition, files)
 	return a.save(ctx)
 }

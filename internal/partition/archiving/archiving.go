@@ -32,6 +32,7 @@ import (
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -130,12 +131,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 // checkRights fails if the role may not drop ranges of the log. It is called before any work is
 // done. The owner of the schema can grant this right to any role.
 func checkRights(ctx context.Context, pool *pgxpool.Pool) error {
-	var may bool
-	if err := pool.QueryRow(ctx, `SELECT has_function_privilege('badged.drop_log_ranges(integer)', 'EXECUTE')`).Scan(&may); err != nil {
-		return fmt.Errorf("read what the role may do: %w", err)
-	}
-	if may {
-		return nil
+	may, err := query.One[bool](ctx, pool, "read what the role may do", `SELECT has_function_privilege('badged.drop_log_ranges(integer)', 'EXECUTE')`)
+	if err != nil || may {
+		return err
 	}
 	return pgsession.CheckOwner(ctx, pool, "archive")
 }
@@ -178,13 +176,8 @@ func (a *archiving) open(ctx context.Context) error {
 		if len(a.archive.Files(p)) < len(files) {
 			without[p] = files
 		}
-		for _, f := range files {
-			if f.GivenUp != nil {
-				continue
-			}
-			if err := a.archive.Check(ctx, f); err != nil {
-				return err
-			}
+		if err := a.archive.CheckAll(ctx, files); err != nil {
+			return err
 		}
 		t := archive.Tail{Partition: p, Known: len(files), Lacking: replay.Lacking(a.job.Conn, p)}
 		if err := a.archive.CheckCut(ctx, t); err != nil {
@@ -242,8 +235,8 @@ func (r *logRange) within(partition int, sql string) string {
 // partition archives the complete ranges of a partition.
 func (a *archiving) partition(ctx context.Context, partition int) (done Result, err error) {
 	done.Partition = partition
-	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.drop_baseline_tables($1)`, partition); err != nil {
-		return done, fmt.Errorf("drop the tables that an earlier run left: %w", err)
+	if err := query.Exec(ctx, a.job.Conn, "drop the tables that an earlier run left", `SELECT badged.drop_baseline_tables($1)`, partition); err != nil {
+		return done, err
 	}
 	if done.Dropped, err = a.drop(ctx, partition); err != nil {
 		return done, err
@@ -258,11 +251,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	}
 	// Read the snapshot only after complete has returned: then it has the dead letters and the
 	// generations of event keys of all events in the ranges.
-	var in replay.Snapshot
-	if err := replay.WithSnapshot(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions(), func(now *replay.Snapshot) error {
-		in = *now
-		return nil
-	}); err != nil {
+	in, err := replay.Now(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions())
+	if err != nil {
 		return done, err
 	}
 	known, err := replay.ArchivedFiles(ctx, a.job.Conn, a.archive, partition)
@@ -285,10 +275,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	if err := a.rebase(ctx, &in, files, ranges, present); err != nil {
 		return done, err
 	}
-	for _, f := range files {
-		if err := a.archive.Check(ctx, f); err != nil {
-			return done, err
-		}
+	if err := a.archive.CheckAll(ctx, files); err != nil {
+		return done, err
 	}
 	dropped, err := a.drop(ctx, partition)
 	done.Dropped += dropped
@@ -436,8 +424,8 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 		return fmt.Errorf("read the last place of the archive: %w", err)
 	}
 	in.Position = place.Position
-	if _, err := a.job.Conn.Exec(ctx, `SELECT badged.create_baseline_tables($1)`, in.Partition); err != nil {
-		return fmt.Errorf("create the tables of the new baseline: %w", err)
+	if err := query.Exec(ctx, a.job.Conn, "create the tables of the new baseline", `SELECT badged.create_baseline_tables($1)`, in.Partition); err != nil {
+		return err
 	}
 	s := rebuild.NewStaging(a.job, in.Partition, "_baseline_next")
 	if err := s.FillUpTo(ctx, in); err != nil {

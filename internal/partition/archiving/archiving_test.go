@@ -81,7 +81,7 @@ func rebuilt(t testing.TB, d *projectortest.Database, change func(*rebuild.Confi
 // openArchive opens the archive in dir.
 func openArchive(t testing.TB, dir string) *archive.Archive {
 	t.Helper()
-	a, err := archive.Open(dir)
+	a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestArchiveIsChecked(t *testing.T) {
 			if _, err := tryArchive(t.Context(), d, tc.dir, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("archiving ended with %v", err)
 			}
-			a, err := archive.Open(tc.dir)
+			a, err := archive.OpenStore(t.Context(), archive.Folder(tc.dir))
 			if err == nil {
 				_, err = replay.NewVerifier(d.Pool, d.Log).WithArchive(a).Verify(t.Context(), 0, replay.VerifyOptions{Found: func(d replay.Difference) { t.Error(d) }})
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +14,8 @@ import (
 	"github.com/badged/badged/internal/partition/claims"
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // GiveUpConfig configures GiveUp. All fields are required.
@@ -98,8 +99,8 @@ func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 				numbers = append(numbers, f.Number)
 			}
 		}
-		if _, err := job.Conn.Exec(ctx, statements.Get("give up archived files"), p, numbers); err != nil {
-			return done, fmt.Errorf("record what was given up: %w", err)
+		if err := query.Exec(ctx, job.Conn, "record what was given up", statements.Get("give up archived files"), p, numbers); err != nil {
+			return done, err
 		}
 	}
 	return done, nil
@@ -112,9 +113,9 @@ func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.
 	if err != nil {
 		return nil, nil, err
 	}
-	var now time.Time
-	if err := job.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, nil, fmt.Errorf("read the time: %w", err)
+	now, err := pgsession.Now(ctx, job.Conn)
+	if err != nil {
+		return nil, nil, err
 	}
 	now = now.UTC()
 	var missing []archive.File
@@ -153,17 +154,14 @@ func WithoutArchive(ctx context.Context, q events.Querier, err error) error {
 	if !errors.Is(err, archive.ErrNone) {
 		return err
 	}
-	rows, _ := q.Query(ctx, statements.Get("list the archived files"))
-	files, readErr := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f archive.File, err error) {
-		err = row.Scan(&f.Partition, &f.Number)
-		f.Name = archive.FileName(f.Partition, f.Number)
-		return f, err
+	var f archive.File
+	var files []archive.File
+	readErr := query.Each(ctx, q, "list the archived files", statements.Get("list the archived files"), nil, []any{&f.Partition, &f.Number}, func() error {
+		files = append(files, f)
+		return nil
 	})
-	if readErr != nil {
-		return errors.Join(err, fmt.Errorf("list the archived files: %w", readErr))
-	}
-	if len(files) == 0 {
-		return err
+	if readErr != nil || len(files) == 0 {
+		return errors.Join(err, readErr)
 	}
 	return fmt.Errorf("%w, but a part of the log is archived: give its archive. If that is lost, give it up with %s", err, archive.HowToGiveUp(files))
 }
@@ -176,11 +174,6 @@ type Lost struct {
 }
 
 // AllLost counts the files that were given up, in one entry for each partition with such files.
-func AllLost(ctx context.Context, q events.Querier) (all []Lost, err error) {
-	rows, _ := q.Query(ctx, statements.Get("read what was given up"))
-	all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Lost])
-	if err != nil {
-		return nil, fmt.Errorf("read what was given up of the archive: %w", err)
-	}
-	return all, nil
+func AllLost(ctx context.Context, q events.Querier) ([]Lost, error) {
+	return query.All(ctx, q, "read what was given up of the archive", pgx.RowToStructByPos[Lost], statements.Get("read what was given up"))
 }

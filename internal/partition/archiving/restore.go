@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/partition/splitting"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // RestoreConfig configures a restore. Into and From are required.
@@ -169,20 +170,15 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 	done := &r.done[n]
 	done.Partitions++
 	a := r.archiveOf(partition)
-	if a == nil {
-		if len(r.archives) > 1 || len(r.jobs) > 1 { // a single archive cannot be incomplete
-			done.Without = append(done.Without, partition)
+	switch {
+	case a != nil:
+		f := restoring{Restored: done, conn: r.jobs[n].Conn, partition: partition, progress: r.jobs[n].Config.Progress}
+		if err := f.fill(ctx, a); err != nil {
+			return err
 		}
-		r.cfg.Filled(partition)
-		return nil
+	case len(r.archives) > 1 || len(r.jobs) > 1: // a single archive cannot be incomplete
+		done.Without = append(done.Without, partition)
 	}
-	f := restoring{conn: r.jobs[n].Conn, partition: partition, progress: r.jobs[n].Config.Progress}
-	if err := f.fill(ctx, a); err != nil {
-		return err
-	}
-	done.Files += f.files
-	done.Events += f.events
-	done.GivenUp += f.givenUp
 	r.cfg.Filled(partition)
 	return nil
 }
@@ -215,13 +211,8 @@ func openComplete(ctx context.Context, store archive.Store, partitions int) (*ar
 			a.Partitions(), partitions)
 	}
 	for _, p := range a.Numbers() {
-		for _, f := range a.Files(p) {
-			if f.GivenUp != nil {
-				continue
-			}
-			if err := a.Check(ctx, f); err != nil {
-				return nil, err
-			}
+		if err := a.CheckAll(ctx, a.Files(p)); err != nil {
+			return nil, err
 		}
 	}
 	return a, nil
@@ -274,14 +265,11 @@ func covers(held []int, partition, n int) bool {
 
 // wantUnused fails if a partition has ever had events.
 func wantUnused(ctx context.Context, q events.Querier, partition int) error {
-	var used bool
-	if err := q.QueryRow(ctx, statements.Of(partition, "has a partition had events"), partition).Scan(&used); err != nil {
-		return fmt.Errorf("check partition %d for events: %w", partition, err)
-	}
+	used, err := query.One[bool](ctx, q, fmt.Sprintf("check partition %d for events", partition), statements.Of(partition, "has a partition had events"), partition)
 	if used {
 		return fmt.Errorf("partition %d of the database has events already, of an earlier restore or of publishers: restore into a new database, before anything publishes to it", partition)
 	}
-	return nil
+	return err
 }
 
 // claimLog blocks all other appends to partitions until tx ends. It fails if one of the
@@ -294,8 +282,9 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 	for i, p := range partitions {
 		logs[i] = "badged." + events.Topic(p)
 	}
-	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil { // appends lock the logs in the same order, so there is no deadlock
-		return fmt.Errorf("lock the log: %w", err)
+	// Appends lock the logs in the same order, so there is no deadlock.
+	if err := query.Exec(ctx, tx, "lock the log", `LOCK TABLE `+strings.Join(logs, ", ")+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+		return err
 	}
 	for _, p := range partitions {
 		if err := wantUnused(ctx, tx, p); err != nil {
@@ -307,12 +296,10 @@ func claimLog(ctx context.Context, tx pgx.Tx, partitions []int) error {
 
 // restoring fills the log of a partition.
 type restoring struct {
+	*Restored
 	conn      *pgx.Conn // with an open transaction
 	partition int
 	progress  replay.Progress
-	files     int
-	events    int64
-	givenUp   int64
 }
 
 // fill appends the rows of the partition's files.
@@ -320,13 +307,13 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 	var files []archive.File
 	for _, f := range a.Files(r.partition) {
 		if f.GivenUp != nil {
-			r.givenUp += f.Events
+			r.GivenUp += f.Events
 			continue
 		}
 		files = append(files, f)
 		r.progress.Planned(r.partition, f.Events)
 	}
-	r.files = len(files)
+	r.Files += len(files)
 	for _, f := range files {
 		var open []archive.Record // the records of a row that may continue in the next page
 		if err := a.Read(ctx, f, func(page []archive.Record) error {
@@ -342,10 +329,8 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 			return err
 		}
 	}
-	if _, err := r.conn.Exec(ctx, `ANALYZE badged.`+events.Topic(r.partition)); err != nil { // the planner needs statistics before autovacuum collects them
-		return fmt.Errorf("analyze the log: %w", err)
-	}
-	return nil
+	// The planner needs statistics before autovacuum collects them.
+	return query.Exec(ctx, r.conn, "analyze the log", `ANALYZE badged.`+events.Topic(r.partition))
 }
 
 // restoredColumns are the columns of the values that rowOf returns.
@@ -367,7 +352,7 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 	if _, err := r.conn.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
 		return fmt.Errorf("append %d rows: %w", len(rows), err)
 	}
-	r.events += int64(added)
+	r.Events += int64(added)
 	r.progress.Done(len(records), len(records))
 	return nil
 }

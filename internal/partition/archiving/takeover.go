@@ -29,12 +29,3 @@ func TakeOver(ctx context.Context, pool *pgxpool.Pool, log *events.Log, a *archi
 func Reseal(ctx context.Context, q events.Querier, store archive.Sealed, resealed func(f archive.File)) error {
 	return archive.Reseal(ctx, store, func(a *archive.Archive) error { return claims.Check(ctx, q, a) }, resealed)
 }
-
-// WantErased fails with a [*claims.IncompleteError] if an archive lists erasures that the database
-// has not completed. If a is nil, it returns nil.
-func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {
-	if a == nil {
-		return nil
-	}
-	return claims.WantErased(ctx, q, a)
-}

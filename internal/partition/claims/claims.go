@@ -16,6 +16,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -113,8 +114,8 @@ func TakeOver(ctx context.Context, w Writer, a *archive.Archive) error {
 	k.owner.Claim = uuid.New()
 	// Write to the database first: if the manifest then cannot be written, the additional claim in
 	// the database is harmless.
-	if _, err := w.Exec(ctx, statements.Get("claim the archive"), [16]byte(k.owner.Claim)); err != nil {
-		return fmt.Errorf("claim the archive: %w", err)
+	if err := query.Exec(ctx, w, "claim the archive", statements.Get("claim the archive"), [16]byte(k.owner.Claim)); err != nil {
+		return err
 	}
 	return a.Claim(ctx, k.owner)
 }

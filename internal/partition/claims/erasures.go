@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // IncompleteError is returned while the archive lists erasures that the database does not record
@@ -30,8 +29,11 @@ func (e *IncompleteError) Error() string {
 }
 
 // WantErased fails with an [*IncompleteError] if the archive lists an erasure that the database
-// has not completed.
+// has not completed. If a is nil, it returns nil.
 func WantErased(ctx context.Context, q events.Querier, a *archive.Archive) error {
+	if a == nil {
+		return nil
+	}
 	incomplete, err := Incomplete(ctx, q, a)
 	if err == nil && len(incomplete) > 0 {
 		err = &IncompleteError{a.Path(), incomplete}
@@ -46,23 +48,21 @@ func Incomplete(ctx context.Context, q events.Querier, a *archive.Archive) ([]ar
 	for i, e := range all {
 		ids[i] = e.ID
 	}
-	rows, _ := q.Query(ctx, statements.Get("find erasures that are not complete"), ids)
-	numbers, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return nil, fmt.Errorf("compare the erasures of the archive with the database: %w", err)
-	}
-	incomplete := make([]archive.Erasure, len(numbers))
-	for i, number := range numbers {
-		incomplete[i] = all[number]
-	}
-	return incomplete, nil
+	var incomplete []archive.Erasure
+	var number int
+	err := query.Each(ctx, q, "compare the erasures of the archive with the database",
+		statements.Get("find erasures that are not complete"), []any{ids}, []any{&number}, func() error {
+			incomplete = append(incomplete, all[number])
+			return nil
+		})
+	return incomplete, err
 }
 
 // Complete records in the database that erasures are complete.
 func Complete(ctx context.Context, w Writer, erasures []archive.Erasure) error {
 	for _, e := range erasures {
-		if _, err := w.Exec(ctx, statements.Get("complete an erasure"), [16]byte(e.ID)); err != nil {
-			return fmt.Errorf("record what is erased: %w", err)
+		if err := query.Exec(ctx, w, "record what is erased", statements.Get("complete an erasure"), [16]byte(e.ID)); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Secret is a random key that a database and its copies share. Only the owner of the schema and
@@ -14,11 +14,8 @@ import (
 type Secret []byte
 
 // ReadSecret reads the secret of a database.
-func ReadSecret(ctx context.Context, q events.Querier) (s Secret, err error) {
-	if err := q.QueryRow(ctx, statements.Get("read the secret")).Scan(&s); err != nil {
-		return nil, fmt.Errorf("read the secret of the database: %w", err)
-	}
-	return s, nil
+func ReadSecret(ctx context.Context, q events.Querier) (Secret, error) {
+	return query.One[Secret](ctx, q, "read the secret of the database", statements.Get("read the secret"))
 }
 
 // Sign returns a keyed hash of a text. The SQL function badged.archive_proves accepts the hash as

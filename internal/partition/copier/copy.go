@@ -3,7 +3,7 @@
 // which rows change after they were copied, and rounds copy these rows again. When few changes
 // remain, gates block publishers and other writers during the last round.
 //
-// It does not know which shard holds a partition, or how the log is copied. ADR 83 has the reasons.
+// It does not know which database holds a partition, or how the log is copied. ADR 83 has the reasons.
 package copier
 
 import (
@@ -392,15 +392,4 @@ func (c *Copy) CatchUp(ctx context.Context) error {
 		c.Progress(CatchingUp, c.Result.Rows)
 		return changes, err
 	})
-}
-
-// Resumed is called after the switch. It measures in the background when projectors own the given
-// partitions of the target. The caller must call the returned function, which blocks until then
-// and sets Result.FoldingPaused.
-func (c *Copy) Resumed(ctx context.Context, target *Session, partitions ...int) (wait func()) {
-	if c.Closed.IsZero() {
-		return func() {}
-	}
-	paused := watchOwners(ctx, target.pool, c.Closed, partitions...)
-	return func() { c.Result.FoldingPaused = paused() }
 }

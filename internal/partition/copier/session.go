@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -27,7 +28,7 @@ var statements = sqlfile.Parse(statementsText)
 // Session is the session of a move or split with one database. It owns the lock of a
 // maintenance job, so that no other job can replace tables.
 type Session struct {
-	// Where is the name of the shard, "" for a single database.
+	// Where is the name of the database, "" for a single database.
 	Where     string
 	Partition int
 	Conn      *pgx.Conn
@@ -65,20 +66,18 @@ func (s *Session) Open(ctx context.Context, pool *pgxpool.Pool, log *events.Log,
 		return s.wrap(err)
 	}
 	s.pool, s.job, s.Conn = pool, job, job.Conn
-	if err := pgsession.CheckOwner(ctx, s.Conn, "move partitions and split them"); err != nil {
-		return s.wrap(err)
-	}
-	if _, err := s.Conn.Exec(ctx, statements.Get("plan for many rows")); err != nil {
-		return s.wrap(err)
+	err = pgsession.CheckOwner(ctx, s.Conn, "move partitions and split them")
+	if err == nil {
+		_, err = s.Conn.Exec(ctx, statements.Get("plan for many rows"))
 	}
 	moved := fmt.Sprint(s.Partition)
 	for _, p := range others {
 		moved += fmt.Sprint(",", p)
 	}
-	if _, err := s.Conn.Exec(ctx, statements.Get("say what is moved"), moved); err != nil {
-		return s.wrap(err)
+	if err == nil {
+		_, err = s.Conn.Exec(ctx, statements.Get("say what is moved"), moved)
 	}
-	return nil
+	return s.wrap(err)
 }
 
 // begin acquires the lock of the job. It retries while a session with the same application_name has
@@ -129,28 +128,25 @@ func (s *Session) RetryOnLock(ctx context.Context, locked []string, f func(tx pg
 	return s.wrap(blocked.Retry(ctx, s.Conn, f))
 }
 
+// retryExec is RetryOnLock for a transaction of one statement, which locks one table.
+func (s *Session) retryExec(ctx context.Context, locked, sql string, args ...any) error {
+	return s.RetryOnLock(ctx, []string{locked}, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
 // Columns returns the columns of a table.
 func (s *Session) Columns(ctx context.Context, table string) (partition.Columns, error) {
-	rows, _ := s.Conn.Query(ctx, statements.Get("columns of a table"), table)
-	c, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c partition.Column, err error) {
-		err = row.Scan(&c.Name, &c.Type)
-		return c, err
-	})
-	if err != nil {
-		return nil, s.wrap(fmt.Errorf("read the columns of %s: %w", table, err))
-	}
-	return c, nil
+	all, err := query.All(ctx, s.Conn, "read the columns of "+table, pgx.RowToStructByPos[partition.Column], statements.Get("columns of a table"), table)
+	return all, s.wrap(err)
 }
 
 // CreateTables creates the tables of a partition, unless they exist.
 func (s *Session) CreateTables(ctx context.Context, p int) error {
-	if err := s.RetryOnLock(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `SELECT badged.create_partition($1)`, p)
-		return err
-	}); err != nil {
-		return fmt.Errorf("create the tables of partition %d: %w", p, err)
-	}
-	return nil
+	return s.RetryOnLock(ctx, []string{"badged.webhooks", "badged.users", "badged.conversations"}, func(tx pgx.Tx) error {
+		return query.Exec(ctx, tx, fmt.Sprintf("create the tables of partition %d", p), `SELECT badged.create_partition($1)`, p)
+	})
 }
 
 // OpenForCopy empties the tables of a partition that the database does not hold. Then it permits
@@ -175,21 +171,19 @@ func Clear(ctx context.Context, tx pgx.Tx, p int) error {
 
 // empty deletes all rows of a partition, the records of its move, and the triggers of the move.
 func empty(ctx context.Context, tx pgx.Tx, p int) error {
+	var batch pgx.Batch
 	own := partition.OwnTables(p)
 	for _, name := range own {
-		if _, err := tx.Exec(ctx, `DROP TRIGGER IF EXISTS moving ON `+name); err != nil {
-			return err
-		}
+		batch.Queue(`DROP TRIGGER IF EXISTS moving ON ` + name)
 	}
-	if _, err := tx.Exec(ctx, `TRUNCATE `+strings.Join(own, ", ")); err != nil {
-		return err
-	}
+	batch.Queue(`TRUNCATE ` + strings.Join(own, ", "))
 	for _, t := range partition.Tables() {
 		if t.Shared {
-			if _, err := tx.Exec(ctx, `DELETE FROM `+t.Name(p)+` WHERE partition_id = $1`, p); err != nil {
-				return err
-			}
+			batch.Queue(`DELETE FROM `+t.Name(p)+` WHERE partition_id = $1`, p)
 		}
+	}
+	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
+		return err
 	}
 	return Forget(ctx, tx, p)
 }
@@ -197,12 +191,11 @@ func empty(ctx context.Context, tx pgx.Tx, p int) error {
 // Forget deletes the record of a move or split of a partition, the recorded changes of rows, and
 // the translated places.
 func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
+	var batch pgx.Batch
 	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
-		if _, err := tx.Exec(ctx, sql, partition); err != nil {
-			return err
-		}
+		batch.Queue(sql, partition)
 	}
-	return nil
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // ForgetChanges deletes the recorded changes of a partition's rows.
@@ -228,10 +221,7 @@ func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partit
 // statement. Last, Watch records all rows of the tables that only rounds copy as changed, so that
 // the first round copies them; see [partition.Table.InRounds].
 func (s *Session) Watch(ctx context.Context) error {
-	if err := s.RetryOnLock(ctx, []string{partition.Log(s.Partition)}, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition))
-		return err
-	}); err != nil {
+	if err := s.retryExec(ctx, partition.Log(s.Partition), gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition)); err != nil {
 		return err
 	}
 	var all []string
@@ -241,10 +231,7 @@ func (s *Session) Watch(ctx context.Context) error {
 			key = []string{}
 			all = append(all, t.Kind)
 		}
-		if err := s.RetryOnLock(ctx, []string{t.Name(s.Partition)}, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, statements.Get("watch a table"), s.Partition, t.Name(s.Partition), kind, t.Shared, key)
-			return err
-		}); err != nil {
+		if err := s.retryExec(ctx, t.Name(s.Partition), statements.Get("watch a table"), s.Partition, t.Name(s.Partition), kind, t.Shared, key); err != nil {
 			return err
 		}
 	}
@@ -272,18 +259,12 @@ func (s *Session) Watch(ctx context.Context) error {
 // Unwatch drops the gate and the triggers on the partition's own tables, and deletes the
 // records of the move.
 func (s *Session) Unwatch(ctx context.Context) error {
-	drop := func(name, sql string) error {
-		return s.RetryOnLock(ctx, []string{name}, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, sql)
-			return err
-		})
-	}
 	for _, name := range partition.OwnTables(s.Partition) {
-		if err := drop(name, `DROP TRIGGER IF EXISTS moving ON `+name); err != nil {
+		if err := s.retryExec(ctx, name, `DROP TRIGGER IF EXISTS moving ON `+name); err != nil {
 			return err
 		}
 	}
-	if err := drop(partition.Log(s.Partition), ungateSQL(s.Partition)); err != nil {
+	if err := s.retryExec(ctx, partition.Log(s.Partition), ungateSQL(s.Partition)); err != nil {
 		return err
 	}
 	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
@@ -314,20 +295,17 @@ type Changes struct {
 // notedChanges returns the recorded changes with the lowest numbers, at most `most` of them.
 func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
 	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
-	rows, _ := s.Conn.Query(ctx, statements.Get("changes"), s.Partition, most)
 	var number int64
 	var kind string
-	if _, err := pgx.ForEachRow(rows, []any{&number, &kind}, func() error {
+	err := query.Each(ctx, s.Conn, "read the changes", statements.Get("changes"), []any{s.Partition, most}, []any{&number, &kind}, func() error {
 		found.Numbers = append(found.Numbers, number)
 		found.Kinds[kind] = true
 		return nil
-	}); err != nil {
-		return found, s.wrap(fmt.Errorf("read the changes: %w", err))
-	}
+	})
 	if len(found.Numbers) == most {
 		found.Last = found.Numbers[most-1]
 	}
-	return found, nil
+	return found, s.wrap(err)
 }
 
 // Keys returns a query for the keys of the changed rows of a table, according to the recorded

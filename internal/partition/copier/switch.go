@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Limits of a round, which copies recorded changes. A round copies at most roundChanges changes.
@@ -180,27 +181,16 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	behind, err := c.behind(ctx, at)
-	if err != nil {
-		return false, err
-	}
 	if behind > mostBehind {
 		c.Progress(Waiting, behind)
-		return true, nil
 	}
-	return false, nil
+	return behind > mostBehind, err
 }
 
 // behind returns the number of rows that a projector with this cursor has not folded. It counts at
 // most 10,000 rows after the cursor, and all rows of pending transactions.
-func (s *Session) behind(ctx context.Context, at logread.Cursor) (behind int64, err error) {
-	pending := at.Pending
-	if pending == nil {
-		pending = []int64{}
-	}
-	if err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "rows to fold"), at.TransactionID, at.Offset, pending).Scan(&behind); err != nil {
-		return 0, fmt.Errorf("count the events to fold: %w", err)
-	}
-	return behind, nil
+func (s *Session) behind(ctx context.Context, at logread.Cursor) (int64, error) {
+	return query.One[int64](ctx, s.Conn, "count the events to fold", statements.Of(s.Partition, "rows to fold"), at.Args()...)
 }
 
 // endHangingSQL makes Postgres end the session if its transaction is idle for 5 s. The transaction
@@ -228,10 +218,8 @@ func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 	if s.lastRound > patience {
 		return closed, at, ErrNotYet
 	}
-	for _, sql := range []string{fmt.Sprintf(`SET LOCAL lock_timeout = %d`, max(1, (patience/2).Milliseconds())), endHangingSQL} {
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			return closed, at, err
-		}
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; `, max(1, (patience/2).Milliseconds()))+endHangingSQL); err != nil {
+		return closed, at, err
 	}
 	closed = time.Now() // publishers queue behind the lock request
 	s.due = closed.Add(patience)

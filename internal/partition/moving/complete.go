@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Completed describes a move that Complete has completed.
@@ -89,12 +90,9 @@ var errNotReady = errors.New("the shard no longer has this move of the partition
 
 // hold makes the target hold the partition that the source has released.
 func hold(ctx context.Context, to *side, partition int, q events.Querier) error {
-	var holds bool
-	if err := q.QueryRow(ctx, statements.Get("hold"), partition, to.move.id, to.move.round).Scan(&holds); err != nil {
-		return fmt.Errorf("on %s: %w", to.Name, err)
+	holds, err := query.One[bool](ctx, q, "on "+to.Name, statements.Get("hold"), partition, to.move.id, to.move.round)
+	if err == nil && !holds {
+		err = fmt.Errorf("on %s: %w", to.Name, errNotReady)
 	}
-	if !holds {
-		return fmt.Errorf("on %s: %w", to.Name, errNotReady)
-	}
-	return nil
+	return err
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -421,11 +422,11 @@ func (m *mover) copy(ctx context.Context) error {
 		// Store the same round id on both shards. If a later call finds it on both, neither
 		// database was restored to a time before this point, so no copied row is lost.
 		round := newID()
-		if _, err := m.source.Conn.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
-			return fmt.Errorf("on %s: %w", m.source.Name, err)
+		if err := query.Exec(ctx, m.source.Conn, "on "+m.source.Name, statements.Get("the round is"), m.p, round); err != nil {
+			return err
 		}
-		if _, err := m.target.Conn.Exec(ctx, statements.Get("the target is"), m.p, copied, nil, round); err != nil {
-			return fmt.Errorf("on %s: %w", m.target.Name, err)
+		if err := query.Exec(ctx, m.target.Conn, "on "+m.target.Name, statements.Get("the target is"), m.p, copied, nil, round); err != nil {
+			return err
 		}
 		m.target.move.state = copied
 	}

@@ -161,9 +161,6 @@ SELECT badged.settle_log_ranges($1)
 -- name: the source has released
 UPDATE badged.moves SET state = 'released', round = $2::uuid WHERE partition_id = $1
 
--- name: held partitions
-SELECT partition_id FROM badged.partitions
-
 -- name: sizes
 SELECT substring(relname FROM '_p([0-9]+)')::integer, sum(pg_total_relation_size(oid))::bigint
 FROM pg_class

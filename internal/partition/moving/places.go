@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/copier"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Staged implements copier.Operation. If the changed rows contain places in the source's log, it
@@ -44,8 +45,7 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 		return err
 	}
 	var early, late [2][]int64
-	rows, _ = m.source.Conn.Query(ctx, m.withPlaces(statements.Of(m.p, "stored places")))
-	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset}, func() error {
+	if err := query.Each(ctx, m.source.Conn, "read from "+m.source.Name, m.withPlaces(statements.Of(m.p, "stored places")), nil, []any{&place.TransactionID, &place.Offset}, func() error {
 		of := &early
 		if m.counted.copied.Before(place) {
 			of = &late
@@ -55,7 +55,7 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read from %s: %w", m.source.Name, err)
+		return err
 	}
 	if err := m.addPlaces(ctx, tx, early, move{behind: m.counted.behind}, at); err != nil {
 		return err
@@ -82,17 +82,13 @@ func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, cou
 	var place events.Position
 	var count int64
 	var is bool
-	pending := at.Pending
-	if pending == nil {
-		pending = []int64{}
-	}
-	rows, _ := m.source.Conn.Query(ctx, statements.Of(m.p, "count rows"), places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, pending)
-	if _, err := pgx.ForEachRow(rows, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
+	args := []any{places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, at.PendingArg()}
+	if err := query.Each(ctx, m.source.Conn, "count the rows of the log on "+m.source.Name, statements.Of(m.p, "count rows"), args, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
 		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
 		offsets, are = append(offsets, counted.behind+counted.rows+count), append(are, is)
 		return nil
 	}); err != nil {
-		return fmt.Errorf("count the rows of the log on %s: %w", m.source.Name, err)
+		return err
 	}
 	_, err := tx.Exec(ctx, statements.Get("add places"), m.p, found[0], found[1], offsets, are)
 	return err

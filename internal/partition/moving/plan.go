@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventlog"
 )
 
 // Partition is the shard, size and state of a partition.
@@ -108,20 +109,20 @@ func readShard(ctx context.Context, s Database, list []Partition) (old []Partiti
 	for i := range list {
 		of[list[i].Partition] = &list[i]
 	}
-	var p int
-	rows, _ := s.Pool.Query(ctx, statements.Get("held partitions"))
+	held, err := eventlog.Held(ctx, s.Pool)
+	if err != nil {
+		return nil, err
+	}
 	var folded []string
-	if _, err := pgx.ForEachRow(rows, []any{&p}, func() error {
+	for _, p := range held {
 		if one := of[p]; one != nil {
 			one.Shard, one.State = s.Name, cmp.Or(stateOf(one.State), Serving)
 			folded = append(folded, fmt.Sprintf(`SELECT %d, folded FROM badged.%s_offsets WHERE consumer_group = '%s'`, p, events.Topic(p), events.ProjectorGroup))
 		}
-		return nil
-	}); err != nil {
-		return nil, err
 	}
+	var p int
 	var n int64
-	rows, _ = s.Pool.Query(ctx, statements.Get("sizes"))
+	rows, _ := s.Pool.Query(ctx, statements.Get("sizes"))
 	if _, err := pgx.ForEachRow(rows, []any{&p, &n}, func() error {
 		if one := of[p]; one != nil && one.Shard == s.Name {
 			one.Bytes = n

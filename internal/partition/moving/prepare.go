@@ -2,12 +2,12 @@ package moving
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/copier"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // prepare continues the copy of an interrupted move if possible. There are four conditions: the
@@ -44,11 +44,11 @@ func (m *mover) prepare(ctx context.Context) error {
 func (m *mover) begin(ctx context.Context) error {
 	from, to := m.source, m.target
 	id, revision := newID(), max(from.revision, to.revision)+1
-	var behind int64
-	if err := from.Conn.QueryRow(ctx, m.withPlaces(statements.Of(m.p, "last offset"))).Scan(&behind); err != nil {
-		return fmt.Errorf("read the last offset of the log on %s: %w", from.Name, err)
+	behind, err := query.One[int64](ctx, from.Conn, "read the last offset of the log on "+from.Name, m.withPlaces(statements.Of(m.p, "last offset")))
+	if err != nil {
+		return err
 	}
-	err := to.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error {
+	err = to.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error {
 		if err := copier.OpenForCopy(ctx, tx, m.p); err != nil {
 			return err
 		}
@@ -87,13 +87,9 @@ func (m *mover) begin(ctx context.Context) error {
 // addWebhooks adds the source's webhooks to the target, except webhooks whose names the target has
 // already. The queued calls that are copied refer to webhooks.
 func (m *mover) addWebhooks(ctx context.Context) error {
-	rows, _ := m.source.Conn.Query(ctx, statements.Get("webhooks"))
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	all, err := query.All(ctx, m.source.Conn, "on "+m.source.Name, pgx.RowTo[string], statements.Get("webhooks"))
 	if err != nil {
-		return fmt.Errorf("on %s: %w", m.source.Name, err)
+		return err
 	}
-	if _, err := m.target.Conn.Exec(ctx, statements.Get("add webhooks"), all); err != nil {
-		return fmt.Errorf("on %s: %w", m.target.Name, err)
-	}
-	return nil
+	return query.Exec(ctx, m.target.Conn, "on "+m.target.Name, statements.Get("add webhooks"), all)
 }

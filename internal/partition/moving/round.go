@@ -2,12 +2,12 @@ package moving
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/partition/copier"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Mark implements copier.Operation.
@@ -16,7 +16,7 @@ func (m *mover) Mark() (forget func()) {
 	return func() { m.target.move = m.stored }
 }
 
-// Round implements copier.Operation. Both shards store the random id of the round, and the target
+// Round implements copier.Operation. Both databases store the random id of the round, and the target
 // commits before the source. So if a database loses a commit, the ids differ, and a later call
 // detects the loss; see badged.moves in 00007_cluster.sql.
 func (m *mover) Round(ctx context.Context, most int) (int, error) {
@@ -39,10 +39,7 @@ func (m *mover) Round(ctx context.Context, most int) (int, error) {
 		if err := m.source.Copied(ctx, done.Numbers); err != nil {
 			return err
 		}
-		if _, err := source.Exec(ctx, statements.Get("the round is"), m.p, round); err != nil {
-			return fmt.Errorf("on %s: %w", m.source.Name, err)
-		}
-		return nil
+		return query.Exec(ctx, source, "on "+m.source.Name, statements.Get("the round is"), m.p, round)
 	})
 	return len(done.Numbers), err
 }

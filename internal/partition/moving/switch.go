@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/copier"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // change makes the source release the partition to the target.
@@ -50,9 +51,10 @@ func (m *mover) uncertain(ctx context.Context, err error) error {
 // Attempt implements copier.Operation. It copies all remaining rows, commits that the target is
 // ready, and releases the partition in the transaction of the source.
 func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) error {
-	round, epoch := newID(), ""
-	if err := source.QueryRow(ctx, statements.Get("epoch"), m.p).Scan(&epoch); err != nil {
-		return fmt.Errorf("read the epoch: %w", err)
+	round := newID()
+	epoch, err := query.One[string](ctx, source, "read the epoch", statements.Get("epoch"), m.p)
+	if err != nil {
+		return err
 	}
 	if err := m.target.In(ctx, func(target pgx.Tx) error {
 		if _, err := target.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, m.Patience.Milliseconds())); err != nil {
@@ -88,17 +90,8 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	if err := m.StageAll(ctx, tx, offsets); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `DELETE FROM `+offsets); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, statements.Of(m.p, "positions"), m.p); err != nil {
-		return err
-	}
 	var generation, offset int64
 	if err := m.source.Conn.QueryRow(ctx, statements.Of(m.p, "last numbers")).Scan(&generation, &offset); err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows); err != nil {
 		return err
 	}
 	if err := m.lastRevocations(ctx, tx); err != nil {
@@ -107,8 +100,12 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	if err := m.copyMap(ctx, tx); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, statements.Get("the target is"), m.p, ready, epoch, round)
-	return err
+	var batch pgx.Batch
+	batch.Queue(`DELETE FROM ` + offsets)
+	batch.Queue(statements.Of(m.p, "positions"), m.p)
+	batch.Queue(statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows)
+	batch.Queue(statements.Get("the target is"), m.p, ready, epoch, round)
+	return tx.SendBatch(ctx, &batch).Close()
 }
 
 // copyMap adds the entries of the source's map to the target's map. The target might not know the
@@ -121,12 +118,11 @@ func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 	var p int
 	var name string
 	var revision int64
-	rows, _ := m.source.Conn.Query(ctx, statements.Get("the map"))
-	if _, err := pgx.ForEachRow(rows, []any{&p, &name, &revision}, func() error {
+	if err := query.Each(ctx, m.source.Conn, "read the map of "+m.source.Name, statements.Get("the map"), nil, []any{&p, &name, &revision}, func() error {
 		partitions, names, revisions = append(partitions, p), append(names, name), append(revisions, revision)
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read the map of %s: %w", m.source.Name, err)
+		return err
 	}
 	_, err := tx.Exec(ctx, statements.Get("add to the map"), partitions, names, revisions)
 	return err
@@ -144,18 +140,17 @@ func (m *mover) revocations(ctx context.Context, tx pgx.Tx, after int64) (last i
 	var seq *int64
 	var user *string
 	var b, e *time.Time
-	rows, _ := m.source.Conn.Query(ctx, statements.Get("revocations"), m.p, after, revocationsPage)
-	if _, err := pgx.ForEachRow(rows, []any{&seq, &user, &b, &e}, func() error {
+	if err := query.Each(ctx, m.source.Conn, "read the revocations of "+m.source.Name, statements.Get("revocations"), []any{m.p, after, revocationsPage}, []any{&seq, &user, &b, &e}, func() error {
 		if user != nil {
 			users, before, ended = append(users, *user), append(before, *b), append(ended, *e)
 		}
 		return nil
 	}); err != nil {
-		return after, fmt.Errorf("read the revocations of %s: %w", m.source.Name, err)
+		return after, err
 	}
 	if len(users) > 0 {
-		if _, err := tx.Exec(ctx, statements.Get("add revocations"), users, before, ended); err != nil {
-			return after, fmt.Errorf("store the revocations on %s: %w", m.target.Name, err)
+		if err := query.Exec(ctx, tx, "store the revocations on "+m.target.Name, statements.Get("add revocations"), users, before, ended); err != nil {
+			return after, err
 		}
 	}
 	if seq == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // ArchivedFiles returns the archive's entries of the files that the database lists for a partition:
@@ -90,26 +91,22 @@ func listedFiles(ctx context.Context, q events.Querier, a *archive.Archive, part
 	if split := a.Split(partition); len(split) > 0 {
 		return nil, &archive.SplitError{Partitions: split}
 	}
-	rows, _ := q.Query(ctx, statements.Get("read the archived files"), partition)
-	known, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k knownFile, err error) {
-		err = row.Scan(&k.number, &k.events, &k.sum, &k.next, &k.origin, &k.revision, &k.givenUp)
-		return k, err
-	})
+	known, err := query.All(ctx, q, "read what is archived", pgx.RowToStructByPos[knownFile], statements.Get("read the archived files"), partition)
 	if err != nil {
-		return nil, fmt.Errorf("read what is archived: %w", err)
+		return nil, err
 	}
 	has := a.Files(partition)
 	for i, k := range known {
 		if i >= len(has) {
-			f := archive.File{Partition: partition, Number: k.number, Name: archive.FileName(partition, k.number), Events: k.events, SHA256: k.sum, GivenUp: k.givenUp}
+			f := archive.File{Partition: partition, Number: k.Number, Name: archive.FileName(partition, k.Number), Events: k.Events, SHA256: k.Sum, GivenUp: k.GivenUp}
 			listed = append(listed, Listed{File: f, Missing: f.GivenUp == nil, Matches: f.GivenUp != nil})
 			continue
 		}
 		f := has[i]
-		matches := k.givenUp == nil && f.GivenUp == nil && (f.SHA256 == k.sum || f.SHA256 == k.next)
+		matches := k.GivenUp == nil && f.GivenUp == nil && (f.SHA256 == k.Sum || f.SHA256 == k.Next)
 		switch {
-		case k.givenUp != nil: // the file counts as given up even if a copy of it was found later
-			f.GivenUp, matches = k.givenUp, true
+		case k.GivenUp != nil: // the file counts as given up even if a copy of it was found later
+			f.GivenUp, matches = k.GivenUp, true
 		case !matches && f.GivenUp == nil:
 			if matches, err = k.became(ctx, q, &f); err != nil {
 				return nil, err
@@ -122,24 +119,21 @@ func listedFiles(ctx context.Context, q events.Querier, a *archive.Archive, part
 
 // knownFile is what the database stores about an archived file.
 type knownFile struct {
-	number            int
-	events            int64
-	sum, next, origin string // next is the hash of the file that is replacing this one
-	revision          int
-	givenUp           *time.Time
+	Number            int
+	Events            int64
+	Sum, Next, Origin string // Next is the hash of the file that is replacing this one
+	Revision          int
+	GivenUp           *time.Time
 }
 
 // became reports whether f is a later revision of this file, which an erasure has written. The
 // database does not know this erasure if it was restored to an earlier time. The proof of f shows
 // that this database or a copy of it has written the revision.
 func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
-	if f.Origin != k.origin || f.Revision <= k.revision {
+	if f.Origin != k.Origin || f.Revision <= k.Revision {
 		return false, nil // an older copy, or another file
 	}
-	if err := q.QueryRow(ctx, statements.Get("does a proof hold"), f.Proof, f.Successor()).Scan(&proven); err != nil {
-		return false, fmt.Errorf("check the proof of archive file %s: %w", f.Name, err)
-	}
-	return proven, nil
+	return query.One[bool](ctx, q, "check the proof of archive file "+f.Name, statements.Get("does a proof hold"), f.Proof, f.Successor())
 }
 
 // Lacking returns a function that determines which of the given rows are not in the log of a
@@ -150,25 +144,18 @@ func Lacking(q events.Querier, partition int) archive.Lacking {
 		for i, r := range rows {
 			uuids[i], times[i] = r.UUID, r.AppendedAt
 		}
-		found, _ := q.Query(ctx, statements.Of(partition, "find rows that the log lacks"), uuids, times)
-		missing, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (archive.Row, error) {
-			var number int
-			if err := row.Scan(&number); err != nil {
-				return archive.Row{}, err
-			}
-			return rows[number], nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("compare archived files with the log of partition %d: %w", partition, err)
-		}
-		return missing, nil
+		var missing []archive.Row
+		var number int
+		err := query.Each(ctx, q, fmt.Sprintf("compare archived files with the log of partition %d", partition),
+			statements.Of(partition, "find rows that the log lacks"), []any{uuids, times}, []any{&number}, func() error {
+				missing = append(missing, rows[number])
+				return nil
+			})
+		return missing, err
 	}
 }
 
 // givenUp returns the number of archived events whose files were given up.
-func (in *Snapshot) givenUp(ctx context.Context) (n int64, err error) {
-	if err := in.Tx.QueryRow(ctx, statements.Get("count the events of files that were given up"), in.Partition).Scan(&n); err != nil {
-		return 0, fmt.Errorf("read what was given up: %w", err)
-	}
-	return n, nil
+func (in *Snapshot) givenUp(ctx context.Context) (int64, error) {
+	return query.One[int64](ctx, in.Tx, "read what was given up", statements.Get("count the events of files that were given up"), in.Partition)
 }

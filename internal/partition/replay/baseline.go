@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Baseline describes the point up to which the events of a partition were archived. The tables
@@ -66,17 +67,14 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 	if of != nil {
 		where, args = "key = ANY ($1::uuid[])", []any{of}
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the keys of the baseline")+" "+where, args...)
 	var key [16]byte
 	var generation int
 	var users []byte
-	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
+	sql := statements.Of(in.Partition, "read the keys of the baseline") + " " + where
+	return query.Each(ctx, in.Tx, "read the keys of the baseline", sql, args, []any{&key, &generation, &users}, func() error {
 		keys.Restore(uuid.UUID(key), store.UserSet(users), generation)
 		return nil
-	}); err != nil {
-		return fmt.Errorf("read the keys of the baseline: %w", err)
-	}
-	return nil
+	})
 }
 
 // weighKeys returns the approximate memory in bytes that a replay of `records` records needs for
@@ -86,18 +84,13 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 	// payload takes more bytes than a user in a UserSet, unless Postgres has compressed the
 	// payload. rest is the assumed size in bytes of a payload without the ids of users.
 	const rest = 300
-	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the payloads"), rest).Scan(&weight); err != nil {
-		return 0, fmt.Errorf("weigh the keys of partition %d: %w", in.Partition, err)
-	}
+	weight, err = query.One[int64](ctx, in.Tx, fmt.Sprintf("weigh the keys of partition %d", in.Partition), statements.Of(in.Partition, "weigh the payloads"), rest)
 	weight += records * keyWeight
-	if in.Baseline.Events == 0 || in.archive != nil {
-		return weight, nil
+	if err != nil || in.Baseline.Events == 0 || in.archive != nil {
+		return weight, err
 	}
-	var ofBase int64
-	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "weigh the keys of the baseline"), keyWeight).Scan(&ofBase); err != nil {
-		return 0, fmt.Errorf("weigh the keys of the baseline: %w", err)
-	}
-	return weight + ofBase, nil
+	ofBase, err := query.One[int64](ctx, in.Tx, "weigh the keys of the baseline", statements.Of(in.Partition, "weigh the keys of the baseline"), keyWeight)
+	return weight + ofBase, err
 }
 
 // restoreUsers adds to r all rooms of the baseline, and the users of the baseline for which r.Wants
@@ -127,18 +120,12 @@ func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, nam
 	if named != nil {
 		users, conversations, paths, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, tables.Paths.ReadUsers, []any{named}
 	}
-	rows, err := in.Tx.Query(ctx, users, args...)
-	if err == nil {
-		err = store.ScanUsersInto(rows, r.loadedUser, func(*badge.User) { added() })
-	}
-	if err != nil {
+	rows, _ := in.Tx.Query(ctx, users, args...)
+	if err := store.ScanUsersInto(rows, r.loadedUser, func(*badge.User) { added() }); err != nil {
 		return fmt.Errorf("read users%s: %w", suffix, err)
 	}
-	rows, err = in.Tx.Query(ctx, paths, args...)
-	if err == nil {
-		err = store.ScanPaths(rows, func(id string) *badge.User { return r.Users[id] })
-	}
-	if err != nil {
+	rows, _ = in.Tx.Query(ctx, paths, args...)
+	if err := store.ScanPaths(rows, func(id string) *badge.User { return r.Users[id] }); err != nil {
 		return fmt.Errorf("read paths%s: %w", suffix, err)
 	}
 	for _, u := range r.Users {
@@ -146,15 +133,12 @@ func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, nam
 			u.Paths.Whole()
 		}
 	}
-	rows, err = in.Tx.Query(ctx, conversations, args...)
-	if err == nil {
-		err = store.ScanConversationsInto(rows, r.loadedUser, func(u *badge.User, c *badge.Conversation) {
-			c.Stored, c.Touched = false, true
-			u.Changed = append(u.Changed, c)
-			added()
-		})
-	}
-	if err != nil {
+	rows, _ = in.Tx.Query(ctx, conversations, args...)
+	if err := store.ScanConversationsInto(rows, r.loadedUser, func(u *badge.User, c *badge.Conversation) {
+		c.Stored, c.Touched = false, true
+		u.Changed = append(u.Changed, c)
+		added()
+	}); err != nil {
 		return fmt.Errorf("read conversations%s: %w", suffix, err)
 	}
 	return nil
@@ -213,14 +197,6 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 	if in.archive == nil {
 		return nil
 	}
-	send := func(p page) error {
-		select {
-		case to <- p:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	for _, f := range in.files {
 		first := page{begins: true}
 		for _, g := range f.Generations {
@@ -230,7 +206,7 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 			}
 			first.generations = append(first.generations, store.Generation{Number: g.Number, After: after})
 		}
-		if err := send(first); err != nil {
+		if err := send(ctx, to, first); err != nil {
 			return err
 		}
 		if err := in.archive.Read(ctx, f, func(archived []archive.Record) error {
@@ -242,10 +218,10 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 			if err != nil {
 				return err
 			}
-			return send(page{records: records, letters: letters})
+			return send(ctx, to, page{records: records, letters: letters})
 		}); err != nil {
 			return err
 		}
 	}
-	return send(page{begins: true, generations: in.laterGenerations()})
+	return send(ctx, to, page{begins: true, generations: in.laterGenerations()})
 }

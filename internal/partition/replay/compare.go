@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // comparison compares the tables of a partition with its log.
@@ -139,7 +140,7 @@ const (
 func (c *comparison) compareRows(ctx context.Context, r *Replay, all ...*expectedRows) error {
 	for _, t := range all {
 		if err := c.compareTable(ctx, r, t); err != nil {
-			return fmt.Errorf("compare the %s: %w", strings.ReplaceAll(t.name, "_", " "), err)
+			return err
 		}
 	}
 	return nil
@@ -156,9 +157,8 @@ func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRow
 	if t.of != nil {
 		sql, args = sql+" WHERE "+t.columns[0].Name+" = ANY ($1::text[])", []any{t.of}
 	}
-	rows, _ := c.in.Tx.Query(ctx, sql, args...)
 	stored := values[t.keys:]
-	if _, err := pgx.ForEachRow(rows, targets, func() error {
+	if err := query.Each(ctx, c.in.Tx, "compare the "+strings.ReplaceAll(t.name, "_", " "), sql, args, targets, func() error {
 		var key rowKey
 		copy(key[:], values[:t.keys])
 		at := t.at(key)
@@ -419,10 +419,6 @@ func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, 
 		each = append(each, fmt.Sprintf("SELECT %s FROM %s AS live FULL JOIN %s AS log USING (%s) WHERE (%s) IS DISTINCT FROM (%s)",
 			names[0], source(""), source(suffix), strings.Join(names[:t.keys], ", "), strings.Join(live, ", "), strings.Join(log, ", ")))
 	}
-	rows, _ := in.Tx.Query(ctx, strings.Join(each, "\nUNION\n"), args...)
-	differing, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("compare the tables of partition %d with those that end with %s: %w", in.Partition, suffix, err)
-	}
-	return differing, nil
+	return query.All(ctx, in.Tx, fmt.Sprintf("compare the tables of partition %d with those that end with %s", in.Partition, suffix),
+		pgx.RowTo[string], strings.Join(each, "\nUNION\n"), args...)
 }

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/projector/badges"
 )
 
@@ -177,16 +177,13 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 	if len(rooms) == 0 {
 		return nil
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Get("count the members of rooms"), slices.Collect(maps.Keys(rooms)))
 	var id string
 	var members int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &members}, func() error {
+	args := []any{slices.Collect(maps.Keys(rooms))}
+	return query.Each(ctx, in.Tx, "count the members of rooms", statements.Get("count the members of rooms"), args, []any{&id, &members}, func() error {
 		rooms[id].Members = members
 		return nil
-	}); err != nil {
-		return fmt.Errorf("count the members of rooms: %w", err)
-	}
-	return nil
+	})
 }
 
 // compareTables adds to e the user's badge according to the tables. It compares the rows of the

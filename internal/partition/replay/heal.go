@@ -11,6 +11,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -44,17 +45,13 @@ func (v healedVersions) conversation(log int64, table string) int64 {
 
 // healedUsers returns the healed users of the partition.
 func (in *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions, error) {
-	rows, _ := in.Tx.Query(ctx, statements.Get("read the healed users"), in.Partition)
 	healed := map[string]healedVersions{}
 	var id string
 	var v healedVersions
-	if _, err := pgx.ForEachRow(rows, []any{&id, &v.version, &v.ahead}, func() error {
+	return healed, query.Each(ctx, in.Tx, "read the healed users", statements.Get("read the healed users"), []any{in.Partition}, []any{&id, &v.version, &v.ahead}, func() error {
 		healed[id] = v
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read the healed users: %w", err)
-	}
-	return healed, nil
+	})
 }
 
 // healAttempts is the number of times that Heal replays a user while the projector continues. If
@@ -168,14 +165,13 @@ func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bo
 // see.
 func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
 	live := map[string]int64{} // the versions of the conversations in the table
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the versions of conversations"), log.ID)
 	var id string
 	var version int64
-	if _, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
+	if err := query.Each(ctx, in.Tx, "read the conversations", statements.Of(in.Partition, "read the versions of conversations"), []any{log.ID}, []any{&id, &version}, func() error {
 		live[id] = version
 		return nil
 	}); err != nil {
-		return pubsub.Update{}, 0, fmt.Errorf("read the conversations: %w", err)
+		return pubsub.Update{}, 0, err
 	}
 	var epoch string
 	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the version of a user"), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {

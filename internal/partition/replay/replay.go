@@ -51,7 +51,7 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	pages, decoded := make(chan page), make(chan decodedPage)
+	pages, decoded := make(chan page), make(chan page)
 	g.Go(func() error {
 		defer close(pages)
 		if err := in.archivedPages(ctx, pages); err != nil {
@@ -62,15 +62,12 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 	g.Go(func() error {
 		defer close(decoded)
 		for p := range pages {
-			records := make([]decodedRecord, len(p.records))
+			p.decoded = make([]decodedRecord, len(p.records))
 			for i := range p.records {
-				records[i].record = &p.records[i]
-				records[i].item, records[i].dead = in.Item(&p.records[i], &p.letters)
+				p.decoded[i].item, p.decoded[i].dead = in.Item(&p.records[i], &p.letters)
 			}
-			select {
-			case decoded <- decodedPage{records, p.generations, p.begins}:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := send(ctx, decoded, p); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -84,7 +81,7 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 				keys.Extend(p.generations)
 			}
 			for i := range p.records {
-				if err := v(p.records[i].record, p.records[i].item, p.records[i].dead); err != nil {
+				if err := v(&p.records[i], p.decoded[i].item, p.decoded[i].dead); err != nil {
 					return err
 				}
 			}
@@ -100,27 +97,31 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 type page struct {
 	records []events.Record
 	// letters has the dead letters among the events of the records.
-	letters     store.Letters
+	letters store.Letters
+	// decoded has the decoded form of each record, once the page is decoded.
+	decoded     []decodedRecord
 	generations []store.Generation
 	// begins is set for the first page of an archived file, and for the first page of the log
 	// after the files: all generations of earlier pages have begun when this page is reached.
 	// Positions do not always show this. If the partition was moved, an earlier file may have
-	// greater positions, since positions of different shards cannot be compared.
+	// greater positions, since positions of different databases cannot be compared.
 	begins bool
 }
 
-// decodedPage is a page with decoded records.
-type decodedPage struct {
-	records     []decodedRecord
-	generations []store.Generation
-	begins      bool
+// decodedRecord is the item of a record, or the reason why the record is not folded.
+type decodedRecord struct {
+	item store.Item
+	dead error
 }
 
-// decodedRecord is a record with its item, or with the reason why it is not folded.
-type decodedRecord struct {
-	record *events.Record
-	item   store.Item
-	dead   error
+// send sends a page, unless ctx is done before.
+func send(ctx context.Context, to chan<- page, p page) error {
+	select {
+	case to <- p:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // pages sends the records of the log to a channel in order, from the baseline up to the position of
@@ -140,10 +141,8 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case to <- page{records: records, letters: letters}:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := send(ctx, to, page{records: records, letters: letters}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -209,19 +208,16 @@ func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error
 		return err
 	}
 	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
-	rows, err := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
-	if err == nil {
-		err = logread.Scan(rows, func(records []events.Record) error {
-			for i := range records {
-				it, dead := in.Item(&records[i], &letters)
-				if err := v(&records[i], it, dead); err != nil {
-					return err
-				}
+	rows, _ := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
+	if err := logread.Scan(rows, func(records []events.Record) error {
+		for i := range records {
+			it, dead := in.Item(&records[i], &letters)
+			if err := v(&records[i], it, dead); err != nil {
+				return err
 			}
-			return nil
-		})
-	}
-	if err != nil {
+		}
+		return nil
+	}); err != nil {
 		return fmt.Errorf("read partition %d: %w", in.Partition, err)
 	}
 	return nil
@@ -268,34 +264,31 @@ func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, 
 func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
 	sql, args := in.searchSQL(after, what)
 	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
-	rows, err := in.Tx.Query(ctx, sql, args...)
-	if err == nil {
-		err = logread.Scan(rows, func(records []events.Record) error {
-			for i := range records {
-				r := &records[i]
-				if r.Payload == nil { // a single event, whose UUID is the event key: the query omits most such payloads
-					f.keys[r.UUID] = struct{}{}
-					f.add(r.Position)
-					continue
-				}
-				if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
-					continue
-				}
-				it, dead := store.NewItem(r, in.Partition, in.Partitions)
-				if dead == nil && (what.has(&it) || what.shares(it.Key)) {
-					f.keys[it.Key] = struct{}{}
-					f.add(r.Position)
-					if movesMembers(it.Event.Type) {
-						f.memberships[it.Key] = it.Event.ID
-					}
-				} else if dead != nil && what.mayBeIn(r.Payload) {
-					f.add(r.Position)
-				}
+	rows, _ := in.Tx.Query(ctx, sql, args...)
+	if err := logread.Scan(rows, func(records []events.Record) error {
+		for i := range records {
+			r := &records[i]
+			if r.Payload == nil { // a single event, whose UUID is the event key: the query omits most such payloads
+				f.keys[r.UUID] = struct{}{}
+				f.add(r.Position)
+				continue
 			}
-			return nil
-		})
-	}
-	if err != nil {
+			if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
+				continue
+			}
+			it, dead := store.NewItem(r, in.Partition, in.Partitions)
+			if dead == nil && (what.has(&it) || what.shares(it.Key)) {
+				f.keys[it.Key] = struct{}{}
+				f.add(r.Position)
+				if movesMembers(it.Event.Type) {
+					f.memberships[it.Key] = it.Event.ID
+				}
+			} else if dead != nil && what.mayBeIn(r.Payload) {
+				f.add(r.Position)
+			}
+		}
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
 	}
 	return f, nil

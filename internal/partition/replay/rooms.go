@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // movesMembers reports whether events of a type add members to rooms or remove them.
@@ -169,15 +168,11 @@ func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[stri
 	if in.Baseline.Events == 0 {
 		return rooms, nil
 	}
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the rooms of users in the baseline"), users)
 	var id string
-	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+	return rooms, query.Each(ctx, in.Tx, "read the rooms of the baseline", statements.Of(in.Partition, "read the rooms of users in the baseline"), []any{users}, []any{&id}, func() error {
 		rooms[id] = struct{}{}
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read the rooms of the baseline: %w", err)
-	}
-	return rooms, nil
+	})
 }
 
 // restoreRooms adds the rooms of the baseline to r, with the marks of the replayed users. It adds
@@ -188,27 +183,22 @@ func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 		return err
 	}
 	var id, user string
-	rows, _ := in.Tx.Query(ctx, statements.Of(in.Partition, "read the members in the baseline"))
-	if _, err := pgx.ForEachRow(rows, []any{&id, &user}, func() error {
+	if err := query.Each(ctx, in.Tx, "read the members of the baseline", statements.Of(in.Partition, "read the members in the baseline"), nil, []any{&id, &user}, func() error {
 		if !r.Wants(user) {
 			r.addOther(id, user)
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read the members of the baseline: %w", err)
+		return err
 	}
 	var seq int64
 	var own bool
-	rows, _ = in.Tx.Query(ctx, statements.Of(in.Partition, "read the marks of the baseline"))
-	if _, err := pgx.ForEachRow(rows, []any{&id, &seq, &user, &own}, func() error {
+	return query.Each(ctx, in.Tx, "read the marks of the baseline", statements.Of(in.Partition, "read the marks of the baseline"), nil, []any{&id, &seq, &user, &own}, func() error {
 		if room := r.Rooms[id]; room != nil && r.Wants(user) {
 			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})
 		}
 		return nil
-	}); err != nil {
-		return fmt.Errorf("read the marks of the baseline: %w", err)
-	}
-	return nil
+	})
 }
 
 // loadRooms reads rooms with their closed chunks (older messages) from the tables whose names end
@@ -220,14 +210,10 @@ func (in *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, nam
 	if named != nil {
 		where, args = "\nWHERE conversation_id = ANY ($1::text[])", []any{named}
 	}
-	rows, err := in.Tx.Query(ctx, tables.Rooms.Read+where, args...)
+	rows, _ := in.Tx.Query(ctx, tables.Rooms.Read+where, args...)
+	err := store.ScanRooms(rows, r.Rooms)
 	if err == nil {
-		err = store.ScanRooms(rows, r.Rooms)
-	}
-	if err == nil {
-		rows, err = in.Tx.Query(ctx, tables.Chunks.Read+where, args...)
-	}
-	if err == nil {
+		rows, _ = in.Tx.Query(ctx, tables.Chunks.Read+where, args...)
 		err = store.ScanChunks(rows, r.Rooms)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/defaults"
 	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -122,10 +123,11 @@ func (s *Sampler) Run(ctx context.Context) error {
 // whose rows differ. It returns false if it postpones the run, because the log is too long for
 // the time since the last run.
 func (s *Sampler) verifySome(ctx context.Context, v *Verifier, partition int, since time.Duration) (ran bool, err error) {
-	n, err := s.affordable(ctx, partition, since)
+	size, err := query.One[int64](ctx, s.cfg.Pool, fmt.Sprintf("measure the log of partition %d", partition), statements.Of(partition, "measure the log"))
 	if err != nil {
 		return false, err
 	}
+	n := sampleSize(s.cfg.Users, since, size)
 	if n == 0 {
 		s.cfg.Metrics.putOff.Inc()
 		return false, nil
@@ -179,20 +181,9 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 	return nil
 }
 
-// affordable returns how many users of a partition a run may verify, at most cfg.Users. It returns
-// 0 if the log is too long for the budget of the run, which grows with `since`, the time since the
-// last run.
-func (s *Sampler) affordable(ctx context.Context, partition int, since time.Duration) (int, error) {
-	var size int64
-	err := s.cfg.Pool.QueryRow(ctx, statements.Of(partition, "measure the log")).Scan(&size)
-	if err != nil {
-		return 0, fmt.Errorf("measure the log of partition %d: %w", partition, err)
-	}
-	return sampleSize(s.cfg.Users, since, size), nil
-}
-
 // sampleSize returns how many users, at most `wanted`, a run may verify in a log of logBytes bytes.
-// `since` is the time since the last run.
+// It returns 0 if the log is too long for the budget of the run, which grows with `since`, the time
+// since the last run.
 func sampleSize(wanted int, since time.Duration, logBytes int64) int {
 	budget := max(int64(since.Seconds()*sampleBytesPerSecond), sampleFloor)
 	passes := budget / max(logBytes, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Snapshot is one partition in one snapshot of the database: its tables, the position up to
@@ -44,14 +45,14 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
 		// f may work for a long time between its queries. That is harmless, since no other session
 		// waits for this transaction.
-		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
-			return fmt.Errorf("set up the transaction: %w", err)
+		if err := query.Exec(ctx, tx, "set up the transaction", `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return err
 		}
 		// Lock the tables before the first query, which creates the snapshot. Otherwise a rebuild
 		// could swap the tables between the snapshot and the lock, and f would read tables that
 		// are folded up to another position.
-		if _, err := tx.Exec(ctx, statements.Of(partition, "lock the tables")); err != nil {
-			return fmt.Errorf("lock the tables of partition %d: %w", partition, err)
+		if err := query.Exec(ctx, tx, fmt.Sprintf("lock the tables of partition %d", partition), statements.Of(partition, "lock the tables")); err != nil {
+			return err
 		}
 		in := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
 		if err := in.Open(ctx, ""); err != nil {
@@ -61,16 +62,26 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 	})
 }
 
+// Now returns the present state of a partition, without a transaction.
+func Now(ctx context.Context, pool *pgxpool.Pool, partition, partitions int) (now Snapshot, err error) {
+	err = WithSnapshot(ctx, pool, partition, partitions, func(in *Snapshot) error {
+		now = *in
+		return nil
+	})
+	return now, err
+}
+
 // Open reads the position, the generations of event keys and the baseline. `lock` is the locking
 // clause for the row of the position, such as FOR UPDATE; "" means no lock.
 func (in *Snapshot) Open(ctx context.Context, lock string) error {
-	if err := keepLog(ctx, in.Tx, in.Partition); err != nil {
+	// Until the transaction ends, archiving does not remove events from the log.
+	err := query.Exec(ctx, in.Tx, fmt.Sprintf("lock the log of partition %d", in.Partition), statements.Of(in.Partition, "lock the log"))
+	if err != nil {
 		return err
 	}
-	if _, err := in.Tx.Exec(ctx, statements.Get("plan a replay")); err != nil {
-		return fmt.Errorf("set up the transaction: %w", err)
+	if err := query.Exec(ctx, in.Tx, "set up the transaction", statements.Get("plan a replay")); err != nil {
+		return err
 	}
-	var err error
 	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
 		return err
 	}
@@ -81,23 +92,11 @@ func (in *Snapshot) Open(ctx context.Context, lock string) error {
 	return err
 }
 
-// keepLog locks the log of a partition, so that archiving does not remove events from it until the
-// transaction ends.
-func keepLog(ctx context.Context, tx pgx.Tx, partition int) error {
-	if _, err := tx.Exec(ctx, statements.Of(partition, "lock the log")); err != nil {
-		return fmt.Errorf("lock the log of partition %d: %w", partition, err)
-	}
-	return nil
-}
-
 // ScanTables permits or forbids sequential scans in the transaction. For queries that return rows
 // in an order, a sequential scan is slower than an index; for queries of a whole table it is
 // faster.
 func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
-	if _, err := in.Tx.Exec(ctx, fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on)); err != nil {
-		return fmt.Errorf("set up the transaction: %w", err)
-	}
-	return nil
+	return query.Exec(ctx, in.Tx, "set up the transaction", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on))
 }
 
 // LettersOf reads which events of consecutive records are dead letters, which are not folded.
@@ -121,15 +120,12 @@ func (in *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, 
 // Length returns the number of records that a replay reads: the records of the log from the
 // baseline up to the position, and all records of the archive if the replay starts with it.
 func (in *Snapshot) Length(ctx context.Context) (int64, error) {
-	var n int64
-	err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...).Scan(&n)
-	if err != nil {
-		return 0, fmt.Errorf("count the events of partition %d: %w", in.Partition, err)
-	}
+	what := fmt.Sprintf("count the events of partition %d", in.Partition)
+	n, err := query.One[int64](ctx, in.Tx, what, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...)
 	if in.archive != nil {
 		n += in.Baseline.Events
 	}
-	return n, nil
+	return n, err
 }
 
 // folded returns the first arguments of statements with the SQL condition "folded after". The

@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/log/tombstones"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // sought describes the events that a search of the log must find: events that name one of the
@@ -68,12 +69,9 @@ func (s *sought) name(texts ...string) {
 // soughtFor describes a search for all events that are necessary to replay users: the events that
 // name the users, and the events of the rooms that the users have joined or left.
 func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
-	var inUse bool
-	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "find a room"), users).Scan(&inUse); err != nil {
-		return nil, fmt.Errorf("look for rooms in partition %d: %w", in.Partition, err)
-	}
-	if !inUse {
-		return seek(users, nil), nil
+	inUse, err := query.One[bool](ctx, in.Tx, fmt.Sprintf("look for rooms in partition %d", in.Partition), statements.Of(in.Partition, "find a room"), users)
+	if err != nil || !inUse {
+		return seek(users, nil), err
 	}
 	rooms, err := in.baselineRooms(ctx, users)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/partition/archive"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Verifier compares the tables of one database with its log. It is safe for concurrent use.
@@ -23,7 +24,7 @@ type Verifier struct {
 	archive *archive.Archive
 }
 
-// Held returns the partitions that the database holds. Other shards may hold other partitions.
+// Held returns the partitions that the database holds. Other databases may hold other partitions.
 func (v *Verifier) Held(ctx context.Context) ([]int, error) { return eventlog.Held(ctx, v.pool) }
 
 // NotFolded returns how many events of the given partitions are not folded yet. Verify ignores
@@ -160,12 +161,8 @@ const samplePages = 50
 
 // Sample returns up to n users of a partition, drawn at random from its tables.
 func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, error) {
-	rows, _ := v.pool.Query(ctx, statements.Of(partition, "sample users"), n, max(samplePages, n))
-	users, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("draw users of partition %d: %w", partition, err)
-	}
-	return users, nil
+	return query.All(ctx, v.pool, fmt.Sprintf("draw users of partition %d", partition), pgx.RowTo[string],
+		statements.Of(partition, "sample users"), n, max(samplePages, n))
 }
 
 // few compares at most maxSought users with the log. It searches the log for their events.
@@ -199,14 +196,11 @@ func (c *comparison) many(ctx context.Context) error {
 			return err
 		}
 	}
-	listed := make(map[string]struct{}, len(c.options.Users))
+	listed := make(map[string]bool, len(c.options.Users))
 	for _, u := range c.options.Users {
-		listed[u] = struct{}{}
+		listed[u] = true
 	}
-	wants := func(user string) bool {
-		_, ok := listed[user]
-		return ok || len(listed) == 0
-	}
+	wants := func(user string) bool { return listed[user] || len(listed) == 0 }
 	for s, more := AllUsers(), true; more; {
 		r, err := c.in.ReplayShare(ctx, &s, wants, repeats, half, c.read)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/copier"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // logRows is the greatest number of rows of the log that one call of CopyLog reads.
@@ -28,10 +29,6 @@ func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (m
 	if err != nil {
 		return false, err
 	}
-	pending := at.Pending
-	if pending == nil {
-		pending = []int64{}
-	}
 	var shares [2][][]any
 	var id uint64
 	var offset int64
@@ -41,8 +38,9 @@ func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (m
 	var payload []byte
 	var metadata *string
 	var appended time.Time
-	rows, _ := tx.Query(ctx, statements.Of(s.Partition, "rows of the log"), s.copied.TransactionID, s.copied.Offset, bound.TransactionID, bound.Offset, pending)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &offset, &appended, &era, (*[16]byte)(&key), &own, &payload, &metadata}, func() error {
+	args := []any{s.copied.TransactionID, s.copied.Offset, bound.TransactionID, bound.Offset, at.PendingArg()}
+	targets := []any{&id, &offset, &appended, &era, (*[16]byte)(&key), &own, &payload, &metadata}
+	if err := query.Each(ctx, tx, "read the log", statements.Of(s.Partition, "rows of the log"), args, targets, func() error {
 		for i, c := range s.children {
 			part, n, err := c.Row(payload)
 			if err != nil {
@@ -54,7 +52,7 @@ func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (m
 		}
 		return nil
 	}); err != nil {
-		return false, fmt.Errorf("read the log: %w", err)
+		return false, err
 	}
 	for i, c := range s.children {
 		n, err := tx.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(c.Child)},

@@ -30,6 +30,7 @@ import (
 	"github.com/badged/badged/internal/partition/childfilter"
 	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -118,11 +119,14 @@ func Undo(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("%w of partition %d", ErrNoSplit, s.Partition)
 	}
 	for _, c := range s.children {
-		if err := s.In(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, c.Child) }); err != nil {
-			return fmt.Errorf("undo the split of partition %d: %w; run the command again", s.Partition, err)
+		if err == nil {
+			err = s.In(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, c.Child) })
 		}
 	}
-	if err := s.Unwatch(ctx); err != nil {
+	if err == nil {
+		err = s.Unwatch(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("undo the split of partition %d: %w; run the command again", s.Partition, err)
 	}
 	return nil
@@ -132,12 +136,7 @@ func Undo(ctx context.Context, cfg Config) error {
 // interrupted, or is running, before or after the switch. The database still has the rows of these
 // partitions.
 func Begun(ctx context.Context, q events.Querier) ([]int, error) {
-	rows, _ := q.Query(ctx, statements.Get("begun"))
-	partitions, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return nil, fmt.Errorf("read which splits were begun: %w", err)
-	}
-	return partitions, nil
+	return query.All(ctx, q, "read which splits were begun", pgx.RowTo[int], statements.Get("begun"))
 }
 
 // splitter is one call of Split.
@@ -148,7 +147,7 @@ type splitter struct {
 	// held is set if the database holds the partition. begun is set if a split of the partition
 	// has begun and is not complete.
 	held, begun bool
-	name        string // the name of the shard, "" for a single database
+	name        string // the name of the database, "" for a single database
 	children    [2]childfilter.Filter
 	// copied is the position up to which the log was copied to the children.
 	copied events.Position
@@ -308,13 +307,11 @@ func (s *splitter) begin(ctx context.Context) error {
 func (s *splitter) cleanUp(ctx context.Context) error {
 	s.Progress(CleaningUp, s.result.Rows)
 	return s.RetryOnLock(ctx, partition.OwnTables(s.Partition), func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, statements.Get("drop what interrupted commands left"), s.Partition); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, statements.Get("forget the parent"), s.Partition); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM `+partition.Log(s.Partition)+`_offsets`); err != nil {
+		var batch pgx.Batch
+		batch.Queue(statements.Get("drop what interrupted commands left"), s.Partition)
+		batch.Queue(statements.Get("forget the parent"), s.Partition)
+		batch.Queue(`DELETE FROM ` + partition.Log(s.Partition) + `_offsets`)
+		if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 			return err
 		}
 		return copier.Clear(ctx, tx, s.Partition)

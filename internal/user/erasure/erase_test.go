@@ -470,7 +470,7 @@ func TestKilledErasureFromAnArchive(t *testing.T) {
 				t.Fatal("it was not killed")
 			}
 			end()
-			a, err := archive.Open(dir)
+			a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 			if err != nil {
 				t.Fatal(err)
 			}

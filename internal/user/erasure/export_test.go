@@ -151,7 +151,7 @@ func archived(t testing.TB, d *projectortest.Database, dir string) *archive.Arch
 	if err := tryArchive(t, d, archive.Folder(dir)); err != nil {
 		t.Fatal(err)
 	}
-	a, err := archive.Open(dir)
+	a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
