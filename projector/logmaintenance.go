@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // The log of a partition is divided into ranges of transaction ids; each range is a table. The
@@ -30,16 +31,13 @@ const buryUnissuedSQL = `SELECT badged.bury_unissued($1)`
 // yet. Only the owner of the schema can write such events. They could not be folded until
 // Postgres assigns the ids, and until then no range could end before them.
 func (p *partition) buryUnissued(ctx context.Context) error {
-	var n int
-	if err := p.projector.cfg.Pool.QueryRow(ctx, buryUnissuedSQL, p.id).Scan(&n); err != nil {
-		return fmt.Errorf("bury events with unissued transaction ids in partition %d: %w", p.id, err)
-	}
+	n, err := query.One[int](ctx, p.projector.cfg.Pool, fmt.Sprintf("bury events with unissued transaction ids in partition %d", p.id), buryUnissuedSQL, p.id)
 	if n > 0 {
 		p.projector.metrics.deadLetters.Add(float64(n))
 		p.projector.log.ErrorContext(ctx, "events in the log had transaction ids that Postgres had not assigned yet; they are dead letters now, see `badged deadletters list`",
 			"partition", p.id, "events", n)
 	}
-	return nil
+	return err
 }
 
 const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
@@ -47,16 +45,21 @@ const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 // extendLog adds ranges to the log until the last range begins at a transaction id that
 // Postgres has not assigned yet. ADR 151 has the reasons.
 func (p *partition) extendLog(ctx context.Context) error {
-	for more := true; more; {
-		err := p.projector.cfg.Pool.QueryRow(ctx, extendLogSQL, p.id, rangeSpan, leastRange).Scan(&more)
+	// A lock is not urgent: until the next try, events are appended to the last range.
+	return p.projector.repeat(ctx, fmt.Sprintf("extend the log of partition %d", p.id), extendLogSQL, p.id, rangeSpan, leastRange)
+}
+
+// repeat runs a query until it returns false, or cannot get a lock.
+func (p *Projector) repeat(ctx context.Context, what, sql string, args ...any) error {
+	for {
+		more, err := query.One[bool](ctx, p.cfg.Pool, what, sql, args...)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
-			return nil // not urgent: until the next try, events are appended to the last range
+			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("extend the log of partition %d: %w", p.id, err)
+		if err != nil || !more {
+			return err
 		}
 	}
-	return nil
 }
 
 const indexLogSQL = `SELECT badged.index_log($1)`
@@ -75,16 +78,8 @@ func (p *Projector) indexLog(ctx context.Context) error {
 	return nil
 }
 
-// indexRanges builds the missing indexes of a partition's ranges.
+// indexRanges builds the missing indexes of a partition's ranges, unless an erasure is writing to
+// the range.
 func (p *Projector) indexRanges(ctx context.Context, partition int) error {
-	for more := true; more; {
-		err := p.cfg.Pool.QueryRow(ctx, indexLogSQL, partition).Scan(&more)
-		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
-			return nil // an erasure is writing to the range
-		}
-		if err != nil {
-			return fmt.Errorf("index the log of partition %d: %w", partition, err)
-		}
-	}
-	return nil
+	return p.repeat(ctx, fmt.Sprintf("index the log of partition %d", partition), indexLogSQL, partition)
 }

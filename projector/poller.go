@@ -2,12 +2,12 @@ package projector
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // poller finds unfolded events for which the projector was not woken: another program appended
@@ -57,12 +57,10 @@ func (p *poller) behind(ctx context.Context) ([]int, error) {
 		p.partitions = nil
 		return nil, nil
 	}
-	var snapshot string // taken before lag.Behind, which may see more
-	if err := p.database.QueryRow(ctx, `SELECT pg_current_snapshot()::text`).Scan(&snapshot); err != nil {
-		return nil, fmt.Errorf("read the snapshot: %w", err)
-	}
-	if snapshot == p.snapshot && slices.Equal(partitions, p.partitions) {
-		return nil, nil
+	// Take the snapshot before lag.Behind, which may see more.
+	snapshot, err := query.One[string](ctx, p.database, "read the snapshot", `SELECT pg_current_snapshot()::text`)
+	if err != nil || snapshot == p.snapshot && slices.Equal(partitions, p.partitions) {
+		return nil, err
 	}
 	behind, err := lag.Behind(ctx, p.database, partitions)
 	if err != nil {

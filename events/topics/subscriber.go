@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,14 +103,8 @@ func NewSubscriber(cfg SubscriberConfig) (*Subscriber, error) {
 	case events.ProjectorGroup, events.NotifierGroup:
 		return nil, fmt.Errorf("the consumer group %q is badged's own: choose another", cfg.ConsumerGroup)
 	}
-	for _, d := range []struct {
-		value *time.Duration
-		unset time.Duration
-	}{{&cfg.PollInterval, 100 * time.Millisecond}, {&cfg.ResendInterval, time.Second}, {&cfg.RetryInterval, time.Second}} {
-		if *d.value == 0 {
-			*d.value = d.unset
-		}
-	}
+	cfg.PollInterval = cmp.Or(cfg.PollInterval, 100*time.Millisecond)
+	cfg.ResendInterval, cfg.RetryInterval = cmp.Or(cfg.ResendInterval, time.Second), cmp.Or(cfg.RetryInterval, time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = watermill.NopLogger{}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/log/groupcommit"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/partition/splitting"
@@ -169,7 +170,7 @@ func verifyPartition(t *testing.T, d *projectortest.Database, partition int) {
 
 func (h *hall) move(partition int, to string) moving.Config {
 	const patience = 10 * time.Second // of a busy machine
-	return moving.Config{Partition: partition, To: to, Patience: patience, Databases: []moving.Database{{Name: "a", Pool: h.a.Pool, Log: h.a.Log}, {Name: "b", Pool: h.b.Pool, Log: h.b.Log}}}
+	return moving.Config{Partition: partition, To: to, Options: copier.Options{Patience: patience}, Databases: []moving.Database{{Name: "a", Pool: h.a.Pool, Log: h.a.Log}, {Name: "b", Pool: h.b.Pool, Log: h.b.Log}}}
 }
 
 // heldUp runs a move until it pauses after its first rounds. goOn continues the move and returns
@@ -181,8 +182,8 @@ func (h *hall) heldUp(t *testing.T, partition int, to string) (goOn, stop func()
 	t.Cleanup(cancel)
 	cfg := h.move(partition, to)
 	var once sync.Once
-	cfg.Progress = func(step moving.Step, _ int64) {
-		if step != moving.Switching {
+	cfg.Progress = func(step copier.Step, _ int64) {
+		if step != copier.Switching {
 			return
 		}
 		once.Do(func() {
@@ -424,16 +425,15 @@ func TestRoomsOfAPartitionThatIsSplit(t *testing.T) {
 	defer stop()
 	var once sync.Once
 	if _, err := splitting.Split(t.Context(), splitting.Config{
-		Pool: h.a.Pool, Log: h.a.Log, Partition: 0, Patience: 10 * time.Second,
-		Progress: func(step splitting.Step, _ int64) {
-			if step == splitting.Switching {
+		Pool: h.a.Pool, Log: h.a.Log, Partition: 0, Options: copier.Options{Patience: 10 * time.Second, Progress: func(step copier.Step, _ int64) {
+			if step == copier.Switching {
 				once.Do(func() {
 					h.post(t, "in the split", "r", "mine")
 					h.join(t, "new", users[0], users[1], foldtest.User(3, 0))
 					h.post(t, "in the split", "new")
 				})
 			}
-		},
+		}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 	"github.com/badged/badged/pubsub"
 )
@@ -245,11 +246,8 @@ func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
 }
 
 // Holds reports whether the database has the partition.
-func (r *Reader) Holds(ctx context.Context, partition int) (holds bool, err error) {
-	if err := r.q.QueryRow(ctx, statements.Get("is a partition held"), partition).Scan(&holds); err != nil {
-		return false, fmt.Errorf("read whether partition %d is held: %w", partition, err)
-	}
-	return holds, nil
+func (r *Reader) Holds(ctx context.Context, partition int) (bool, error) {
+	return query.One[bool](ctx, r.q, fmt.Sprintf("read whether partition %d is held", partition), statements.Get("is a partition held"), partition)
 }
 
 // Now returns the time by the database's clock.
@@ -361,12 +359,9 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 }
 
 // IsMember reports whether a conversation is a room and a user a member.
-func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
-	sql := statements.Of(r.partitionOf(userID), "is a member of a room")
-	if err := r.q.QueryRow(ctx, sql, userID, conversationID).Scan(&member); err != nil {
-		return false, fmt.Errorf("read whether %q is a room of user %q: %w", conversationID, userID, err)
-	}
-	return member, nil
+func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (bool, error) {
+	what := fmt.Sprintf("read whether %q is a room of user %q", conversationID, userID)
+	return query.One[bool](ctx, r.q, what, statements.Of(r.partitionOf(userID), "is a member of a room"), userID, conversationID)
 }
 
 // conversations reads conversations of a user, most recently changed first. It uses the

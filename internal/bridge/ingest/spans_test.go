@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/projector"
 )
@@ -68,7 +69,7 @@ func batchThatSpansASwitch(t *testing.T, remembered bool) {
 	t.Helper()
 	s := newSharded(t)
 	var both []*projectortest.Database
-	cfg := moving.Config{Partition: 0, To: "b", Patience: 10 * time.Second} // of a busy machine
+	cfg := moving.Config{Partition: 0, To: "b", Options: copier.Options{Patience: 10 * time.Second}} // of a busy machine
 	for i, name := range []string{"a", "b"} {
 		d := projectortest.Open(t, s.pools[i].Config().ConnString())
 		d.Start(t, func(cfg *projector.Config) {

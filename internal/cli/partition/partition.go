@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/internal/server/config"
@@ -199,7 +200,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	}
 	defer dbs.Close()
 	all, _ := movingShards(dbs)
-	cfg := moving.Config{Databases: all, Partition: c.Partition, To: c.To, Patience: c.MaxPause, MostBlocked: c.MaxWait}
+	cfg := moving.Config{Databases: all, Partition: c.Partition, To: c.To, Options: copier.Options{Patience: c.MaxPause, MostBlocked: c.MaxWait}}
 	source := dbs.Database(c.To)
 	if err := dbs.CheckPartition(c.Partition); err != nil {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
@@ -221,7 +222,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 			defer connect.Watch(ctx, s, watch.note)()
 		}
 	}
-	cfg.Progress = func(step moving.Step, rows int64) { watch.progress(string(step), rows) }
+	cfg.Progress = func(step copier.Step, rows int64) { watch.progress(string(step), rows) }
 	cfg.Blocked = watch.blocked
 	return operations.Audited(ctx, source.Pool, operations.OSUser(), "partition.move", moveArguments{c.Partition, c.To, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {

@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/operations"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/splitting"
 	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/internal/server/config"
@@ -148,9 +149,12 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *clust
 	watch := watchedMove{out: streams.Err, command: "split", quiet: c.Quiet}
 	defer connect.Watch(ctx, s, watch.note)()
 	cfg := splitting.Config{
-		Pool: s.Pool, Log: s.Log, Partition: p, Patience: c.MaxPause, MostBlocked: c.MaxWait,
-		Progress: func(step splitting.Step, rows int64) { watch.progress(string(step), rows) },
-		Blocked:  func(by pgsession.Holder) { watch.blocked(s.Name, by) },
+		Pool: s.Pool, Log: s.Log, Partition: p,
+		Options: copier.Options{
+			Patience: c.MaxPause, MostBlocked: c.MaxWait,
+			Progress: func(step copier.Step, rows int64) { watch.progress(string(step), rows) },
+		},
+		Blocked: func(by pgsession.Holder) { watch.blocked(s.Name, by) },
 	}
 	return operations.Audited(ctx, s.Pool, operations.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {

@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -105,10 +106,7 @@ func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 // the mentions unless e mentions the user.
 func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	d, changed := &e.Data, e.Type == events.MessageChanged
-	of := d.Category
-	if of == "" {
-		of = events.DefaultCategory
-	}
+	of := cmp.Or(d.Category, events.DefaultCategory)
 	if d.Seq > c.LastSeq || d.Seq == c.LastSeq && of > c.Category {
 		c.LastSeq, c.Category, c.Touched = d.Seq, of, true
 	}

@@ -138,13 +138,7 @@ func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
 // keep removes a message from Unmarked, so that the next write does not delete the user's
 // [Mark].
 func (m *Membership) keep(seq int64) {
-	rest := m.Unmarked[:0]
-	for _, other := range m.Unmarked {
-		if other != seq {
-			rest = append(rest, other)
-		}
-	}
-	m.Unmarked = rest
+	m.Unmarked = slices.DeleteFunc(m.Unmarked, func(other int64) bool { return other == seq })
 }
 
 // unmarkFrom ends a mark of a room's messages from a seq on: the read position becomes

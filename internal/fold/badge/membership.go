@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -59,10 +60,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 	u.Joined = true
 	before := c.View()
 	u.shift(&before, &View{Level: before.Level, Category: before.Category})
-	upTo := d.UpToSeq
-	if upTo == 0 {
-		upTo = r.LastSeq
-	}
+	upTo := cmp.Or(d.UpToSeq, r.LastSeq)
 	if c.Left() {
 		c.ReadSeq = upTo // a reset after the user left may have reused seqs
 	} else {

@@ -1,6 +1,7 @@
 package badge
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/badged/badged/events"
@@ -111,10 +112,7 @@ func (s *State) post(e *events.Event) (why Reason) {
 	d := e.Data
 	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
 	c := r.chunk(d.Seq)
-	of := d.Category
-	if of == "" {
-		of = events.DefaultCategory
-	}
+	of := cmp.Or(d.Category, events.DefaultCategory)
 	visible := false
 	if d.Seq > r.LastSeq || d.Seq == r.LastSeq && of > r.Category {
 		r.LastSeq, r.Category, visible = d.Seq, of, true

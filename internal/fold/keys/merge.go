@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -144,14 +145,7 @@ func (m *Merger) finishMerge(ctx context.Context, c *merge) error {
 			w.Forget() // the commit may have succeeded
 			return err
 		}
-		w.remove(func(r *run) bool {
-			for _, input := range c.inputs {
-				if r == input {
-					return true
-				}
-			}
-			return false
-		})
+		w.remove(func(r *run) bool { return slices.Contains(c.inputs, r) })
 		w.add(c.output)
 		m.current, m.listed = nil, false
 		return nil

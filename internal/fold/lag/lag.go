@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -72,11 +73,10 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int
     WHERE %s ORDER BY transaction_id, "offset" LIMIT 1)`, i, events.Topic(p), logread.After(len(args)+1))
 		args = append(args, cursors[i].TransactionID, cursors[i].Offset)
 	}
-	rows, _ := q.Query(ctx, sql.String(), args...)
 	waiting := make(map[int]Waiting, len(partitions))
 	var i int
 	var age *float64
-	if _, err := pgx.ForEachRow(rows, []any{&i, &age}, func() error {
+	return waiting, query.Each(ctx, q, "measure the lag", sql.String(), args, []any{&i, &age}, func() error {
 		w := Waiting{Folded: cursors[i].Position}
 		if age != nil {
 			// Keep Age above 0, even if the clock was set back.
@@ -84,10 +84,7 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int
 		}
 		waiting[partitions[i]] = w
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("measure the lag: %w", err)
-	}
-	return waiting, nil
+	})
 }
 
 // Behind returns the partitions that have unfolded events which can be folded now, since their
@@ -111,12 +108,7 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 		fmt.Fprintf(&sql, ` OR EXISTS (SELECT FROM badged.%s WHERE %s)`, events.Topic(p), logread.Late(len(args)+1))
 		args = append(args, cursors[i].Args()...)
 	}
-	rows, _ := q.Query(ctx, sql.String(), args...)
-	behind, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return nil, fmt.Errorf("find partitions that are behind: %w", err)
-	}
-	return behind, nil
+	return query.All(ctx, q, "find partitions that are behind", pgx.RowTo[int], sql.String(), args...)
 }
 
 // NotFolded returns the total number of unfolded events in the given partitions.

@@ -19,9 +19,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Cursor says which events of a partition are folded: all events up to Position, except the
@@ -75,17 +74,13 @@ FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topi
 	if len(partitions) == 0 {
 		return cursors, nil
 	}
-	rows, _ := q.Query(ctx, sql.String(), events.ProjectorGroup)
 	var i int
 	var c Cursor
-	if _, err := pgx.ForEachRow(rows, append([]any{&i}, c.Targets()...), func() error {
+	return cursors, query.Each(ctx, q, "read positions", sql.String(), []any{events.ProjectorGroup}, append([]any{&i}, c.Targets()...), func() error {
 		cursors[i] = c
 		c.Pending = nil // the next row has a list of its own
 		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read positions: %w", err)
-	}
-	return cursors, nil
+	})
 }
 
 // After returns the SQL condition that a row of the log comes after the position of a cursor.

@@ -34,10 +34,11 @@ type Page struct {
 // ended, then events after the position. ADR 53 has the reasons.
 func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *Watch, size *Size) (Page, error) {
 	limit := size.rows()
-	rows, err := q.Query(ctx, nextSQL(partition, len(from.Pending) > 0), append(from.Args()[:argsOf(from)], limit)...)
-	if err != nil {
-		return Page{}, fmt.Errorf("read partition %d: %w", partition, err)
+	args := []any{from.TransactionID, from.Offset, limit}
+	if len(from.Pending) > 0 {
+		args = append(from.Args(), limit)
 	}
+	rows, _ := q.Query(ctx, nextSQL(partition, len(from.Pending) > 0), args...)
 	defer rows.Close()
 	p := pager{Page: Page{From: from}, limit: limit, maxEvents: size.Events, maxBytes: size.Bytes, watch: w}
 	if err := p.read(rows); err != nil {
@@ -45,14 +46,6 @@ func Next(ctx context.Context, q events.Querier, partition int, from Cursor, w *
 	}
 	size.learn(p.lateRows+p.nextRows, len(p.Records), p.size)
 	return p.Page, nil
-}
-
-// argsOf returns how many of the arguments of the cursor nextSQL uses.
-func argsOf(c Cursor) int {
-	if len(c.Pending) > 0 {
-		return 3
-	}
-	return 2
 }
 
 // Kinds of rows that nextSQL returns, in this order.
@@ -259,11 +252,8 @@ func (p *payloads) keep(payload []byte) []byte {
 // Folded reads events that are folded by the cursor `at`, and whose position is greater than
 // `after`, in the order of folding. This part of the log is immutable, except for erasures.
 func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, size *Size) (records []events.Record, err error) {
-	limit := size.rows()
-	rows, err := q.Query(ctx, foldedSQL(partition), append([]any{after.TransactionID, after.Offset}, append(at.Args(), limit)...)...)
-	if err != nil {
-		return nil, fmt.Errorf("read partition %d: %w", partition, err)
-	}
+	args := append(append([]any{after.TransactionID, after.Offset}, at.Args()...), size.rows())
+	rows, _ := q.Query(ctx, foldedSQL(partition), args...)
 	defer rows.Close()
 	var r row
 	targets := r.targets()

@@ -1,6 +1,7 @@
 package logread
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,23 +23,20 @@ func parseSnapshot(text string) (s snapshot, err error) {
 	if len(parts) != 3 {
 		return snapshot{}, fmt.Errorf("parse the snapshot %q: want three parts", text)
 	}
-	numbers := parts[:2]
-	if parts[2] != "" {
-		numbers = append(numbers, strings.Split(parts[2], ",")...)
+	number := func(text string) (n int64) {
+		var fault error
+		n, fault = strconv.ParseInt(text, 10, 64)
+		err = errors.Join(err, fault)
+		return n
 	}
-	for i, number := range numbers {
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return snapshot{}, fmt.Errorf("parse the snapshot %q: %w", text, err)
+	s.xmin, s.xmax = number(parts[0]), number(parts[1])
+	for open := range strings.SplitSeq(parts[2], ",") {
+		if parts[2] != "" {
+			s.open = append(s.open, number(open))
 		}
-		switch i {
-		case 0:
-			s.xmin = n
-		case 1:
-			s.xmax = n
-		default:
-			s.open = append(s.open, n)
-		}
+	}
+	if err != nil {
+		return snapshot{}, fmt.Errorf("parse the snapshot %q: %w", text, err)
 	}
 	slices.Sort(s.open)
 	return s, nil

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/keys"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // An event counts once for each user, even if it is published several times with different
@@ -32,18 +31,14 @@ type Generation struct {
 // LoadGenerations returns all generations that a partition has had, in order. They determine
 // which events in the log of the partition are repetitions.
 func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Generation, error) {
-	rows, err := q.Query(ctx, statements.Get("read the generations"), partition)
-	if err != nil {
-		return nil, fmt.Errorf("read the generations of event keys of partition %d: %w", partition, err)
-	}
-	generations, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g Generation, err error) {
-		err = row.Scan(&g.Number, &g.After.TransactionID, &g.After.Offset)
-		return g, err
+	var all []Generation
+	var g Generation
+	what := fmt.Sprintf("read the generations of event keys of partition %d", partition)
+	err := query.Each(ctx, q, what, statements.Get("read the generations"), []any{partition}, []any{&g.Number, &g.After.TransactionID, &g.After.Offset}, func() error {
+		all = append(all, g)
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the generations of event keys of partition %d: %w", partition, err)
-	}
-	return generations, nil
+	return all, err
 }
 
 // fresh removes from an event the users who have had it. It reports whether anything is left

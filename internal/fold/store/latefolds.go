@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Most events are folded milliseconds after they were appended. A batch may fold later than
@@ -43,23 +44,19 @@ type lateRecord struct {
 
 // LoadFoldTimes reads the late-fold records of a partition.
 func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldTimes, error) {
-	rows, err := q.Query(ctx, statements.Get("read the late folds"), partition)
-	if err != nil {
-		return nil, fmt.Errorf("read the late folds of partition %d: %w", partition, err)
-	}
 	f := &FoldTimes{}
-	f.records, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r lateRecord, err error) {
-		var at *time.Time
-		err = row.Scan(&r.to.TransactionID, &r.to.Offset, &at)
+	var to events.Position
+	var at *time.Time
+	what := fmt.Sprintf("read the late folds of partition %d", partition)
+	err := query.Each(ctx, q, what, statements.Get("read the late folds"), []any{partition}, []any{&to.TransactionID, &to.Offset, &at}, func() error {
+		r := lateRecord{to: to}
 		if at != nil {
 			r.at = *at
 		}
-		return r, err
+		f.records = append(f.records, r)
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read the late folds of partition %d: %w", partition, err)
-	}
-	return f, nil
+	return f, err
 }
 
 // Of returns when a record was folded, with an error of about a second. Call it for records in
@@ -71,18 +68,11 @@ func (f *FoldTimes) Of(r *events.Record) time.Time {
 		}
 		return 1
 	})
-	for _, at := range []time.Time{r.AppendedAt, f.recorded(i)} {
-		if at.After(f.latest) {
-			f.latest = at
-		}
+	if r.AppendedAt.After(f.latest) {
+		f.latest = r.AppendedAt
+	}
+	if i < len(f.records) && f.records[i].at.After(f.latest) {
+		f.latest = f.records[i].at
 	}
 	return f.latest
-}
-
-// recorded returns the time of the late-fold record with index i, zero if there is none.
-func (f *FoldTimes) recorded(i int) time.Time {
-	if i == len(f.records) {
-		return time.Time{}
-	}
-	return f.records[i].at
 }

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Letters has the places of dead letters, and the places of former dead letters that were
@@ -34,10 +33,10 @@ func LoadLettersOf(ctx context.Context, q events.Querier, partition int, ids, of
 }
 
 func loadLetters(ctx context.Context, q events.Querier, sql string, partition int, args ...any) (l Letters, err error) {
-	rows, _ := q.Query(ctx, sql, append([]any{partition}, args...)...)
 	var p events.Place
 	var users []string
-	_, err = pgx.ForEachRow(rows, []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
+	what := fmt.Sprintf("read the dead letters of partition %d", partition)
+	err = query.Each(ctx, q, what, sql, append([]any{partition}, args...), []any{&p.TransactionID, &p.Offset, &p.Index, &users}, func() error {
 		if users == nil {
 			l.Bury(p)
 		} else {
@@ -45,10 +44,7 @@ func loadLetters(ctx context.Context, q events.Querier, sql string, partition in
 		}
 		return nil
 	})
-	if err != nil {
-		return Letters{}, fmt.Errorf("read the dead letters of partition %d: %w", partition, err)
-	}
-	return l, nil
+	return l, err
 }
 
 // Bury adds the place of an event that is folded for no user.

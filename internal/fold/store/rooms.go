@@ -113,14 +113,6 @@ func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64)
 	return rooms, seqs
 }
 
-// queueMarkLoads adds to batch the statement that loads the closed chunks of the messages that
-// [MoreMessages] returns, if there are any.
-func (t *Tables) queueMarkLoads(batch *pgx.Batch, items []Item, s *badge.State) {
-	if rooms, seqs := MoreMessages(items, s); len(seqs) > 0 {
-		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })
-	}
-}
-
 // MoreMessages returns messages whose closed chunks (rows with a room's older messages) must
 // be loaded after the other rows of a batch and before folding: rooms has the room of each
 // message, seqs its seq. It returns the messages that may count again because of a mark or
@@ -181,12 +173,10 @@ func ScanChunks(rows pgx.Rows, rooms map[string]*badge.Room) error {
 }
 
 func scanMarks(rows pgx.Rows, rooms map[string]*badge.Room) error {
-	var id, user string
-	var seq int64
-	var own bool
-	_, err := pgx.ForEachRow(rows, []any{&id, &seq, &user, &own}, func() error {
-		if room := rooms[id]; room != nil {
-			room.AddMark(seq, user, badge.Mark{Own: own})
+	var r MarkRow
+	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
+		if room := rooms[r.room]; room != nil {
+			room.AddMark(r.seq, r.user, badge.Mark{Own: r.own})
 		}
 		return nil
 	})
@@ -229,13 +219,12 @@ func (t *Tables) queueRoomWrites(batch *pgx.Batch, users []*badge.User, rooms ma
 			}
 		}
 		for _, c := range r.Closed {
-			switch {
-			case !c.Touched:
-			case c.Stored:
-				chunk.Set(r.ID, c)
+			if !c.Touched {
+				continue
+			}
+			if chunk.Set(r.ID, c); c.Stored {
 				knownChunks.add(&chunk)
-			default:
-				chunk.Set(r.ID, c)
+			} else {
 				newChunks.add(&chunk)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	_ "embed"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,17 +47,18 @@ func NewTables(partition int) *Tables { return TablesNamed(partition, "") }
 // TablesNamed returns the statements on the tables of a partition whose names end with suffix,
 // such as _staging.
 func TablesNamed(partition int, suffix string) *Tables {
+	table := func(kind string, columns []Column, key int) TableSQL {
+		return tableSQL(fmt.Sprintf("badged.%s_p%02d%s", kind, partition, suffix), partition, columns, key)
+	}
 	t := &Tables{
 		partition: partition,
 
-		Users:         tableSQL(fmt.Sprintf("badged.users_p%02d%s", partition, suffix), partition, new(UserRow).Columns(), UserKey),
-		Conversations: tableSQL(fmt.Sprintf("badged.conversations_p%02d%s", partition, suffix), partition, new(ConversationRow).Columns(), ConversationKey),
-
-		Paths: tableSQL(fmt.Sprintf("badged.paths_p%02d%s", partition, suffix), partition, new(PathRow).Columns(), PathKey),
-
-		Rooms:  tableSQL(fmt.Sprintf("badged.rooms_p%02d%s", partition, suffix), partition, new(RoomRow).Columns(), RoomKey),
-		Chunks: tableSQL(fmt.Sprintf("badged.room_chunks_p%02d%s", partition, suffix), partition, new(ChunkRow).Columns(), ChunkKey),
-		Marks:  tableSQL(fmt.Sprintf("badged.room_marks_p%02d%s", partition, suffix), partition, new(MarkRow).Columns(), MarkKey),
+		Users:         table("users", new(UserRow).Columns(), UserKey),
+		Conversations: table("conversations", new(ConversationRow).Columns(), ConversationKey),
+		Paths:         table("paths", new(PathRow).Columns(), PathKey),
+		Rooms:         table("rooms", new(RoomRow).Columns(), RoomKey),
+		Chunks:        table("room_chunks", new(ChunkRow).Columns(), ChunkKey),
+		Marks:         table("room_marks", new(MarkRow).Columns(), MarkKey),
 
 		moveSQL:             statements.Of(partition, "move"),
 		moveAppendedSQL:     statements.Of(partition, "move past an append with pending transactions"),
@@ -227,18 +229,9 @@ func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) {
 
 // Sorted returns the values of m in the order of their keys.
 func Sorted[V any](m map[string]V) []V {
-	type entry struct {
-		key   string
-		value V
-	}
-	entries := make([]entry, 0, len(m))
-	for k, v := range m {
-		entries = append(entries, entry{k, v})
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
-	values := make([]V, len(entries))
-	for i := range entries {
-		values[i] = entries[i].value
+	values := make([]V, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		values = append(values, m[key])
 	}
 	return values
 }

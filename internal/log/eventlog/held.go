@@ -2,10 +2,11 @@ package eventlog
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // heldSQL reads the partitions that a database holds.
@@ -20,12 +21,7 @@ type Querier interface {
 // holds all partitions. With several databases, a partition may be moved to another database at
 // any time.
 func Held(ctx context.Context, q Querier) ([]int, error) {
-	rows, _ := q.Query(ctx, heldSQL)
-	held, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil {
-		return nil, fmt.Errorf("read which partitions the database holds: %w", err)
-	}
-	return held, nil
+	return query.All(ctx, q, "read which partitions the database holds", pgx.RowTo[int], heldSQL)
 }
 
 // Gone reports whether this process must release a partition: ctx is done, or the database

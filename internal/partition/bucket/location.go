@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func Store(location string) (archive.Store, error) {
 	if name == "" {
 		return archive.Folder(location), nil
 	}
-	given := first(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), awsEndpoint)
+	given := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), awsEndpoint)
 	endpoint, err := url.Parse(given)
 	if err != nil || endpoint.Host == "" || (endpoint.Scheme != "http" && endpoint.Scheme != "https") || strings.Trim(endpoint.Path, "/") != "" {
 		return nil, fmt.Errorf("AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL must be like https://storage.example:9000, is %q", given)
@@ -55,7 +56,7 @@ func Store(location string) (archive.Store, error) {
 	client, err := minio.New(endpoint.Host, &minio.Options{
 		Creds:     credentials.New(required{&credentials.Chain{Providers: providers()}}),
 		Secure:    endpoint.Scheme == "https",
-		Region:    first(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
+		Region:    cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 		Transport: transport(),
 	})
 	if err != nil {
@@ -79,15 +80,6 @@ func parse(location string) (bucket, prefix string, err error) {
 		return "", "", fmt.Errorf("%q is not the name of a bucket: %w", u.Host, err)
 	}
 	return u.Host, strings.Trim(u.Path, "/"), nil
-}
-
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // providers returns the sources of credentials, in the order in which they are tried.

@@ -7,6 +7,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,29 @@ func (p *Part) query(t partition.Table, all partition.Columns, from, where strin
 	return `SELECT ` + list + ` FROM ` + from + ` WHERE ` + where + gets
 }
 
+// Options are options of moves and splits.
+type Options struct {
+	// Progress, if not nil, is called with the current step and the number of copied rows.
+	// Several calls may have the same step.
+	Progress func(step Step, rows int64)
+	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
+	MostBlocked time.Duration
+	// Patience is about how long one attempt of the switch may block publishers to the partition
+	// and its folding. Default 800ms.
+	Patience time.Duration
+	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
+	// Patience, the move or split fails with an error that wraps [ErrBusy].
+	Attempts int
+}
+
+// SetDefaults sets the options that have no valid value.
+func (o *Options) SetDefaults() {
+	if o.Progress == nil {
+		o.Progress = func(Step, int64) {}
+	}
+	o.Attempts, o.Patience = cmp.Or(max(o.Attempts, 0), 10), cmp.Or(max(o.Patience, 0), 800*time.Millisecond)
+}
+
 // Copy copies a partition.
 type Copy struct {
 	// Session is the session with the source, Target the session with the target. They are one
@@ -97,13 +121,7 @@ type Copy struct {
 	// Parts are the partitions that get the rows.
 	Parts []Part
 	Operation
-	// Progress is called with the current step, and the number of copied rows.
-	Progress func(step Step, rows int64)
-	// Patience is about how long one attempt of the switch may block publishers, default 800ms.
-	// Attempts is the number of attempts, default 10: Switch fails if all of them would block
-	// publishers for longer than Patience.
-	Patience time.Duration
-	Attempts int
+	Options
 	// Closed is when the switch closed the gate. It is zero before the switch.
 	Closed time.Time
 	Result *Result

@@ -1,7 +1,6 @@
 package copier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +93,6 @@ func (c *Copy) Switch(ctx context.Context) error {
 		return &StoppedError{c.wrap(err)}
 	}
 	c.gate = c.blocking(nil)
-	c.Attempts, c.Patience = cmp.Or(max(c.Attempts, 0), 10), cmp.Or(max(c.Patience, 0), 800*time.Millisecond)
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if err := c.CatchUp(ctx); err != nil {
 			return &StoppedError{err}

@@ -39,7 +39,7 @@ func TestCatchUp(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				done := 0
-				c := copier.Copy{Session: new(copier.Session), Result: new(copier.Result), Progress: func(copier.Step, int64) {}, Operation: operation{round: func() (int, error) {
+				c := copier.Copy{Session: new(copier.Session), Result: new(copier.Result), Options: copier.Options{Progress: func(copier.Step, int64) {}}, Operation: operation{round: func() (int, error) {
 					if done == len(rounds) {
 						return 0, errors.New("one round too many")
 					}

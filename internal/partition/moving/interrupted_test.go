@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/internal/pg/pgsession"
 )
@@ -33,8 +34,8 @@ func TestOpenTransactionDelaysTheSwitch(t *testing.T) {
 	var tx pgx.Tx
 	blocked, done := make(chan int, 100), make(chan error, 1)
 	cfg := config(a, b, 0, "b")
-	cfg.Progress = func(step moving.Step, _ int64) {
-		if step != moving.CatchingUp || tx != nil {
+	cfg.Progress = func(step copier.Step, _ int64) {
+		if step != copier.CatchingUp || tx != nil {
 			return
 		}
 		var err error
@@ -289,8 +290,8 @@ func TestAMoveIsNotContinuedAfterRenumbering(t *testing.T) {
 			a.Fold(t)
 			ctx, stop := context.WithCancel(t.Context())
 			cfg := config(a, b, 0, "b")
-			cfg.Progress = func(step moving.Step, _ int64) {
-				if step == moving.Switching {
+			cfg.Progress = func(step copier.Step, _ int64) {
+				if step == copier.Switching {
 					stop()
 				}
 			}

@@ -57,31 +57,11 @@ type Config struct {
 	// To is the name of the target.
 	To string
 
-	// Progress, if not nil, is called with the current step and the number of copied rows.
-	// Several calls may have the same step.
-	Progress func(step Step, rows int64)
-	// Blocked, if not nil, is called repeatedly while a transaction on a shard delays the move.
-	Blocked func(shard string, by pgsession.Holder)
-	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
-	MostBlocked time.Duration
-	// Patience is about how long one attempt of the switch may block publishers to the partition
-	// and its folding. Default 800ms.
-	Patience time.Duration
-	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
-	// Patience, Move fails with an error that wraps [ErrBusy].
-	Attempts int
+	copier.Options
+	// Blocked, if not nil, is called repeatedly while a transaction on a database delays the
+	// move.
+	Blocked func(database string, by pgsession.Holder)
 }
-
-// Step is a step of a move.
-type Step = copier.Step
-
-// The steps that callers treat differently.
-const (
-	CopyingLog = copier.CopyingLog
-	CatchingUp = copier.CatchingUp
-	Switching  = copier.Switching
-	CleaningUp = copier.CleaningUp
-)
 
 // Result is the result of a move.
 type Result struct {
@@ -104,7 +84,6 @@ var (
 	ErrSameShard        = errors.New("the partition is on that shard already")
 	ErrAway             = errors.New("the shard cannot be reached")
 	ErrOtherMove        = errors.New("the partition is being moved elsewhere")
-	ErrBusy             = copier.ErrBusy
 )
 
 // errNotIt means that a configured database is not the shard with the configured name.
@@ -113,12 +92,6 @@ var errNotIt = errors.New("not the shard")
 // Move moves a partition to another shard, or continues an interrupted move. After an error the
 // source still holds the partition, unless the error text says otherwise.
 func Move(ctx context.Context, cfg Config) (Result, error) {
-	if cfg.Progress == nil {
-		cfg.Progress = func(Step, int64) {}
-	}
-	if cfg.Blocked == nil {
-		cfg.Blocked = func(string, pgsession.Holder) {}
-	}
 	began := time.Now()
 	m, err := open(ctx, cfg)
 	if err != nil {
@@ -220,6 +193,10 @@ func (s *side) readState(ctx context.Context, q events.Querier, partition int) e
 
 // open determines the source, and opens sessions with both shards.
 func open(ctx context.Context, cfg Config) (m *mover, err error) {
+	cfg.SetDefaults()
+	if cfg.Blocked == nil {
+		cfg.Blocked = func(string, pgsession.Holder) {}
+	}
 	m = &mover{cfg: cfg, p: cfg.Partition, result: Result{Partition: cfg.Partition, To: cfg.To}}
 	var names []string
 	var away error
@@ -306,7 +283,7 @@ func open(ctx context.Context, cfg Config) (m *mover, err error) {
 	}
 	m.Copy = copier.Copy{
 		Session: m.source.Session, Target: m.target.Session, Parts: []copier.Part{{Partition: m.p}}, Operation: m,
-		Progress: cfg.Progress, Patience: cfg.Patience, Attempts: cfg.Attempts, Result: &m.result.Result,
+		Options: cfg.Options, Result: &m.result.Result,
 	}
 	// Check again under the locks: another command may have begun or ended a move meanwhile.
 	if err := m.alone(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/internal/partition/replay"
 )
@@ -48,7 +49,7 @@ func config(a, b *projectortest.Database, partition int, to string) moving.Confi
 	return moving.Config{
 		Databases: []moving.Database{{Name: "a", Pool: a.Pool, Log: a.Log}, {Name: "b", Pool: b.Pool, Log: b.Log}},
 		Partition: partition, To: to,
-		Patience: 10 * time.Second, // a busy machine needs more than the default
+		Options: copier.Options{Patience: 10 * time.Second}, // a busy machine needs more than the default
 	}
 }
 

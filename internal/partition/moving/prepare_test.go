@@ -10,7 +10,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/internal/partition/moving"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
@@ -70,8 +70,8 @@ func TestReadersOfTheTargetWhenAMoveBegins(t *testing.T) {
 			_ = early.Rollback(t.Context()) // the move fails the test if it does not go on
 		}
 	}
-	cfg.Progress = func(step moving.Step, _ int64) {
-		if step != moving.CopyingLog || late == nil {
+	cfg.Progress = func(step copier.Step, _ int64) {
+		if step != copier.CopyingLog || late == nil {
 			return
 		}
 		if err := projectortest.Await(t, late, "the second reader to read").Rollback(t.Context()); err != nil {

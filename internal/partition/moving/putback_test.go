@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/projector"
 )
@@ -124,9 +125,9 @@ func putBackDuringAMove(t *testing.T, side string, from, to int) {
 	var putBack func()
 	at := -1
 	cfg := config(a, b, 0, "b")
-	cfg.Progress = func(step moving.Step, _ int64) {
+	cfg.Progress = func(step copier.Step, _ int64) {
 		moment := slices.Index(moments, string(step))
-		if step == moving.CatchingUp && at >= catchesUp {
+		if step == copier.CatchingUp && at >= catchesUp {
 			moment = catchesUpAgain
 		}
 		if moment <= at {
@@ -239,11 +240,11 @@ CREATE TRIGGER refuse_once BEFORE DELETE ON badged.partitions FOR EACH ROW EXECU
 	cfg := config(a, b, 0, "b")
 	var putBack func()
 	tried := false
-	cfg.Progress = func(step moving.Step, _ int64) {
+	cfg.Progress = func(step copier.Step, _ int64) {
 		switch {
-		case step == moving.Switching:
+		case step == copier.Switching:
 			tried = true
-		case step == moving.CatchingUp && tried && putBack == nil:
+		case step == copier.CatchingUp && tried && putBack == nil:
 			if got := b.Lines(t, `SELECT state FROM badged.moves`); fmt.Sprint(got) != "[ready]" {
 				t.Fatalf("the target is %v after the first attempt", got)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 )
 
@@ -74,7 +75,7 @@ func (c *command) end() (said string, ok bool) {
 func clear(said string) bool {
 	return slices.ContainsFunc([]string{
 		moving.ErrSameShard.Error(), moving.ErrNoMove.Error(), moving.ErrOtherMove.Error(),
-		"has left a meanwhile", "has left b meanwhile", "another move of it was interrupted",
+		"is no longer on a", "is no longer on b", "another move of it was interrupted",
 		"a rebuild, archiving, move or split is running", "has released partition 0 already: finish the move",
 	}, func(why string) bool { return strings.Contains(said, why) })
 }
@@ -151,7 +152,7 @@ func TestRivalMovers(t *testing.T) {
 func tell(cfg *moving.Config) {
 	fmt.Println("waits")
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	cfg.Progress = func(step moving.Step, _ int64) { fmt.Println(step) }
+	cfg.Progress = func(step copier.Step, _ int64) { fmt.Println(step) }
 }
 
 // moveProcess moves partition 0 between the databases of two URLs to a shard, or undoes a

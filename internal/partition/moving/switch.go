@@ -188,7 +188,7 @@ func (m *mover) hold(ctx context.Context) error {
 // cleanUp deletes the partition's rows from the source. From then on a trigger on the source's log
 // refuses appends by servers with an old map.
 func (m *mover) cleanUp(ctx context.Context) error {
-	m.Progress(CleaningUp, m.result.Rows)
+	m.Progress(copier.CleaningUp, m.result.Rows)
 	err := m.source.RetryOnLock(ctx, partition.OwnTables(m.p), func(tx pgx.Tx) error { return m.clear(ctx, tx) })
 	if err != nil {
 		return err

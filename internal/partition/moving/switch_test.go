@@ -13,6 +13,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 	"github.com/badged/badged/internal/pg/pgsession"
 )
@@ -54,11 +55,11 @@ func TestSlowTransactionsLetTheSwitchThrough(t *testing.T) {
 	var once sync.Once
 	cfg := config(a, b, 0, "b")
 	cfg.Blocked = func(_ string, by pgsession.Holder) { blocked <- by.PID; <-goOn }
-	cfg.Progress = func(step moving.Step, _ int64) {
+	cfg.Progress = func(step copier.Step, _ int64) {
 		switch step {
-		case moving.CatchingUp:
+		case copier.CatchingUp:
 			once.Do(func() { catchingUp <- true; <-goOn })
-		case moving.Switching:
+		case copier.Switching:
 			switching <- true
 		}
 	}
@@ -130,17 +131,17 @@ func TestSlowCopiesLetPublishersGo(t *testing.T) {
 			deliver()
 			cfg := config(a, b, 0, "b")
 			cfg.Patience, cfg.Attempts = time.Second, test.attempts
-			cfg.Progress = func(step moving.Step, _ int64) {
+			cfg.Progress = func(step copier.Step, _ int64) {
 				switch {
-				case step == moving.CatchingUp && attempts == 0:
+				case step == copier.CatchingUp && attempts == 0:
 					deliver() // for the next round
-				case step == moving.Switching:
+				case step == copier.Switching:
 					attempts++
 					deliver()
 					before = slowed()
 				}
 			}
-			if _, err := moving.Move(t.Context(), cfg); !errors.Is(err, moving.ErrBusy) {
+			if _, err := moving.Move(t.Context(), cfg); !errors.Is(err, copier.ErrBusy) {
 				t.Fatalf("it ended with %v", err)
 			}
 			switch n := slowed(); {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/moving"
 )
 
@@ -161,11 +162,11 @@ SELECT 'reader', "offset", transaction_id FROM badged.events_p00 ORDER BY 1 OFFS
 FROM badged.events_p00_offsets AS o ORDER BY 1`
 	var wantPositions, wantLog []string
 	const log = `SELECT concat_ws(' ', uuid, created_at, own, events, payload, metadata, era) FROM badged.events_p00 ORDER BY transaction_id, "offset"`
-	cfg.Progress = func(step moving.Step, _ int64) {
+	cfg.Progress = func(step copier.Step, _ int64) {
 		switch step {
-		case moving.CatchingUp:
+		case copier.CatchingUp:
 			change()
-		case moving.Switching:
+		case copier.Switching:
 			for _, table := range moving.Tables(0) {
 				want[table.Kind] = rowsOf(t, a, table)
 			}
@@ -212,11 +213,11 @@ ON CONFLICT (user_id) DO UPDATE SET seq = excluded.seq, revoked_before = exclude
 	revoke(early, "2027-01-01T00:00:00Z")
 	revoke(gone, "2027-01-04T00:00:00Z")
 	cfg := config(a, b, 0, "b")
-	cfg.Progress = func(step moving.Step, _ int64) {
+	cfg.Progress = func(step copier.Step, _ int64) {
 		switch step {
-		case moving.CatchingUp:
+		case copier.CatchingUp:
 			a.Exec(t, `DELETE FROM badged.revocations WHERE user_id = $1`, gone)
-		case moving.CleaningUp:
+		case copier.CleaningUp:
 			revoke(early, "2027-01-02T00:00:00Z")
 			revoke(late, "2027-01-03T00:00:00Z")
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/partition/copier"
-	"github.com/badged/badged/internal/pg/pgsession"
 )
 
 // ErrNoMove is returned if there is nothing to undo.
@@ -19,9 +18,6 @@ var ErrNoMove = errors.New("no move was begun")
 // lost rows: then the source holds the partition again, with the rows that it had at the switch.
 // Undo returns the names of the source and the target.
 func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
-	if cfg.Blocked == nil {
-		cfg.Blocked = func(string, pgsession.Holder) {}
-	}
 	var away error
 	for _, s := range cfg.Databases {
 		one := side{Database: s}
@@ -40,7 +36,7 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 	if from == "" {
 		return "", "", errors.Join(fmt.Errorf("%w of partition %d", ErrNoMove, cfg.Partition), away)
 	}
-	cfg.Progress = func(Step, int64) {}
+	cfg.Progress = nil
 	m, err := open(ctx, cfg)
 	if err != nil {
 		return from, cfg.To, err

@@ -12,6 +12,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/splitting"
 	"github.com/badged/badged/projector"
 )
@@ -133,13 +134,13 @@ func TestMessagesToRoomsDuringASplit(t *testing.T) {
 		posts++
 		d.Exec(t, inSQL())
 	}
-	steps := map[splitting.Step]bool{}
-	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Progress: func(step splitting.Step, _ int64) {
+	steps := map[copier.Step]bool{}
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Progress: func(step copier.Step, _ int64) {
 		if !steps[step] {
 			steps[step] = true
 			post()
 		}
-	}}); err != nil {
+	}}}); err != nil {
 		t.Fatal(err)
 	}
 	post()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/partition/splitting"
 	"github.com/badged/badged/internal/user/erasure"
@@ -60,16 +61,16 @@ SELECT 1, 1, now(), 0, 0, u, 'phone', 'chat', 'fcm', '', 'total', '', '' FROM un
 		explain(user, d.Badge(t, user).Version)
 	}
 	before := kinds(ben)
-	steps := map[splitting.Step]bool{}
-	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Progress: func(step splitting.Step, _ int64) {
+	steps := map[copier.Step]bool{}
+	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Progress: func(step copier.Step, _ int64) {
 		if steps[step] {
 			return
 		}
 		steps[step] = true
-		if step == splitting.CatchingUp {
+		if step == copier.CatchingUp {
 			heal(ben)
 		}
-		if step == splitting.CleaningUp {
+		if step == copier.CleaningUp {
 			if err := d.Log.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -77,7 +78,7 @@ SELECT 1, 1, now(), 0, 0, u, 'phone', 'chat', 'fcm', '', 'total', '', '' FROM un
 		if got := kinds(ben); got != before {
 			t.Errorf("during %q the export has %s, before it %s", step, got, before)
 		}
-	}}); err != nil {
+	}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := d.Lines(t, `SELECT partition_id || ' ' || user_id FROM badged.healed_users ORDER BY 1`), []string{"4 " + ann, "8 " + ben}; !slices.Equal(got, want) {

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/splitting"
 	"github.com/badged/badged/internal/pg/pgsession"
 	"github.com/badged/badged/projector"
@@ -95,10 +96,10 @@ func TestSplitGivesUp(t *testing.T) {
 	d := projectortest.New(t)
 	user := foldtest.User(0, 0)
 	other := d.Connect(t)
-	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Attempts: 3}
+	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Attempts: 3}}
 	attempts := 0
-	cfg.Progress = func(step splitting.Step, _ int64) {
-		if step != splitting.Switching {
+	cfg.Progress = func(step copier.Step, _ int64) {
+		if step != copier.Switching {
 			return
 		}
 		if attempts++; attempts == 1 {
@@ -112,7 +113,7 @@ func TestSplitGivesUp(t *testing.T) {
 		d.Fold(t)
 	}
 	_, err := splitting.Split(t.Context(), cfg)
-	if !errors.Is(err, splitting.ErrBusy) || attempts != 3 {
+	if !errors.Is(err, copier.ErrBusy) || attempts != 3 {
 		t.Fatalf("after %d attempts: %v", attempts, err)
 	}
 	for _, said := range []string{"split partition 0", "3 attempts of up to 800ms failed", fmt.Sprintf("\"a long report\" (Postgres process %d)", other.PgConn().PID()), "has locks; wait for it", "is served as before", "run the command again to continue", "`badged partition split 0 --undo` to undo the split"} {

@@ -9,6 +9,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/partition"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/splitting"
 )
 
@@ -55,16 +56,16 @@ VALUES (1, 1, 0, 0, 0, 0, 9, 1, 0, $1, '')`, fmt.Sprint("late", n))
 	}
 	const members = `SELECT conversation_id || ' ' || sum(members) FROM badged.rooms WHERE partition_id = ANY ($1) GROUP BY conversation_id ORDER BY 1`
 	var want []string
-	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Progress: func(step splitting.Step, rows int64) {
+	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Progress: func(step copier.Step, rows int64) {
 		t.Log(step, rows)
 		switch step {
-		case splitting.CatchingUp, splitting.Switching:
+		case copier.CatchingUp, copier.Switching:
 			if n < 4 {
 				change()
 			}
 			want = d.Lines(t, members, []int{0})
 		}
-	}})
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,30 +46,10 @@ type Config struct {
 	Log       *events.Log
 	Partition int
 
-	// Progress, if not nil, is called with the current step and the number of copied rows.
-	// Several calls may have the same step.
-	Progress func(step Step, rows int64)
+	copier.Options
 	// Blocked, if not nil, is called repeatedly while a transaction delays the split.
 	Blocked func(by pgsession.Holder)
-	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
-	MostBlocked time.Duration
-	// Patience is about how long one attempt of the switch may block publishers to the partition
-	// and its folding. Default 800ms.
-	Patience time.Duration
-	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
-	// Patience, Split fails with an error that wraps [ErrBusy].
-	Attempts int
 }
-
-// Step is a step of a split.
-type Step = copier.Step
-
-// The steps that callers treat differently.
-const (
-	CatchingUp = copier.CatchingUp
-	Switching  = copier.Switching
-	CleaningUp = copier.CleaningUp
-)
 
 // Result is the result of a split.
 type Result struct {
@@ -86,7 +66,6 @@ var (
 	ErrMoving           = errors.New("a move of the partition was begun")
 	ErrElsewhere        = errors.New("the partition is in another database")
 	ErrNoSplit          = errors.New("no split was begun")
-	ErrBusy             = copier.ErrBusy
 )
 
 const application = "badged partition split"
@@ -159,17 +138,14 @@ type splitter struct {
 // open reads the state of the partition, opens the session, which acquires the lock of the job, and
 // reads the state again under this lock.
 func open(ctx context.Context, cfg Config) (*splitter, error) {
-	if cfg.Progress == nil {
-		cfg.Progress = func(Step, int64) {}
-	}
+	cfg.SetDefaults()
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(pgsession.Holder) {}
 	}
 	session := &copier.Session{Partition: cfg.Partition, Blocked: cfg.Blocked, Most: cfg.MostBlocked}
 	s := &splitter{cfg: cfg, letters: map[int64][]letter{}}
 	s.Copy = copier.Copy{
-		Session: session, Target: session, Operation: s,
-		Progress: cfg.Progress, Patience: cfg.Patience, Attempts: cfg.Attempts, Result: &s.result.Result,
+		Session: session, Target: session, Operation: s, Options: cfg.Options, Result: &s.result.Result,
 	}
 	if err := s.readState(ctx, cfg.Pool); err != nil {
 		return nil, err
@@ -305,7 +281,7 @@ func (s *splitter) begin(ctx context.Context) error {
 // cleanUp deletes all rows of the parent. From then on a trigger on the parent's log refuses
 // appends by servers with an old map of partitions.
 func (s *splitter) cleanUp(ctx context.Context) error {
-	s.Progress(CleaningUp, s.result.Rows)
+	s.Progress(copier.CleaningUp, s.result.Rows)
 	return s.RetryOnLock(ctx, partition.OwnTables(s.Partition), func(tx pgx.Tx) error {
 		var batch pgx.Batch
 		batch.Queue(statements.Get("drop what interrupted commands left"), s.Partition)

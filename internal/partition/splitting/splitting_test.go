@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/log/eventlog"
+	"github.com/badged/badged/internal/partition/copier"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/partition/splitting"
 )
@@ -34,7 +35,7 @@ func split(t testing.TB, d *projectortest.Database, partition int) splitting.Res
 	t.Helper()
 	r, err := splitting.Split(t.Context(), splitting.Config{
 		Pool: d.Pool, Log: d.Log, Partition: partition,
-		Patience: 10 * time.Second, // a busy machine needs more than the default
+		Options: copier.Options{Patience: 10 * time.Second}, // a busy machine needs more than the default
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -6,14 +6,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/log/tombstones"
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/claims"
 	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/user/logview"
 )
 
@@ -89,13 +88,12 @@ func (f *finder) search(ctx context.Context) error {
 		queries = append(queries, statements.Of(p, "read the ids of a partition"))
 	}
 	for _, sql := range queries {
-		rows, _ := f.cfg.Pool.Query(ctx, sql)
 		var user string
-		if _, err := pgx.ForEachRow(rows, []any{&user}, func() error {
+		if err := query.Each(ctx, f.cfg.Pool, "read the ids of users", sql, nil, []any{&user}, func() error {
 			f.see(user)
 			return nil
 		}); err != nil {
-			return fmt.Errorf("read the ids of users: %w", err)
+			return err
 		}
 	}
 	view := logview.New(f.cfg.Pool, f.cfg.Log, logview.Filter{Partitions: held})

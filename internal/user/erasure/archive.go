@@ -10,6 +10,7 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/claims"
 	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // archives erases the user from the archive. For each partition, it writes new revisions of
@@ -168,8 +169,8 @@ func (e *eraser) replace(ctx context.Context, files []archive.File) error {
 	for i := range files {
 		f := &files[i]
 		f.Proof = e.secret.Sign(f.Successor())
-		if _, err := e.conn.Exec(ctx, statements.Get("announce an archived file"), f.Partition, f.Number, f.SHA256); err != nil {
-			return fmt.Errorf("announce archived files: %w", err)
+		if err := query.Exec(ctx, e.conn, "announce archived files", statements.Get("announce an archived file"), f.Partition, f.Number, f.SHA256); err != nil {
+			return err
 		}
 	}
 	if err := e.cfg.Archive.Adopt(ctx, files); err != nil {
@@ -190,10 +191,7 @@ func (e *eraser) settle(ctx context.Context, partition int) error {
 		numbers, sums = append(numbers, f.Number), append(sums, f.SHA256)
 		revisions, origins = append(revisions, f.Revision), append(origins, f.Origin)
 	}
-	if _, err := e.conn.Exec(ctx, statements.Get("settle archived files"), partition, numbers, sums, origins, revisions); err != nil {
-		return fmt.Errorf("record archived files: %w", err)
-	}
-	return nil
+	return query.Exec(ctx, e.conn, "record archived files", statements.Get("settle archived files"), partition, numbers, sums, origins, revisions)
 }
 
 // eachOf removes the user from each record of a file and then calls visit with the record.

@@ -17,6 +17,7 @@ import (
 	"github.com/badged/badged/internal/partition/claims"
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Config configures an erasure. Pool, Log and UserID are required.
@@ -144,11 +145,12 @@ func (e *eraser) run(ctx context.Context) error {
 	if err := e.checkArchive(ctx); err != nil { // under the lock of the job: the database receives no partition meanwhile
 		return err
 	}
-	if _, err := e.conn.Exec(ctx, `SET enable_bitmapscan = on; SET plan_cache_mode = auto`); err != nil { // batches disable these plans; a search needs them to use an index
-		return fmt.Errorf("set up the session: %w", err)
+	// Batches disable these plans; a search needs them to use an index.
+	if err := query.Exec(ctx, e.conn, "set up the session", `SET enable_bitmapscan = on; SET plan_cache_mode = auto`); err != nil {
+		return err
 	}
-	if _, err := e.conn.Exec(ctx, statements.Get("drop what interrupted commands left")); err != nil {
-		return fmt.Errorf("drop the tables that interrupted commands left: %w", err)
+	if err := query.Exec(ctx, e.conn, "drop the tables that interrupted commands left", statements.Get("drop what interrupted commands left")); err != nil {
+		return err
 	}
 	if err := e.clean(ctx); err != nil { // before anything is erased
 		return err
@@ -186,17 +188,16 @@ func (e *eraser) run(ctx context.Context) error {
 // checkArchive fails if a part of the log is archived but no archive is given, or if the
 // archive belongs to another copy of the database.
 func (e *eraser) checkArchive(ctx context.Context) error {
-	var archived bool
-	if err := e.conn.QueryRow(ctx, statements.Get("find an archived file")).Scan(&archived); err != nil {
-		return fmt.Errorf("find archived files: %w", err)
-	}
-	if archived && e.cfg.Archive == nil {
+	archived, err := query.One[bool](ctx, e.conn, "find archived files", statements.Get("find an archived file"))
+	switch {
+	case err != nil:
+		return err
+	case e.cfg.Archive != nil:
+		return claims.Check(ctx, e.conn, e.cfg.Archive)
+	case archived:
 		return ErrArchived
 	}
-	if e.cfg.Archive == nil {
-		return nil
-	}
-	return claims.Check(ctx, e.conn, e.cfg.Archive)
+	return nil
 }
 
 // leaveRooms appends events that make the user leave all rooms. With these events, a replay of
@@ -227,21 +228,17 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 
 // revoke revokes the tokens of the user that were issued before the first call of revoke. If
 // the database already has a later time of revocation for this user, the later time remains.
-func (e *eraser) revoke(ctx context.Context, in interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-},
-) error {
-	if err := in.QueryRow(ctx, statements.Get("revoke the tokens"), e.cfg.UserID, e.revokedBefore).Scan(&e.revokedBefore); err != nil {
-		return fmt.Errorf("revoke the tokens of the user: %w", err)
-	}
-	return nil
+func (e *eraser) revoke(ctx context.Context, in pgsession.Querier) (err error) {
+	e.revokedBefore, err = query.One[*time.Time](ctx, in, "revoke the tokens of the user", statements.Get("revoke the tokens"), e.cfg.UserID, e.revokedBefore)
+	return err
 }
 
 // rest erases data that belongs to no partition, and data that a replay of the log does not
 // compute, such as devices and jobs.
-func (e *eraser) rest(ctx context.Context, tx pgx.Tx) error {
-	if err := tx.QueryRow(ctx, statements.Get("erase the targets"), e.cfg.UserID).Scan(&e.result.Devices); err != nil {
-		return fmt.Errorf("erase devices, notifications and calls of webhooks: %w", err)
+func (e *eraser) rest(ctx context.Context, tx pgx.Tx) (err error) {
+	e.result.Devices, err = query.One[int64](ctx, tx, "erase devices, notifications and calls of webhooks", statements.Get("erase the targets"), e.cfg.UserID)
+	if err != nil {
+		return err
 	}
 	if err := e.revoke(ctx, tx); err != nil { // again: another revocation may have stored the user id meanwhile
 		return err

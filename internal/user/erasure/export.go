@@ -19,13 +19,14 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Holding is a record of data about a user.
 type Holding struct {
 	// Kind is the kind of the record; the documentation has a table of all kinds.
 	Kind string `json:"kind"`
-	// Shard is the name of the database, "" for a single database.
+	// Shard is the name of the database, "" if there is only one.
 	Shard string `json:"shard,omitempty"`
 	// Record is a row of a table, or an event with its place.
 	Record json.RawMessage `json:"record"`
@@ -184,10 +185,9 @@ type waitingEvent struct {
 
 // hints exports the events of hints for other shards.
 func (x *exporter) hints(ctx context.Context) error {
-	rows, _ := x.tx.Query(ctx, statements.Get("read hints"), x.cfg.UserID)
 	var w waitingEvent
 	var text string
-	_, err := pgx.ForEachRow(rows, []any{&w.For, &w.KeptAt, &text}, func() error {
+	return query.Each(ctx, x.tx, "read hints", statements.Get("read hints"), []any{x.cfg.UserID}, []any{&w.For, &w.KeptAt, &text}, func() error {
 		var messages []json.RawMessage
 		if err := json.Unmarshal([]byte(text), &messages); err != nil {
 			return fmt.Errorf("hint for shard %s: %w", w.For, err)
@@ -208,7 +208,6 @@ func (x *exporter) hints(ctx context.Context) error {
 		}
 		return nil
 	})
-	return err
 }
 
 // events exports the events of a partition of the log.
@@ -221,14 +220,11 @@ func (x *exporter) events(ctx context.Context, partition int) error {
 // archives exports the archived events of partitions.
 func (x *exporter) archives(ctx context.Context, held []int) error {
 	if x.cfg.Archive == nil {
-		var n int64
-		if err := x.tx.QueryRow(ctx, statements.Get("count the archived events")).Scan(&n); err != nil {
-			return fmt.Errorf("read what is archived: %w", err)
-		}
+		n, err := query.One[int64](ctx, x.tx, "read what is archived", statements.Get("count the archived events"))
 		if n > 0 {
 			x.lacks = append(x.lacks, fmt.Sprintf("%d archived events, of which some may name the user: no archive was given", n))
 		}
-		return nil
+		return err
 	}
 	for _, p := range held {
 		if err := x.archived(ctx, p); err != nil {

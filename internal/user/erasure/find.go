@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/logread"
@@ -30,9 +29,7 @@ var statements = sqlfile.Parse(statementsText)
 // eachRow reads the rows of a partition's log that come after a position and may name a user,
 // in order. It calls visit with the events of each row. visit must not use q.
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
-	sql := strings.ReplaceAll(statements.Of(partition, "find rows"), "COLUMNS", logread.Columns)
-	rows, err := q.Query(ctx, sql, userID, after.TransactionID, after.Offset)
-	return scan(rows, err, partition, visit)
+	return scan(ctx, q, partition, visit, "find rows", userID, after.TransactionID, after.Offset)
 }
 
 // eachLateRow is like eachRow, but reads the rows that the given transactions have appended,
@@ -41,16 +38,12 @@ func eachLateRow(ctx context.Context, q events.Querier, partition int, userID st
 	if len(transactions) == 0 {
 		return nil
 	}
-	sql := strings.ReplaceAll(statements.Of(partition, "find late rows"), "COLUMNS", logread.Columns)
-	rows, err := q.Query(ctx, sql, userID, transactions)
-	return scan(rows, err, partition, visit)
+	return scan(ctx, q, partition, visit, "find late rows", userID, transactions)
 }
 
-func scan(rows pgx.Rows, err error, partition int, visit func([]events.Record) error) error {
-	if err == nil {
-		err = logread.Scan(rows, visit)
-	}
-	if err != nil {
+func scan(ctx context.Context, q events.Querier, partition int, visit func([]events.Record) error, statement string, args ...any) error {
+	rows, _ := q.Query(ctx, strings.ReplaceAll(statements.Of(partition, statement), "COLUMNS", logread.Columns), args...)
+	if err := logread.Scan(rows, visit); err != nil {
 		return fmt.Errorf("search partition %d of the log: %w", partition, err)
 	}
 	return nil

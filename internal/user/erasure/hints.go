@@ -10,6 +10,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // hintPage is the number of hints that one transaction rewrites.
@@ -21,7 +22,7 @@ type hintStore interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// EraseHints erases a user from the hints that a database stores for other shards. If there
+// EraseHints erases a user from the hints that a database stores for other databases. If there
 // are several databases, call EraseHints for each of them before the first [Erase]. Otherwise
 // a hint that names the user could be replayed into a log from which the user is already
 // erased.
@@ -76,12 +77,7 @@ func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, e
 // findHints returns ids of hints that may name a user: at most `limit` ids, all greater than
 // `after`.
 func findHints(ctx context.Context, q events.Querier, userID string, after int64, limit int) ([]int64, error) {
-	rows, _ := q.Query(ctx, statements.Get("find hints"), userID, after, limit)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("search hints: %w", err)
-	}
-	return ids, nil
+	return query.All(ctx, q, "search hints", pgx.RowTo[int64], statements.Get("find hints"), userID, after, limit)
 }
 
 // hints removes the user from the hints with these ids. locked is how many of the hints still

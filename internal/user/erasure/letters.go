@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // erased replaces the user id in texts of jobs and dead letters.
@@ -26,8 +27,7 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	var payload []byte
 	var reason string
 	var users []string
-	rows, _ := tx.Query(ctx, statements.Get("read dead letters"), e.cfg.UserID, partition)
-	if _, err := pgx.ForEachRow(rows, []any{&id, &payload, &reason, &users}, func() error {
+	if err := query.Each(ctx, tx, "read dead letters", statements.Get("read dead letters"), []any{e.cfg.UserID, partition}, []any{&id, &payload, &reason, &users}, func() error {
 		rest, changed, err := w.record(&events.Record{Payload: payload})
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 		e.result.DeadLetters++
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read dead letters: %w", err)
+		return err
 	}
 	writes.Queue(statements.Get("erase the user from settled letters"), e.cfg.UserID)
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
@@ -72,8 +72,7 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 	var id int
 	var texts [3][]byte // arguments, progress and result
 	var failed *string
-	rows, _ := tx.Query(ctx, statements.Get("read jobs"))
-	if _, err := pgx.ForEachRow(rows, []any{&id, &texts[0], &texts[1], &texts[2], &failed}, func() error {
+	if err := query.Each(ctx, tx, "read jobs", statements.Get("read jobs"), nil, []any{&id, &texts[0], &texts[1], &texts[2], &failed}, func() error {
 		changed := false
 		written := make([]any, 0, len(texts)+1)
 		for _, text := range texts {
@@ -94,7 +93,7 @@ func (e *eraser) jobs(ctx context.Context, tx pgx.Tx) error {
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read jobs: %w", err)
+		return err
 	}
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
 		return fmt.Errorf("erase the user from jobs: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 	"github.com/badged/badged/internal/log/tombstones"
 	"github.com/badged/badged/internal/partition/replay"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // plan has the rows of the user's partition that name the user and that were folded when the
@@ -76,12 +77,7 @@ func (e *eraser) partition(ctx context.Context, deadline time.Time) error {
 
 // rooms returns the rooms in which the user is a member.
 func (e *eraser) rooms(ctx context.Context) ([]string, error) {
-	rows, _ := e.conn.Query(ctx, statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
-	rooms, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("read the rooms of the user: %w", err)
-	}
-	return rooms, nil
+	return query.All(ctx, e.conn, "read the rooms of the user", pgx.RowTo[string], statements.Of(e.result.Partition, "read the rooms of the user"), e.cfg.UserID)
 }
 
 // plan makes a plan: it searches the whole partition for folded events that name the user, in
@@ -89,10 +85,10 @@ func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
 	partition := e.result.Partition
 	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
-	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) error {
+	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) (err error) {
 		p.at = in.Position
-		if err := in.Tx.QueryRow(ctx, statements.Get("read the next transaction id")).Scan(&p.horizon); err != nil {
-			return fmt.Errorf("read the next transaction id: %w", err)
+		if p.horizon, err = query.One[int64](ctx, in.Tx, "read the next transaction id", statements.Get("read the next transaction id")); err != nil {
+			return err
 		}
 		if p.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID); err != nil {
 			return err
@@ -122,8 +118,9 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	partition := e.result.Partition
 	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
 		e.result.DeadLetters = 0
-		if _, err := tx.Exec(ctx, statements.Of(partition, "wait for indexes")); err != nil { // before the position is locked, since that lock blocks the projector
-			return fmt.Errorf("lock the log: %w", err)
+		// Wait before the position is locked, since that lock blocks the projector.
+		if err := query.Exec(ctx, tx, "lock the log", statements.Of(partition, "wait for indexes")); err != nil {
+			return err
 		}
 		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
 		if err != nil {
@@ -135,8 +132,9 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 		if err := writeRows(ctx, tx, partition, p.rows); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, statements.Of(partition, "erase the rows of the user"), e.cfg.UserID).Scan(&e.result.Conversations); err != nil {
-			return fmt.Errorf("erase the rows of the user: %w", err)
+		e.result.Conversations, err = query.One[int64](ctx, tx, "erase the rows of the user", statements.Of(partition, "erase the rows of the user"), e.cfg.UserID)
+		if err != nil {
+			return err
 		}
 		if err := e.forget(ctx, tx, p.keys); err != nil {
 			return err
@@ -146,10 +144,7 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 		}
 		// The owner of the partition may have cached the rows. When it sees the new revision,
 		// it drops its cache.
-		if _, err := tx.Exec(ctx, statements.Get("raise the revision"), partition); err != nil {
-			return fmt.Errorf("raise the revision: %w", err)
-		}
-		return nil
+		return query.Exec(ctx, tx, "raise the revision", statements.Get("raise the revision"), partition)
 	})
 	if err == nil {
 		e.result.Counts = p.counts
@@ -237,8 +232,7 @@ func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 	var key [16]byte
 	var generation int
 	var users []byte
-	rows, _ := tx.Query(ctx, statements.Of(partition, "read the keys of the baseline"), []byte(user))
-	if _, err := pgx.ForEachRow(rows, []any{&key, &generation, &users}, func() error {
+	if err := query.Each(ctx, tx, "read the keys of the baseline", statements.Of(partition, "read the keys of the baseline"), []any{[]byte(user)}, []any{&key, &generation, &users}, func() error {
 		rest, is := store.UserSet(users).Minus(user)
 		if !is {
 			return nil
@@ -251,7 +245,7 @@ func (e *eraser) forget(ctx context.Context, tx pgx.Tx, had []uuid.UUID) error {
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read the keys of the baseline: %w", err)
+		return err
 	}
 	if err := tx.SendBatch(ctx, &writes).Close(); err != nil {
 		return fmt.Errorf("erase keys of the baseline: %w", err)

@@ -15,25 +15,21 @@ import (
 // expiries returns the events that expire conversations. Users with the same conversation,
 // last message and hour share an event.
 func expiries(found []stale) []events.Event {
-	type group struct {
-		hour         int64
-		conversation string
-		upTo         int64
-	}
-	var order []group
-	users := map[group][]string{}
+	var order []stale // without users
+	users := map[stale][]string{}
 	for _, s := range found {
-		g := group{s.hour, s.conversation, s.upTo}
-		if users[g] == nil {
-			order = append(order, g)
+		user := s.User
+		s.User = ""
+		if users[s] == nil {
+			order = append(order, s)
 		}
-		users[g] = append(users[g], s.user)
+		users[s] = append(users[s], user)
 	}
 	evs := make([]events.Event, len(order))
-	for i, g := range order {
+	for i, s := range order {
 		evs[i] = events.Event{
-			ID: eventID(g.conversation, users[g], g.hour, g.upTo), Source: Source, Type: events.ConversationExpired,
-			Data: events.Data{ConversationID: g.conversation, UserIDs: users[g], UpToSeq: g.upTo},
+			ID: eventID(s.Conversation, users[s], s.Hour, s.UpTo), Source: Source, Type: events.ConversationExpired,
+			Data: events.Data{ConversationID: s.Conversation, UserIDs: users[s], UpToSeq: s.UpTo},
 		}
 	}
 	return evs
@@ -68,19 +64,13 @@ type Metrics struct {
 // NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	auto := promauto.With(r)
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "expiry", Name: name, Help: help})
+	}
 	return &Metrics{
-		conversations: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "expiry", Name: "conversations_total",
-			Help: "Stale conversations of users that were marked as read.",
-		}),
-		levels: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "expiry", Name: "levels_total",
-			Help: "Levels of conversations with an end time that were ended.",
-		}),
-		failed: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "expiry", Name: "errors_total",
-			Help: "Sweeps, and attempts to become the sweeping process, that failed. They are repeated.",
-		}),
+		conversations: counter("conversations_total", "Stale conversations of users that were marked as read."),
+		levels:        counter("levels_total", "Levels of conversations with an end time that were ended."),
+		failed:        counter("errors_total", "Sweeps, and attempts to become the sweeping process, that failed. They are repeated."),
 		sweepSeconds: auto.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
 			Help: "Duration of one sweep in seconds, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),

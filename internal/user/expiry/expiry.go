@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/pg/dbclock"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
 
@@ -230,17 +231,11 @@ func (x *Sweeper) work(ctx context.Context, conn *pgx.Conn, next *time.Time) err
 func (x *Sweeper) lock(ctx context.Context, conn *pgx.Conn) (held bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, $2)`, lockClass, lockKey).Scan(&held); err != nil {
-		return false, fmt.Errorf("acquire the lock of the sweep: %w", err)
-	}
-	return held, nil
+	return query.One[bool](ctx, conn, "acquire the lock of the sweep", `SELECT pg_try_advisory_lock($1, $2)`, lockClass, lockKey)
 }
 
 func (x *Sweeper) unlock(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if _, err := conn.Exec(ctx, `SELECT pg_advisory_unlock($1, $2)`, lockClass, lockKey); err != nil {
-		return fmt.Errorf("release the lock of the sweep: %w", err)
-	}
-	return nil
+	return query.Exec(ctx, conn, "release the lock of the sweep", `SELECT pg_advisory_unlock($1, $2)`, lockClass, lockKey)
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // dueLevel is the level of a conversation of a user that was set until a time which has
 // passed.
 type dueLevel struct {
-	until              int64 // in microseconds since 1970
-	conversation, user string
-	version            int64
+	Until              int64 // in microseconds since 1970
+	Conversation, User string
+	Version            int64
 }
 
 // endLevels ends the levels whose end has passed. It appends events in batches, as a sweep does.
@@ -27,23 +28,17 @@ func (x *Sweeper) endLevels(ctx context.Context, conn *pgx.Conn) error {
 			if err != nil {
 				return err
 			}
+			folds := true
 			for batch := range slices.Chunk(due, x.cfg.BatchSize) {
-				receipt, err := x.cfg.Log.Append(ctx, levelEnds(batch)...)
-				if err != nil {
+				if folds, err = x.append(ctx, conn, levelEnds(batch), x.cfg.Metrics.levels, len(batch)); err != nil {
 					return fmt.Errorf("end %d levels of partition %d: %w", len(batch), p, err)
-				}
-				x.cfg.Metrics.levels.Add(float64(len(batch)))
-				folds, err := x.awaitFolded(ctx, conn, batch[0].user, receipt)
-				if err != nil {
-					return err
 				}
 				if !folds {
 					x.log.WarnContext(ctx, "the projector does not fold ended levels, will try again", "partition", p, "waited", x.foldTimeout)
-					due = nil
 					break
 				}
 			}
-			if len(due) < x.pageSize {
+			if !folds || len(due) < x.pageSize {
 				break
 			}
 			after = due[len(due)-1]
@@ -56,49 +51,26 @@ func (x *Sweeper) endLevels(ctx context.Context, conn *pgx.Conn) error {
 func (x *Sweeper) dueLevels(ctx context.Context, conn *pgx.Conn, partition int, after dueLevel) ([]dueLevel, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, "find levels to end"), after.until, after.conversation, after.user, x.pageSize)
-	due, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l dueLevel, err error) {
-		return l, row.Scan(&l.until, &l.conversation, &l.user, &l.version)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("find levels to end in partition %d: %w", partition, err)
-	}
-	return due, nil
+	return query.All(ctx, conn, fmt.Sprintf("find levels to end in partition %d", partition), pgx.RowToStructByPos[dueLevel],
+		statements.Of(partition, "find levels to end"), after.Until, after.Conversation, after.User, x.pageSize)
 }
 
 // levelEnds returns the events that end levels. Users share an event if their conversation and
 // the end of their level are the same.
 func levelEnds(due []dueLevel) []events.Event {
 	var evs []events.Event
-	for same := range chunks(due) {
-		users, versions := make([]string, len(same)), int64(0)
-		for i, l := range same {
-			users[i] = l.user
-			versions += l.version
+	for len(due) > 0 {
+		first, users, versions := due[0], []string(nil), int64(0)
+		for len(due) > 0 && due[0].Until == first.Until && due[0].Conversation == first.Conversation {
+			users, versions = append(users, due[0].User), versions+due[0].Version
+			due = due[1:]
 		}
-		first := same[0]
 		evs = append(evs, events.Event{
 			// Include the versions: a level that is set again with the same end has another
 			// version.
-			ID: eventID(first.conversation, users, first.until, versions), Source: Source, Type: events.ConversationLevelEnded,
-			Data: events.Data{ConversationID: first.conversation, UserIDs: users, Until: time.UnixMicro(first.until).UTC()},
+			ID: eventID(first.Conversation, users, first.Until, versions), Source: Source, Type: events.ConversationLevelEnded,
+			Data: events.Data{ConversationID: first.Conversation, UserIDs: users, Until: time.UnixMicro(first.Until).UTC()},
 		})
 	}
 	return evs
-}
-
-// chunks yields the runs of consecutive levels that have the same conversation and end.
-func chunks(due []dueLevel) func(yield func([]dueLevel) bool) {
-	return func(yield func([]dueLevel) bool) {
-		for len(due) > 0 {
-			n := slices.IndexFunc(due, func(l dueLevel) bool { return l.until != due[0].until || l.conversation != due[0].conversation })
-			if n < 0 {
-				n = len(due)
-			}
-			if !yield(due[:n]) {
-				return
-			}
-			due = due[n:]
-		}
-	}
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/lag"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/projector/badges"
 )
 
@@ -78,10 +80,9 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, statements.Of(partition, "list the categories"))
-	categories, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	categories, err := query.All(ctx, conn, fmt.Sprintf("find categories in partition %d", partition), pgx.RowTo[string], statements.Of(partition, "list the categories"))
 	if err != nil {
-		return nil, fmt.Errorf("find categories in partition %d: %w", partition, err)
+		return nil, err
 	}
 	limits := maps.Clone(x.cfg.After)
 	delete(limits, OtherCategories)
@@ -127,13 +128,10 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 }
 
 // progress returns an hour: earlier sweeps have expired all conversations before this hour.
-func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (swept int64, err error) {
+func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if err := conn.QueryRow(ctx, statements.Get("read the progress"), partition, category).Scan(&swept); err != nil {
-		return 0, fmt.Errorf("read the progress of expiry in partition %d: %w", partition, err)
-	}
-	return swept, nil
+	return query.One[int64](ctx, conn, fmt.Sprintf("read the progress of expiry in partition %d", partition), statements.Get("read the progress"), partition, category)
 }
 
 // advance changes the stored progress from `from` to `to`. It does nothing if the stored
@@ -142,10 +140,7 @@ func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, c
 func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, category string, from, to int64) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	if _, err := conn.Exec(ctx, statements.Get("store the progress"), partition, category, from, to); err != nil {
-		return fmt.Errorf("store the progress of expiry in partition %d: %w", partition, err)
-	}
-	return nil
+	return query.Exec(ctx, conn, fmt.Sprintf("store the progress of expiry in partition %d", partition), statements.Get("store the progress"), partition, category, from, to)
 }
 
 // expire expires, in batches, the conversations of a category that the statement find returns:
@@ -153,20 +148,17 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 // than `before`. It returns the number of these conversations. folds is false if a batch was
 // not folded within foldTimeout.
 func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
-	for after := (stale{hour: from}); ; {
+	for after := (stale{Hour: from}); ; {
 		found, err := x.stale(ctx, conn, partition, category, find, before, after)
 		if err != nil {
 			return expired, true, err
 		}
 		for batch := range slices.Chunk(found, x.cfg.BatchSize) {
-			receipt, err := x.cfg.Log.Append(ctx, expiries(batch)...)
-			if err != nil {
+			if folds, err = x.append(ctx, conn, expiries(batch), x.cfg.Metrics.conversations, len(batch)); err != nil {
 				return expired, true, fmt.Errorf("expire %d conversations of partition %d: %w", len(batch), partition, err)
 			}
-			expired += len(batch)
-			x.cfg.Metrics.conversations.Add(float64(len(batch)))
-			if folds, err := x.awaitFolded(ctx, conn, batch[0].user, receipt); err != nil || !folds {
-				return expired, folds, err
+			if expired += len(batch); !folds {
+				return expired, false, nil
 			}
 		}
 		if len(found) < x.pageSize {
@@ -178,36 +170,35 @@ func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, cat
 
 // stale is a conversation of a user that is to expire.
 type stale struct {
-	hour               int64 // the hour of the last delivery
-	conversation, user string
-	upTo               int64 // the last message to mark as read
+	Hour               int64 // the hour of the last delivery
+	Conversation, User string
+	UpTo               int64 // the last message to mark as read
 }
 
 // stale returns the next page of the conversations that the statement find returns.
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category, find string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	rows, _ := conn.Query(ctx, find, category, before, after.hour, after.conversation, after.user, x.pageSize)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s stale, err error) {
-		return s, row.Scan(&s.hour, &s.conversation, &s.user, &s.upTo)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("find stale conversations of partition %d: %w", partition, err)
-	}
-	return found, nil
+	return query.All(ctx, conn, fmt.Sprintf("find stale conversations of partition %d", partition), pgx.RowToStructByPos[stale],
+		find, category, before, after.Hour, after.Conversation, after.User, x.pageSize)
 }
 
-// awaitFolded waits until the events appended for a user are folded, after at least one pause.
-// So the log never has more than one unfolded batch of a sweep. It returns false if the events
-// are not folded within foldTimeout.
-func (x *Sweeper) awaitFolded(ctx context.Context, conn *pgx.Conn, user string, receipt events.Receipt) (bool, error) {
+// append appends events, all of users of one partition, and adds n to a metric. Then it waits until
+// the events are folded, after at least one pause. So the log never has more than one unfolded batch
+// of a sweep. It returns false if the events are not folded within foldTimeout.
+func (x *Sweeper) append(ctx context.Context, conn *pgx.Conn, evs []events.Event, counted prometheus.Counter, n int) (folds bool, err error) {
+	receipt, err := x.cfg.Log.Append(ctx, evs...)
+	if err != nil {
+		return true, err
+	}
+	counted.Add(float64(n))
 	reader := badges.NewReader(conn, x.cfg.Layouts)
 	for start := time.Now(); ; {
 		if wait.For(ctx, x.cfg.Pause) != nil {
 			return false, ctx.Err()
 		}
 		queryCtx, cancel := context.WithTimeout(ctx, queryTimeout)
-		folded, err := reader.Folded(queryCtx, []string{user}, receipt.TransactionID)
+		folded, err := reader.Folded(queryCtx, evs[0].Data.UserIDs[:1], receipt.TransactionID)
 		cancel()
 		if err != nil || folded || time.Since(start) > x.foldTimeout {
 			return folded, err

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/category"
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/log/tombstones"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Filter selects the events of a View. The zero Filter selects all events.
@@ -88,24 +88,22 @@ func (v *View) concerns(e *events.Event) bool {
 // in which rooms the user is a member.
 func (v *View) loadRooms(ctx context.Context) error {
 	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
-	rows, _ := v.q.Query(ctx, fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
+	sql := fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
 FROM badged.rooms_p%02[1]d_baseline AS r
 LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.conversation_id = r.conversation_id`,
-		v.filter.Partitions[0]), v.filter.User)
+		v.filter.Partitions[0])
 	var (
 		room   string
 		last   posted
 		member bool
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&room, &last.seq, &last.category, &member}, func() error {
+	what := fmt.Sprintf("read the rooms of user %q", v.filter.User)
+	return query.Each(ctx, v.q, what, sql, []any{v.filter.User}, []any{&room, &last.seq, &last.category, &member}, func() error {
 		if v.categories[room] = last; member {
 			v.rooms[room] = struct{}{}
 		}
 		return nil
-	}); err != nil {
-		return fmt.Errorf("read the rooms of user %q: %w", v.filter.User, err)
-	}
-	return nil
+	})
 }
 
 // View reads each folded event once, in the order of folding. It omits events that are not folded

@@ -14,12 +14,12 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/fold/badge"
 	"github.com/badged/badged/internal/fold/store"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -121,16 +121,13 @@ func Merge(ctx context.Context, cfg Config) (r Merged, err error) {
 // which the account has a level. It returns the number of levels that it has set.
 func mergeLevels(ctx context.Context, cfg Config) (n int, err error) {
 	levels := func(pool *pgxpool.Pool, log *events.Log, userID string) (map[string]events.Level, error) {
-		rows, _ := pool.Query(ctx, `SELECT category, level::text FROM badged.levels WHERE partition_id = $1 AND user_id = $2`, log.PartitionOf(userID), userID)
+		const sql = `SELECT category, level::text FROM badged.levels WHERE partition_id = $1 AND user_id = $2`
 		found := map[string]events.Level{}
 		var path, level string
-		if _, err := pgx.ForEachRow(rows, []any{&path, &level}, func() error {
+		return found, query.Each(ctx, pool, fmt.Sprintf("read the levels of user %q", userID), sql, []any{log.PartitionOf(userID), userID}, []any{&path, &level}, func() error {
 			found[path] = events.Level(level)
 			return nil
-		}); err != nil {
-			return nil, fmt.Errorf("read the levels of user %q: %w", userID, err)
-		}
-		return found, nil
+		})
 	}
 	of, err := levels(cfg.Pool, cfg.Log, cfg.Guest)
 	if err != nil || len(of) == 0 {
@@ -162,18 +159,11 @@ func mergeLevels(ctx context.Context, cfg Config) (n int, err error) {
 func load(ctx context.Context, pool *pgxpool.Pool, log *events.Log, userID string) (*badge.User, error) {
 	u := badge.NewUser(userID)
 	tables := store.NewTables(log.PartitionOf(userID))
-	rows, err := pool.Query(ctx, tables.Conversations.ReadUsers, []string{userID})
-	if err == nil {
-		err = scan(rows, u)
-	}
-	if err != nil {
+	rows, _ := pool.Query(ctx, tables.Conversations.ReadUsers, []string{userID})
+	if err := store.ScanConversations(rows, map[string]*badge.User{u.ID: u}); err != nil {
 		return nil, fmt.Errorf("read the conversations of user %q: %w", userID, err)
 	}
 	return u, nil
-}
-
-func scan(rows pgx.Rows, u *badge.User) error {
-	return store.ScanConversations(rows, map[string]*badge.User{u.ID: u})
 }
 
 // move is the move of a conversation from a guest to an account.
