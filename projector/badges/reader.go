@@ -445,13 +445,10 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, position int64) (
 	if err != nil {
 		return false, fmt.Errorf("read the positions of %d users: %w", len(userIDs), err)
 	}
-	switch t := token.Timeline(); {
-	case !exists || t > timeline:
+	if !exists {
 		return false, ErrLost
-	case t == timeline || t == 0:
-		return folded, nil
 	}
-	survived, err := r.survived(ctx, token, partitions)
+	survived, err := r.survived(ctx, token, timeline, partitions)
 	return survived && folded, err
 }
 
@@ -468,20 +465,23 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read the timeline: %w", err)
 	}
+	if !exists {
+		return false, ErrLost
+	}
+	return r.survived(ctx, token, timeline, r.layouts.Layout().Living())
+}
+
+// survived reports whether a transaction is known to be in the log: it is of the present timeline,
+// or an owner of one of the partitions has recorded it when its timeline ended. It returns ErrLost
+// if all partitions have had an owner since, and no owner has recorded the transaction, or if its
+// timeline is later than the present one.
+func (r *Reader) survived(ctx context.Context, token eventlog.Token, timeline int64, partitions []int) (bool, error) {
 	switch t := token.Timeline(); {
-	case !exists || t > timeline:
+	case t > timeline:
 		return false, ErrLost
 	case t == timeline || t == 0:
 		return true, nil
 	}
-	return r.survived(ctx, token, r.layouts.Layout().Living())
-}
-
-// survived reports whether a transaction of an ended timeline is known to be in the log,
-// because an owner of one of the partitions has recorded it. It returns ErrLost if all
-// partitions have had an owner since the timeline ended, and no owner has recorded the
-// transaction.
-func (r *Reader) survived(ctx context.Context, token eventlog.Token, partitions []int) (bool, error) {
 	var survived, settled bool
 	err := r.q.QueryRow(ctx, statements.Get("look up an ended timeline"), token.Timeline(), token.TransactionID(), partitions).Scan(&survived, &settled)
 	switch {

@@ -252,7 +252,7 @@ var mutants = []mutant{
 	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.ReachedSeq),", "m.ReadSeq,"}}, membersRead},
 	{"a mark in a room of the database loses the read position", []edit{{"projector/badges/badges.sql", "coalesce(c.reached_seq, 0)", "0"}}, membersRead},
 	{"the version of a member who leaves falls", []edit{{memberFile, "	u.Carried += r.Changes - m.Joined\n", ""}}, rooms},
-	{"joining reads nothing", []edit{{memberFile, "		upTo = r.LastSeq\n", "		upTo = c.ReadSeq\n"}}, rooms},
+	{"joining reads nothing", []edit{{memberFile, "cmp.Or(d.UpToSeq, r.LastSeq)", "cmp.Or(d.UpToSeq, c.ReadSeq)"}}, rooms},
 	{"recalled messages of a room count", []edit{{stateRoom, "live, all := c.Live.Remove(seq)", "live, all := c.Live.Contains(seq)"}}, rooms},
 	{"a recall before its message is forgotten in a room", []edit{{stateRoom, "live := applies && !c.Recalled.Contains(d.Seq)", "live := applies"}}, rooms},
 	{"the bound of a chunk belongs to the next", []edit{{chunkFile, "		if c.Bound < seq {", "		if c.Bound <= seq {"}}, rooms},

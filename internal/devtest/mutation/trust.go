@@ -134,7 +134,7 @@ var trustMutants = []mutant{
 	{"a copy of the database writes to the archive", []edit{{"internal/partition/claims/claims.go", "case !k.claims:", "case false:"}}, copies},
 	{"a dump of the database writes to the archive", []edit{{"internal/partition/claims/claims.go", "case has.Era != k.owner.Era:", "case false:"}, {"internal/partition/claims/claims.go", "case has.Database != k.owner.Database:", "case false:"}}, copies},
 	{"an erasure is not noted in the archive", []edit{{"internal/user/erasure/archive.go", "	return a.Erasing(ctx, e.noted[0])\n", "	return nil\n"}}, lostErasures},
-	{"any file that says so came from the one before", []edit{{"internal/partition/replay/archived.go", "	return proven, nil\n", "	return true, nil\n"}}, forgedFiles},
+	{"any file that says so came from the one before", []edit{{"internal/partition/replay/archived.go", "	return query.One[bool](ctx, q, \"check the proof of archive file \"+f.Name, statements.Get(\"does a proof hold\"), f.Proof, f.Successor())\n", "	return true, nil\n"}}, forgedFiles},
 	{"an intact file is given up", []edit{{"internal/partition/archiving/giveup.go", "if l.Matches && f.GivenUp == nil {", "if false {"}}, lostFiles},
 	{"a partition is replayed without files that were given up", []edit{{"internal/partition/replay/baseline.go", "		return nil // only the baseline includes the events of files that were given up\n", ""}}, lostFiles},
 	{"an erasure begins while a file is missing", []edit{{"internal/user/erasure/archive.go", "if err := a.CheckPresent(ctx, f); err != nil {", "if err := error(nil); err != nil {"}}, lostFiles},

@@ -72,8 +72,25 @@ type DeadLetter struct {
 // If the position was set back, events after it may have become dead letters before. letters
 // has these dead letters; the batch neither folds their events nor stores them again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
-	b := &Batch{From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt}
-	b.decode(page.Records, letters, partition, partitions)
+	records := page.Records
+	b := &Batch{
+		From: page.From, To: page.To, late: page.Late, readAt: page.ReadAt, origin: eventlog.Ancestor(partition, partitions),
+		Events: len(records), Items: make([]Item, 0, len(records)), Oldest: records[0].AppendedAt,
+	}
+	for i := range records {
+		if at := records[i].AppendedAt; at.Before(b.Oldest) {
+			b.Oldest = at
+		}
+		it, err := letters.Item(&records[i], partition, partitions)
+		switch {
+		case letters.Buried(records[i].Place):
+			continue
+		case err != nil:
+			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
+			continue
+		}
+		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
+	}
 	return b
 }
 
@@ -93,26 +110,6 @@ func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, 
 		b.Items = append(b.Items, it)
 	}
 	return b, nil
-}
-
-func (b *Batch) decode(records []events.Record, letters *Letters, partition, partitions int) {
-	b.Events = len(records)
-	b.origin = eventlog.Ancestor(partition, partitions)
-	b.Items, b.Oldest = make([]Item, 0, len(records)), records[0].AppendedAt
-	for i := range records {
-		if at := records[i].AppendedAt; at.Before(b.Oldest) {
-			b.Oldest = at
-		}
-		it, err := letters.Item(&records[i], partition, partitions)
-		switch {
-		case letters.Buried(records[i].Place):
-			continue
-		case err != nil:
-			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
-			continue
-		}
-		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
-	}
 }
 
 // Result is the result of a committed batch.

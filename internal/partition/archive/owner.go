@@ -24,7 +24,7 @@ type Owner struct {
 	Claim uuid.UUID `json:"claim"`
 	// Claimed is when the last command that writes to the archive began.
 	Claimed time.Time `json:"claimed"`
-	// Cluster is the id of the cluster of shards, or "" for a single database.
+	// Cluster is the id of the cluster of databases, or "" for a single database.
 	Cluster string `json:"cluster,omitempty"`
 }
 

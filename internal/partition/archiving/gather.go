@@ -13,22 +13,22 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// Other is the archive of another shard.
+// Other is the archive of another database.
 type Other struct {
 	Store archive.Store
-	// Pool is nil if the shard's database cannot be reached.
+	// Pool is nil if the database cannot be reached.
 	Pool *pgxpool.Pool
 }
 
-// Gather completes the archive of a shard after partitions were moved to the shard. The files of
-// these partitions are still in the archives of other shards. Gather first copies each file that
-// the shard's database lists and the shard's archive does not have. Then it deletes all files of
-// the shard's partitions from the other archives. It deletes no file before the copy is durable.
+// Gather completes the archive of a database after partitions were moved to it. The files of these
+// partitions are still in the archives of other databases. Gather first copies each file that the
+// database lists and its archive does not have. Then it deletes all files of the database's
+// partitions from the other archives. It deletes no file before the copy is durable.
 // After an interruption the next call resumes.
 //
 // Gather fails with an [*archive.FileError] if a file to delete has events that are neither in the
-// shard's log nor in its archive. It fails with a [*claims.CopyError] if another copy of a shard's
-// database owns the archive of the shard.
+// database's log nor in its archive. It fails with a [*claims.CopyError] if another copy of a
+// database owns the archive of the database.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
@@ -73,8 +73,8 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// gather copies the files of the partitions `some` from another archive to the archive of a shard,
-// unless the archive of the shard already has the files that the database lists.
+// gather copies the files of the partitions `some` from another archive to the archive of a
+// database, unless this archive already has the files that the database lists.
 func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, some []int) (err error) {
 	id, archived, err := identity(ctx, pool)
 	if err != nil {
@@ -123,7 +123,7 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 }
 
 // forget deletes the files of partitions from the archive in `store`. `own` contains the archive of
-// the shard that now holds the partitions, and `pool` belongs to this shard.
+// the database that now holds the partitions, and `pool` connects to this database.
 func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, partitions []int) (err error) {
 	has, err := archive.OpenStore(ctx, own)
 	if err != nil && !errors.Is(err, archive.ErrNone) {

@@ -17,7 +17,7 @@ type Completed struct {
 }
 
 // Complete completes the switch of a partition after the mover stopped between the commits of
-// the two shards: the source has released the partition, and the target has all rows but does
+// the two databases: the source has released the partition, and the target has all rows but does
 // not hold the partition. Complete returns true after the target holds the partition. It returns
 // false, and changes nothing, if the partition is in any other state, or if the source or the
 // target cannot be reached. It fails with ErrTargetLost if the target has lost rows since the
@@ -42,7 +42,7 @@ func Complete(ctx context.Context, databases []Database, partition int) (Complet
 	for _, from := range sides {
 		for _, to := range sides {
 			if !from.hasReleased(to) || slices.ContainsFunc(sides, func(s *side) bool { return s.revision > from.move.revision }) {
-				continue // not this pair, or a later revision of the map assigns the partition to another shard
+				continue // not this pair, or a later revision of the map assigns the partition to another database
 			}
 			if !to.has(from.move) {
 				return Completed{}, false, lostBy(to, from, partition)
@@ -61,7 +61,7 @@ func Complete(ctx context.Context, databases []Database, partition int) (Complet
 	return Completed{}, false, nil
 }
 
-// hasReleased reports whether a shard has released the partition to another shard and still has
+// hasReleased reports whether a database has released the partition to another one and still has
 // the old rows.
 func (s *side) hasReleased(to *side) bool {
 	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
@@ -86,7 +86,7 @@ func lostBy(to, from *side, partition int) error {
 }
 
 // errNotReady means that the target has no record of the move with this round id.
-var errNotReady = errors.New("the shard no longer has this move of the partition")
+var errNotReady = errors.New("the database no longer has this move of the partition")
 
 // hold makes the target hold the partition that the source has released.
 func hold(ctx context.Context, to *side, partition int, q events.Querier) error {

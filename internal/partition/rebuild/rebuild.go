@@ -24,6 +24,7 @@ import (
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 	"github.com/badged/badged/internal/pg/sqlfile"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
@@ -135,8 +136,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 	}()
 	for _, p := range job.Held {
-		if _, err := job.Conn.Exec(ctx, dropStagingSQL, p); err != nil {
-			return fmt.Errorf("drop the staging tables that an earlier rebuild of partition %d left: %w", p, err)
+		what := fmt.Sprintf("drop the staging tables that an earlier rebuild of partition %d left", p)
+		if err := query.Exec(ctx, job.Conn, what, dropStagingSQL, p); err != nil {
+			return err
 		}
 	}
 	if cfg.Partition != nil {
@@ -233,13 +235,14 @@ func (j *Job) all(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, _ := j.Conn.Query(ctx, statements.Get("read the rebuilt partitions"))
-	before, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Result, err error) {
-		err = row.Scan(&p.Partition, &p.Users, &p.Conversations, &p.DifferentUsers)
-		return p, err
-	})
-	if err != nil {
-		return fmt.Errorf("read the rebuilt partitions: %w", err)
+	var before []Result
+	var p Result
+	targets := []any{&p.Partition, &p.Users, &p.Conversations, &p.DifferentUsers}
+	if err := query.Each(ctx, j.Conn, "read the rebuilt partitions", statements.Get("read the rebuilt partitions"), nil, targets, func() error {
+		before = append(before, p)
+		return nil
+	}); err != nil {
+		return err
 	}
 	if len(before) > 0 {
 		j.Config.Resumed(before)
@@ -258,10 +261,7 @@ func (j *Job) all(ctx context.Context) error {
 // forget deletes the record of rebuilt partitions, so that the next rebuild of all partitions
 // starts with the first partition.
 func (j *Job) forget(ctx context.Context) error {
-	if _, err := j.Conn.Exec(ctx, `DELETE FROM badged.rebuilt_partitions`); err != nil {
-		return fmt.Errorf("forget the rebuilt partitions: %w", err)
-	}
-	return nil
+	return query.Exec(ctx, j.Conn, "forget the rebuilt partitions", `DELETE FROM badged.rebuilt_partitions`)
 }
 
 // partition rebuilds a partition and publishes the badges that were wrong.

@@ -16,6 +16,7 @@ import (
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Staging fills the staging tables of a partition. It folds the log into them in steps, until they
@@ -109,8 +110,8 @@ const (
 
 // build fills the staging tables, replaces the live tables by them if they differ, and sets result.
 func (s *Staging) build(ctx context.Context) error {
-	if _, err := s.job.Conn.Exec(ctx, createStagingSQL, s.partition); err != nil {
-		return fmt.Errorf("create staging tables: %w", err)
+	if err := query.Exec(ctx, s.job.Conn, "create staging tables", createStagingSQL, s.partition); err != nil {
+		return err
 	}
 	if err := s.fill(ctx); err != nil {
 		return err
@@ -154,10 +155,7 @@ func (s *Staging) fill(ctx context.Context) error {
 	if err := s.FillUpTo(ctx, &in); err != nil {
 		return err
 	}
-	if _, err := s.job.Conn.Exec(ctx, analyzeStagingSQL, s.partition); err != nil {
-		return fmt.Errorf("analyze the staging tables: %w", err)
-	}
-	return nil
+	return query.Exec(ctx, s.job.Conn, "analyze the staging tables", analyzeStagingSQL, s.partition)
 }
 
 // FillUpTo folds the log into the empty staging tables, up to the position of the snapshot `in`. If
@@ -168,8 +166,8 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 	// Read committed suffices: this part of the log is immutable, and the job's lock excludes
 	// archiving. A long snapshot would block vacuum.
 	return pgx.BeginTxFunc(ctx, job.Config.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
-			return fmt.Errorf("set up the transaction: %w", err)
+		if err := query.Exec(ctx, tx, "set up the transaction", `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return err
 		}
 		in.Tx = tx
 		if err := in.ScanTables(ctx, true); err != nil {
@@ -204,11 +202,7 @@ func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
 // tables since the last call. It repeats this until at most heldEvents events were new.
 func (s *Staging) catchUp(ctx context.Context) error {
 	for {
-		var in replay.Snapshot
-		err := replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(now *replay.Snapshot) error {
-			in = *now
-			return nil
-		})
+		in, err := replay.Now(ctx, s.job.Config.Pool, s.partition, s.job.Partitions)
 		if err != nil {
 			return err
 		}
@@ -254,9 +248,9 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 			items = append(items, it)
 		}
 	}
-	var rooms bool
-	if err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "find a staged room")).Scan(&rooms); err != nil {
-		return 0, fmt.Errorf("look for rooms: %w", err)
+	rooms, err := query.One[bool](ctx, in.Tx, "look for rooms", statements.Of(s.partition, "find a staged room"))
+	if err != nil {
+		return 0, err
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), rooms)
 	queue := func(reads *pgx.Batch) { s.tables.QueueLoads(reads, &missing, state, store.NewCache(0)) }
@@ -376,10 +370,9 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 	if changed {
 		// The badge of every member depends on the state of the room. So if a room differs, count
 		// all its members as different users.
-		rows, _ := in.Tx.Query(ctx, statements.Of(s.partition, "read the staged members"), rooms)
-		members, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		members, err := query.All(ctx, in.Tx, "read the members of rooms", pgx.RowTo[string], statements.Of(s.partition, "read the staged members"), rooms)
 		if err != nil {
-			return fmt.Errorf("read the members of rooms: %w", err)
+			return err
 		}
 		for _, id := range members {
 			users[id] = struct{}{}
@@ -395,11 +388,11 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 		end = swapStagingSQL
 	}
 	s.result.DifferentUsers = int64(len(users))
-	if _, err := tx.Exec(ctx, pgsession.SetSwapPatienceSQL); err != nil {
-		return fmt.Errorf("set up the transaction: %w", err)
+	if err := query.Exec(ctx, tx, "set up the transaction", pgsession.SetSwapPatienceSQL); err != nil {
+		return err
 	}
-	if _, err := tx.Exec(ctx, end, s.partition); err != nil {
-		return fmt.Errorf("drop or swap in the staging tables: %w", err)
+	if err := query.Exec(ctx, tx, "drop or swap in the staging tables", end, s.partition); err != nil {
+		return err
 	}
 	var writes pgx.Batch
 	if changed {

@@ -18,6 +18,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/partition"
 	"github.com/badged/badged/internal/pg/pgsession"
+	"github.com/badged/badged/internal/pg/query"
 )
 
 // Config configures Run.
@@ -145,10 +146,9 @@ type run struct {
 func (r *run) lockAll(ctx context.Context) error {
 	missing := slices.Clone(r.partitions)
 	for {
-		rows, _ := r.conn.Query(ctx, pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
-		taken, err := pgx.CollectRows(rows, pgx.RowTo[int])
+		taken, err := query.All(ctx, r.conn, "lock the partitions", pgx.RowTo[int], pgsession.TakeSQL, missing, pgsession.LockClass, len(missing))
 		if err != nil {
-			return fmt.Errorf("lock the partitions: %w", err)
+			return err
 		}
 		missing = slices.DeleteFunc(missing, func(p int) bool { return slices.Contains(taken, p) })
 		if len(missing) == 0 {

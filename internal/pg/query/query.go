@@ -1,4 +1,6 @@
 // Package query runs SQL statements, and says in their errors what they were for.
+//
+// It does not know any table.
 package query
 
 import (

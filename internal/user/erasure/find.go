@@ -29,7 +29,7 @@ var statements = sqlfile.Parse(statementsText)
 // eachRow reads the rows of a partition's log that come after a position and may name a user,
 // in order. It calls visit with the events of each row. visit must not use q.
 func eachRow(ctx context.Context, q events.Querier, partition int, userID string, after events.Position, visit func([]events.Record) error) error {
-	return scan(ctx, q, partition, visit, "find rows", userID, after.TransactionID, after.Offset)
+	return scan(ctx, q, partition, visit, statements.Of(partition, "find rows"), userID, after.TransactionID, after.Offset)
 }
 
 // eachLateRow is like eachRow, but reads the rows that the given transactions have appended,
@@ -38,11 +38,11 @@ func eachLateRow(ctx context.Context, q events.Querier, partition int, userID st
 	if len(transactions) == 0 {
 		return nil
 	}
-	return scan(ctx, q, partition, visit, "find late rows", userID, transactions)
+	return scan(ctx, q, partition, visit, statements.Of(partition, "find late rows"), userID, transactions)
 }
 
-func scan(ctx context.Context, q events.Querier, partition int, visit func([]events.Record) error, statement string, args ...any) error {
-	rows, _ := q.Query(ctx, strings.ReplaceAll(statements.Of(partition, statement), "COLUMNS", logread.Columns), args...)
+func scan(ctx context.Context, q events.Querier, partition int, visit func([]events.Record) error, sql string, args ...any) error {
+	rows, _ := q.Query(ctx, strings.ReplaceAll(sql, "COLUMNS", logread.Columns), args...)
 	if err := logread.Scan(rows, visit); err != nil {
 		return fmt.Errorf("search partition %d of the log: %w", partition, err)
 	}
