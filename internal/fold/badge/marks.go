@@ -116,18 +116,6 @@ func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// MarkedIn returns the messages of a room that count only because the member has marked them
-// unread, in ascending order.
-func (c *Conversation) MarkedIn(r *Room) iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		for seq := range c.UnreadIn(r) {
-			if seq > c.Membership.Reached || !yield(seq) {
-				return
-			}
-		}
-	}
-}
-
 // remark stores the [Mark] of u at a message of the room: u had read the message, and it
 // counts again.
 func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {

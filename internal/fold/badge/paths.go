@@ -83,15 +83,6 @@ func (s *Paths) Rewrite() {
 	}
 }
 
-// Row returns a path that needs a row, nil if the path has neither a number nor a level. All
-// rows must be loaded.
-func (s *Paths) Row(path string) *Path {
-	if p := s.rows[path]; p != nil && s.Has(p) {
-		return p
-	}
-	return nil
-}
-
 // AllRows returns the paths that need rows, in the order of their names. All rows must be
 // loaded.
 func (s *Paths) AllRows() []*Path {

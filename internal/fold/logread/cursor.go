@@ -16,7 +16,6 @@ package logread
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/badged/badged/events"
@@ -39,12 +38,6 @@ const cursorColumns = `last_processed_transaction_id::text::bigint, offset_acked
 
 // Targets returns the scan targets for cursorColumns.
 func (c *Cursor) Targets() []any { return []any{&c.TransactionID, &c.Offset, &c.Pending} }
-
-// Passed reports whether all events of a transaction are folded. Call it only after the
-// transaction has ended.
-func (c *Cursor) Passed(transactionID int64) bool {
-	return transactionID <= c.TransactionID && !slices.Contains(c.Pending, transactionID)
-}
 
 // Load reads the cursor of a partition. lock is a locking clause such as FOR UPDATE, or "" to
 // read without a lock.
