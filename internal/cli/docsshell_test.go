@@ -21,8 +21,8 @@ import (
 // and go are checked.
 var programs = []string{
 	"badged", "curl", "make", "go",
-	"createdb", "cut", "docker", "helm", "install", "jar", "javac", "kubectl", "mmctl", "mongoexport",
-	"npm", "openssl", "pip", "redis-cli", "sha256sum", "sleep", "source", "systemctl", "timeout",
+	"base64", "createdb", "cut", "date", "docker", "helm", "install", "jar", "javac", "kubectl", "mmctl", "mongoexport",
+	"npm", "openssl", "pip", "redis-cli", "sha256sum", "sleep", "source", "systemctl", "tail", "timeout", "tr",
 }
 
 // calls runs a script in which each program only records the words that it is called with.
@@ -58,6 +58,9 @@ func recorders(t *testing.T) (dir string) {
 	for _, name := range programs {
 		// In one write, since a script may run a program in the background.
 		script := "#!/bin/sh\nprintf '%s\\0' " + name + " \"$@\" '\n' >>\"$RECORD\"\n"
+		if name == "date" { // a page passes its output on
+			script += "echo 2026-01-31T00:00:00Z\n"
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
