@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // Every command that uses an archive refuses a manifest with a field of a later release, and does
@@ -70,14 +71,19 @@ func populateArchived(t *testing.T, p *process, database, dir string) {
 func refusedAsCopy(t *testing.T, database, dir, why string) {
 	t.Helper()
 	before := contentOf(t, dir)
-	for _, args := range [][]string{
+	for i, args := range [][]string{
 		archiving(database, dir),
 		{"user", "erase", "ann", "--archive=" + dir, "--database-url=" + database},
 		{"archive", "--reencrypt", "--to=" + dir, "--archive-keys=" + archiveKeysIn(t), "--database-url=" + database},
 	} {
 		const says = " belongs to another copy of this log"
-		if out, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, says) || !strings.Contains(stderr, why) || !strings.Contains(stderr, "run `badged archive --take-over --to DIR`") {
+		out, stderr, code := command(t, args...)
+		if code != 1 || !strings.Contains(stderr, says) || !strings.Contains(stderr, why) || !strings.Contains(stderr, "run `badged archive --take-over --to DIR`") {
 			t.Errorf("%v exits with %d: %s%s", args, code, out, stderr)
+		}
+		if i == 0 && strings.HasPrefix(why, "this database was restored to an earlier time") {
+			shown := snippets.With(t, "docs/archiving.md", "belongs to another copy", "").Text
+			snippets.ExpectShape(t, shown, strings.Replace(stderr, dir, "/var/backups/badged/log", 1))
 		}
 	}
 	if diff := cmp.Diff(before, contentOf(t, dir)); diff != "" {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // A transaction has published, was prepared for a commit in two phases, and was never ended. Every
@@ -48,7 +50,9 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 			break
 		}
 	}
-	names("lag", must(t, "lag", "--database-url="+database))
+	lag := must(t, "lag", "--database-url="+database)
+	names("lag", lag)
+	snippets.ExpectShape(t, snippets.Output(t, "docs/runbooks.md", "badged lag"), regexp.MustCompile(`\bdatabase \w+,`).ReplaceAllString(lag, "database chat,"))
 	if out := must(t, "lag", "--json", "--database-url="+database); !strings.Contains(out, `"prepared": "order-4711"`) {
 		t.Errorf("lag --json says %s", out)
 	}

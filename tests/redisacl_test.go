@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // minimalACL creates a Redis user with the rights that docs/operations.md lists.
@@ -43,6 +45,12 @@ func withMinimalUser(t *testing.T, redisURL string) string {
 	}
 	u.User = url.UserPassword("badged", "secret")
 	return u.String()
+}
+
+// The page shows the rights that these tests use.
+func TestRightsOfThePage(t *testing.T) {
+	rights := strings.ReplaceAll(fmt.Sprintln(minimalACL...), ">secret", ">SECRET") + fmt.Sprintln(append([]any{"ACL", "SETUSER", "badged"}, clusterACL...)...)
+	snippets.ExpectShape(t, snippets.With(t, "docs/operations.md", "ACL SETUSER", "").Text, rights)
 }
 
 // The documented rights of Redis suffice for serving and for config check.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // Loads for the tests of moves.
@@ -242,6 +243,9 @@ func TestPartitionsMoveWhileServing(t *testing.T) {
 			t.Fatalf("the move to %s exited with %d:\n%s%s", to, code, stdout, stderr)
 		}
 		if m := paused.FindStringSubmatch(stdout); m != nil {
+			if took == 0 { // the first move, to b
+				snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged partition move 1 --to b"), stderr+stdout)
+			}
 			took = time.Since(began)
 			for _, text := range m[1:] {
 				if pause, err := time.ParseDuration(text); err != nil || *movePause > 0 && pause > *movePause {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // holdUpMover makes the mover, and no other session, wait when the target begins to hold the partition.
@@ -152,6 +154,11 @@ func TestServerIsKilledAndAMoveUndone(t *testing.T) {
 	mover.awaitSays("which uses the partition")
 	if list := must(t, "partition", "list", "--database-url="+database); !regexp.MustCompile(`(?m)^` + number + ` +a .* moving to b, which has [0-9]+ rows? of the log$`).MatchString(list) {
 		t.Errorf("list:\n%s", list)
+	} else {
+		lines := regexp.MustCompile(`(?m)^PARTITION .*\n|^[0-9]+ +a .* (serving|moving to b, .*)\n`).FindAllString(list, -1)
+		slices.SortStableFunc(lines, func(a, b string) int { return strings.Count(a, "moving") - strings.Count(b, "moving") })
+		shown := []string{lines[0], lines[1], lines[len(lines)-1]} // the page shows two partitions, of which the second moves
+		snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged partition list"), strings.Join(shown, ""))
 	}
 	// A rebuild, which replaces tables, waits for the move and says so.
 	if _, stderr, code := command(t, "rebuild", "--partition="+number, "--quiet", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition move") || !strings.Contains(stderr, "Postgres process") {

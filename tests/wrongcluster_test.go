@@ -13,6 +13,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // awaitRow waits until a query returns a row.
@@ -66,19 +67,25 @@ func wrongCluster(t *testing.T) {
 		if code != 1 || !strings.Contains(stderr, "run `badged repair-log --database-url …`") || strings.Count(stderr, "badged: ") != 1 {
 			t.Errorf("%v exits with %d and prints\n%s", args, code, stderr)
 		}
+		if args[0] == "lag" {
+			snippets.ExpectShape(t, snippets.With(t, "docs/backup.md", "badged: open the event log", "").Text, stderr)
+		}
 	}
-	if out := must(t, "repair-log", "--dry-run", database); !strings.Contains(out, "would renumber 3 events; 1 appended") || !strings.Contains(out, "nothing was changed") {
+	out := must(t, "repair-log", "--dry-run", database)
+	if !strings.Contains(out, "would renumber 3 events; 1 appended") || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("a dry run prints\n%s", out)
 	}
+	snippets.ExpectShape(t, snippets.Output(t, "docs/backup.md", "badged repair-log --dry-run"), out)
 
 	killRepair(t, restored)
 	if _, stderr, code := command(t, "lag", database); code != 1 || !strings.Contains(stderr, "repair-log") {
 		t.Errorf("after half of the renumbering lag exits with %d and prints\n%s", code, stderr)
 	}
-	out := must(t, "repair-log", database)
+	out = must(t, "repair-log", database)
 	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "run `badged verify`, then start the servers\n") {
 		t.Errorf("the continued renumbering prints\n%s", out)
 	}
+	snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged repair-log"), out)
 	if out := must(t, "repair-log", database); !strings.HasPrefix(out, "nothing to do") {
 		t.Errorf("a third renumbering prints\n%s", out)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // The audit trail is listed and verified, also against a head that was kept, and
@@ -35,12 +36,14 @@ func TestAudit(t *testing.T) {
 		t.Errorf("before action 2 there is %+v, %v", entry, err)
 	}
 
-	out, kept, _ := strings.Cut(mustDo(t, "audit", "verify", database), "\n")
+	all := mustDo(t, "audit", "verify", database)
+	snippets.ExpectShape(t, snippets.Output(t, "docs/admin.md", "badged audit verify"), all)
+	out, kept, _ := strings.Cut(all, "\n")
 	if out != "3 records verified: none was changed, removed or inserted" || !strings.HasPrefix(kept, "--count=3 --head=") {
 		t.Fatalf("it prints %s\n%s", out, kept)
 	}
 	again := append([]string{"audit", "verify", database}, strings.Fields(kept)...)
-	mustDo(t, again...)
+	snippets.ExpectShape(t, snippets.Output(t, "docs/admin.md", "badged audit verify --count=1204 --head=9b1f0c6e…"), mustDo(t, again...))
 
 	exec(`UPDATE badged.audit SET arguments = '{"partition":2}' WHERE action = 'rebuild.start'`)
 	r := badged(t, "audit", "verify", database)

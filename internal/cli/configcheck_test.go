@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -100,9 +102,7 @@ func TestConfigCheckOfThePage(t *testing.T) {
 	}
 	t.Setenv("BADGED_JWT_KEY", "x")
 	r := badged(t, "config", "check", "--config", "badged.yaml", "--lisen=x")
-	if difference := snippets.SameShape(shown, r.out); difference != "" {
-		t.Errorf("%s\nprinted:\n%s", difference, r.out)
-	}
+	snippets.ExpectShape(t, shown, r.out)
 }
 
 func TestConfigCheckConnects(t *testing.T) {
@@ -189,8 +189,14 @@ func TestConfigCheckAcceptsRangesOfTheLog(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.log_ranges WHERE partition_id = 0`).Scan(&ranges); err != nil || ranges < 2 {
 		t.Fatalf("%d ranges, %v", ranges, err)
 	}
-	found, _ := looked(t, withParameter(t, db, "user", "chat"))
-	expect(t, found, isOK, "privileges: the role has all privileges that serving needs")
+	redis, err := privateredis.Start(t.Context(), privateredis.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer redis.Stop()
+	r := badged(t, checkArgs(withParameter(t, db, "user", "chat"), "--connect", "--redis-url="+redis.URL())...)
+	ofThePage := regexp.MustCompile(`( \(.*\))?, database \w+, role chat;`).ReplaceAllString(r.out, ", database chat, role badged_server;")
+	snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged config check --connect"), ofThePage)
 }
 
 // withParameter sets one parameter of a connection string.
@@ -214,6 +220,8 @@ func withParameter(t *testing.T, databaseURL, name, value string) string {
 
 func TestVersion(t *testing.T) {
 	out := mustDo(t, "version")
+	ofThePage := strings.NewReplacer(runtime.GOOS+"/"+runtime.GOARCH, "linux/amd64", strings.Fields(out)[1], "v1.2.3").Replace(out)
+	snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged version"), ofThePage)
 	if !strings.HasPrefix(out, "badged ") || !strings.Contains(out, "(go1.") || strings.Count(out, "\n") != 1 {
 		t.Errorf("it prints %q", out)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/server/keyring"
 )
 
@@ -16,6 +17,7 @@ func TestKeysHash(t *testing.T) {
 		if r.code != exitDone || r.err != "" || r.out != "sha256:9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f\n" {
 			t.Errorf("of %q: %+v", input, r)
 		}
+		snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "openssl rand -hex 32 | tee secret | badged keys hash"), r.out)
 	}
 	for input, want := range map[string]string{
 		"":                        "standard input has no secret",
@@ -43,6 +45,9 @@ func TestKeysNew(t *testing.T) {
 		lines := strings.Split(r.err, "\n")
 		if r.code != exitDone || len(lines) != 3 || !strings.HasPrefix(lines[1], "badged_") || strings.Contains(r.out, lines[1]) {
 			t.Fatalf("%v: %+v", args, r)
+		}
+		if args[2] == "crm" {
+			snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged keys new crm >> keys.yaml"), r.err)
 		}
 		text += r.out
 		secrets = append(secrets, lines[1])

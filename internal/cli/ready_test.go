@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 func TestReady(t *testing.T) {
 	server := startServer(t, pgtest.NewDB(t, migrated()))
-	if out := mustDo(t, "ready", "--url="+server.url+"/"); !strings.HasPrefix(out, `{"status":"ready"`) {
+	if out := mustDo(t, "ready", "--url="+server.url+"/"); out != snippets.Output(t, "docs/cli.md", "badged ready") {
 		t.Errorf("it prints %q", out)
 	}
 	server.stop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/badged/badged/internal/bridge/traffic"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/migrations"
 	"github.com/badged/badged/pubsub"
 )
@@ -96,9 +97,8 @@ func TestLoad(t *testing.T) {
 		t.Errorf("load to the database: %+v, want the totals of %+v", second, first)
 	}
 	// The text output.
-	if out := mustDo(t, "load", file, "--quiet", "--database-url="+url); !strings.Contains(out, "messages") || !strings.Contains(out, "unread") {
-		t.Errorf("it prints:\n%s", out)
-	}
+	out = mustDo(t, "load", file, "--quiet", "--database-url="+url)
+	snippets.ExpectShape(t, snippets.Output(t, "docs/cli.md", "badged load traffic.txt.gz"), strings.ReplaceAll(out, file, "traffic.txt.gz"))
 	if r := badged(t, "load", file, "--url="+server.url, "--publisher-key=wrong", "--quiet"); r.code != exitFailed || !strings.Contains(r.err, "401") {
 		t.Errorf("with a wrong key: exit code %d, stderr %s", r.code, r.err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // TestMain runs the tests, or acts as the client that the tests start.
@@ -215,6 +218,21 @@ func TestClientSaysWhatItDoesNotSupport(t *testing.T) {
 	if err := json.Unmarshal(asJSON.Bytes(), &again); err != nil || again.Unsupported != 1 || again.Scenarios[2].Result != Unsupported {
 		t.Errorf("%v: %s", err, &asJSON)
 	}
+}
+
+// The page shows such a report.
+func TestReportOfThePage(t *testing.T) {
+	t.Parallel()
+	report := runReference(t, WebSockets, "applies older frames", "changes", "stale")
+	tokens := runReference(t, WebSockets, "knows no hello tokens", "auth-hello")
+	report.Scenarios = slices.DeleteFunc(append(report.Scenarios, tokens.Scenarios...), func(o Outcome) bool {
+		return !slices.Contains([]string{"changes", "stale", "auth-hello"}, o.Name)
+	})
+	var text strings.Builder
+	if err := report.Print(&text); err != nil {
+		t.Fatal(err)
+	}
+	snippets.ExpectShape(t, snippets.With(t, "docs/conformance.md", "older and repeated changes", "").Text, text.String())
 }
 
 func TestProgramsThatAreNoClients(t *testing.T) {

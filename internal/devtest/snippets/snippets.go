@@ -113,17 +113,29 @@ func Output(t *testing.T, page, command string) string {
 
 // What differs from run to run, or only aligns columns.
 var (
-	varies  = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+Z?|[0-9a-f]{16,}|\d[\d,.]*( ?(ns|µs|ms|s|m|h|B|kB|KB|MB|GB|TB|KiB|MiB|GiB)\b)?`)
+	varies = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ][\d:.]+Z?|[0-9a-f]{12,}|\b[0-9a-f]{8}…|(\d+h)?\d+m[\d.]+s` +
+		`|\d+([,.]\d+)*( ?(ns|µs|ms|s|m|h|B|kB|KB|MB|GB|TB|KiB|MiB|GiB)\b)?`)
 	columns = regexp.MustCompile(` {2,}`)
 )
 
+// shape returns a line without what may differ.
+func shape(line string) string {
+	return strings.TrimSpace(columns.ReplaceAllString(varies.ReplaceAllString(line, "0"), " "))
+}
+
+// sameLine reports whether two lines have the same shape.
+func sameLine(shown, got string) bool {
+	parts := strings.Split(shape(shown), "…")
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(shape(got))
+}
+
 // SameShape returns "" if an output has the lines that a page shows, but for numbers, times,
 // hexadecimal ids and the width of columns. Otherwise it returns the first line that differs.
-// A shown line that is "…" stands for any number of lines.
+// A shown line that is "…" stands for any number of lines, and "…" in a line for any text.
 func SameShape(shown, got string) (difference string) {
-	shape := func(line string) string {
-		return strings.TrimSpace(columns.ReplaceAllString(varies.ReplaceAllString(line, "0"), " "))
-	}
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	skipping := false
 	for want := range strings.SplitSeq(strings.TrimSpace(shown), "\n") {
@@ -131,13 +143,13 @@ func SameShape(shown, got string) (difference string) {
 			skipping = true
 			continue
 		}
-		for skipping && len(lines) > 0 && shape(lines[0]) != shape(want) {
+		for skipping && len(lines) > 0 && !sameLine(want, lines[0]) {
 			lines = lines[1:]
 		}
 		if len(lines) == 0 {
 			return fmt.Sprintf("the page shows %q, which is not printed", want)
 		}
-		if shape(lines[0]) != shape(want) {
+		if !sameLine(want, lines[0]) {
 			return fmt.Sprintf("the page shows %q, printed is %q", want, lines[0])
 		}
 		lines, skipping = lines[1:], false
@@ -146,4 +158,12 @@ func SameShape(shown, got string) (difference string) {
 		return fmt.Sprintf("the page does not show %q", lines[0])
 	}
 	return ""
+}
+
+// ExpectShape fails the test unless an output has the shape that a page shows.
+func ExpectShape(t *testing.T, shown, got string) {
+	t.Helper()
+	if difference := SameShape(shown, got); difference != "" {
+		t.Errorf("%s\nprinted:\n%s", difference, got)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -54,6 +55,8 @@ func TestSampleTellsWhatIsWrong(t *testing.T) {
 	if got := counts(); got != [4]int{6, 1, 0, 0} || d.Badge(t, ann).Total != 99 {
 		t.Errorf("counts are %v, the total is %d", got, d.Badge(t, ann).Total)
 	}
+	_, said, _ := strings.Cut(strings.ReplaceAll(log.String(), ann, "ada"), " ") // without the time
+	snippets.ExpectShape(t, snippets.With(t, "docs/admin.md", "the badge of a user differs from the log", "").Text, said)
 	for _, want := range []string{"level=ERROR", ann, "total is 99 in the table, 4 by the log", "mentions is 9 in the table, 1 by the log"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %s: %s", want, log.String())
