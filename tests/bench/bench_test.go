@@ -33,14 +33,14 @@ func TestRun(t *testing.T) {
 		t.Fatalf("exit %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
 	for _, want := range []string{
-		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no",
+		"the numbers say nothing", "fsync=on", "synchronous_commit=on", "fdatasync", "appendonly=no", "(" + base + ")",
 		"| sustained | rate of badged / Redis Lua |", "### year",
 	} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("%q is not in what it printed:\n%s", want, stdout.String())
 		}
 	}
-	for _, scenario := range scenarios.All() {
+	for _, scenario := range scenarios.All(nil, contest.Scale{Small: true}) {
 		b, err := os.ReadFile(filepath.Join(out, scenario.Name+".json"))
 		if err != nil {
 			t.Fatal(err)
@@ -53,9 +53,6 @@ func TestRun(t *testing.T) {
 			t.Fatalf("%s: %d scenarios are reported", scenario.Name, len(got.Results))
 		}
 		r := got.Results[0]
-		if dir := got.Setting.Disk.Dir; dir != base {
-			t.Errorf("%s: the report says that the data were in %q", scenario.Name, dir)
-		}
 		// Aims against a baseline or centrifugo are not judged without their binaries.
 		unjudged := slices.DeleteFunc(slices.Clone(scenario.Aims), func(a contest.Aim) bool {
 			return !strings.HasSuffix(a.Over, scenarios.OfBaseline) && !strings.HasSuffix(a.Over, scenarios.OfFan)
@@ -67,9 +64,9 @@ func TestRun(t *testing.T) {
 			// With this few connections, a server may free more garbage than they use:
 			// the memory per connection is then negative. Processor time is counted in
 			// ticks, and such a short run can end within one tick.
-			m, ok := r.Series(s.Name, r.Main)
-			nothing := m.Min == 0 && !strings.HasPrefix(r.Main, "CPU ")
-			if !ok || nothing || m.Min < 0 && scenario.Name != "connections" {
+			m, ok := r.Series(s.Name, scenario.Main)
+			nothing := m.Median == 0 && !strings.HasPrefix(scenario.Main, "CPU ")
+			if !ok || nothing || m.Median < 0 && scenario.Name != "connections" {
 				t.Errorf("%s: %s measured %+v", r.Scenario, s.Name, s.Measures)
 			}
 		}
@@ -89,7 +86,7 @@ func TestUsage(t *testing.T) {
 		{"-scenario smallrooms", exitUsage, `no scenario matches "smallrooms"; there are single, single-rate, sustained, `},
 		{"-scenario (", exitUsage, "missing closing"},
 		{"-side (", exitUsage, "missing closing"},
-		{"-rounds -1", exitUsage, "must not be negative"},
+		{"-rounds -1", exitUsage, "invalid value"},
 		{"-round 1", exitUsage, "not defined"},
 		{"year", exitUsage, `unexpected argument "year"`},
 		{"-scenario year -dir /dev/null", exitFailed, "make the data directory"},

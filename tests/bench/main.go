@@ -45,27 +45,29 @@ const (
 
 // options are the parsed command line.
 type options struct {
-	scenarios []contest.Scenario
-	scale     contest.Scale
-	out       string
-	profile   string
-	dir       string
+	only    *regexp.Regexp
+	scale   contest.Scale
+	out     string
+	profile string
+	dir     string
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	log := contest.Progress{W: stderr}
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitDone
 	}
 	if err != nil {
-		return exitUsage // the flag package has printed the reason
+		log.Say("%v", err)
+		return exitUsage
 	}
-	log := rig.Progress{W: stderr}
-	r, err := measureAll(ctx, o, log)
-	if err == nil {
-		err = r.Write(stdout, o.out)
+	r := contest.Report{Date: time.Now().UTC().Truncate(time.Second), Rounds: o.scale.Rounds, Duration: o.scale.Duration.Seconds(), Short: o.scale.Small}
+	if err := contest.Do(ctx, "bench", func(run *contest.Run) { measureAll(run, o, log, &r) }); err != nil {
+		log.Say("%v", err)
+		return exitFailed
 	}
-	if err != nil {
+	if err := r.Write(stdout, o.out); err != nil {
 		log.Say("%v", err)
 		return exitFailed
 	}
@@ -76,22 +78,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitDone
 }
 
-// The default scale of a run, and of a short run.
-const (
-	fullRounds    = 5
-	fullDuration  = time.Minute
-	shortDuration = time.Second
-)
-
-func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{scenarios: scenarios.All()}
+// parse returns the options, with defaults, and makes the directories for results.
+func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	only := flags.String("scenario", "", "run only the scenarios whose name matches this `regex`: "+strings.Join(names(o.scenarios), ", "))
+	only := flags.String("scenario", "", "run only the scenarios whose name matches this `regex`: "+names())
 	sides := flags.String("side", "", "run only the sides whose name matches this `regex`; aims that need others are left out")
 	flags.BoolVar(&o.scale.Small, "short", false, "small and quick, to see that all works: the numbers say nothing")
-	flags.IntVar(&o.scale.Rounds, "rounds", 0, fmt.Sprintf("how often each side runs; default %d, or 1 with -short", fullRounds))
-	flags.DurationVar(&o.scale.Duration, "duration", 0, fmt.Sprintf("how long a run takes that goes by time; default %s, or %s with -short", fullDuration, shortDuration))
+	rounds := flags.Uint("rounds", 0, "how often each side runs; default 5, or 1 with -short")
+	flags.DurationVar(&o.scale.Duration, "duration", 0, "how long a run takes that goes by time; default 1m, or 1s with -short")
 	flags.StringVar(&o.out, "out", "", "write the results of each scenario as JSON into this `directory`")
 	flags.StringVar(&o.profile, "profile", "", "write a CPU profile of this process and the statistics of all statements for every run into this `directory`; the numbers suffer")
 	flags.StringVar(&o.scale.Baseline, "baseline", "", "another `binary` of badged, with which the scenarios single, single-rate, calls, small-rooms, paths and shards are interleaved")
@@ -100,85 +95,63 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	err := o.check(flags.Args(), *only, *sides)
-	if err != nil {
-		rig.Progress{W: stderr}.Say("%v", err)
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return o, err
-}
-
-// check checks the options, fills in defaults and keeps the selected scenarios.
-func (o *options) check(rest []string, only, sides string) error {
-	if len(rest) > 0 {
-		return fmt.Errorf("unexpected argument %q", rest[0])
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-scenario: %w", err)
 	}
-	if o.scale.Rounds < 0 || o.scale.Duration < 0 {
-		return errors.New("-rounds and -duration must not be negative")
+	if o.scale.Sides, err = regexp.Compile(*sides); err != nil {
+		return o, fmt.Errorf("-side: %w", err)
 	}
-	if o.scale.Rounds == 0 {
-		o.scale.Rounds = o.scale.Pick(fullRounds, 1)
+	if len(selected(nil, o)) == 0 {
+		return o, fmt.Errorf("no scenario matches %q; there are %s", *only, names())
 	}
-	if o.scale.Duration == 0 {
-		o.scale.Duration = fullDuration
-		if o.scale.Small {
-			o.scale.Duration = shortDuration
-		}
+	if o.scale.Rounds = int(*rounds); *rounds == 0 { //nolint:gosec // few
+		o.scale.Rounds = o.scale.Pick(5, 1)
 	}
-	wanted, err := regexp.Compile(only)
-	if err != nil {
-		return fmt.Errorf("-scenario: %w", err)
-	}
-	if o.scale.Sides, err = regexp.Compile(sides); err != nil {
-		return fmt.Errorf("-side: %w", err)
-	}
-	all := names(o.scenarios)
-	o.scenarios = slices.DeleteFunc(o.scenarios, func(s contest.Scenario) bool { return !wanted.MatchString(s.Name) })
-	if len(o.scenarios) == 0 {
-		return fmt.Errorf("no scenario matches %q; there are %s", only, strings.Join(all, ", "))
+	if o.scale.Duration <= 0 {
+		o.scale.Duration = time.Duration(o.scale.Pick(60, 1)) * time.Second
 	}
 	for _, dir := range []string{o.out, o.profile} {
 		if dir == "" {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // results are not secret
-			return fmt.Errorf("make a directory for the results: %w", err)
+			return o, fmt.Errorf("make a directory for the results: %w", err)
 		}
 	}
-	return nil
+	return o, nil
 }
 
-func names(all []contest.Scenario) []string {
+// selected returns the selected scenarios.
+func selected(r *rig.Rig, o options) []contest.Scenario {
+	return slices.DeleteFunc(scenarios.All(r, o.scale), func(s contest.Scenario) bool { return !o.only.MatchString(s.Name) })
+}
+
+func names() string {
 	var names []string
-	for _, s := range all {
+	for _, s := range scenarios.All(nil, contest.Scale{}) {
 		names = append(names, s.Name)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // measureAll sets up the rig and runs the scenarios. It fails if nothing can be
 // measured; the report has the failures of single scenarios.
-func measureAll(ctx context.Context, o options, log rig.Progress) (_ *contest.Report, err error) {
+func measureAll(run *contest.Run, o options, log contest.Progress, rep *contest.Report) {
 	began := time.Now()
-	r, err := rig.New(ctx, rig.Config{Dir: o.dir, Profile: o.profile, SharedBuffers: o.scale.SharedBuffers(), Log: log})
-	if err != nil {
-		return nil, err
+	cfg := rig.Config{Dir: o.dir, Profile: o.profile, Log: log}
+	if !o.scale.Small {
+		cfg.SharedBuffers = "4GB" // keeps the tables of millions of users in memory
 	}
-	defer func() { err = errors.Join(err, r.Close(ctx)) }()
-	for _, other := range []struct {
-		binary  *string
-		program string
-	}{{&o.scale.Baseline, rig.ProgramServer}, {&o.scale.Centrifugo, rig.ProgramFan}} {
-		if *other.binary, err = r.UnderName(*other.binary, other.program); err != nil {
-			return nil, err
-		}
-	}
-	rep := &contest.Report{Date: began.UTC().Truncate(time.Second), Setting: r.Setting, Rounds: o.scale.Rounds, Duration: o.scale.Duration.Seconds(), Short: o.scale.Small}
-	for _, c := range o.scenarios {
-		rep.Results = append(rep.Results, c.Run(ctx, r, o.scale))
-		if ctx.Err() != nil {
-			return nil, errors.New("interrupted")
-		}
+	r := rig.New(run, cfg)
+	rep.Setting = r.Setting
+	o.scale.Baseline = contest.Must(r.UnderName(o.scale.Baseline, rig.ProgramServer))
+	o.scale.Centrifugo = contest.Must(r.UnderName(o.scale.Centrifugo, rig.ProgramFan))
+	for _, c := range selected(r, o) {
+		rep.Results = append(rep.Results, c.Run(run.Context(), o.scale, log))
+		contest.Check(run.Context().Err())
 	}
 	rep.Seconds = time.Since(began).Seconds()
-	return rep, nil
 }

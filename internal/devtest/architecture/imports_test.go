@@ -166,7 +166,7 @@ func rules() []rule {
 			"Scenarios are built from the other parts of the benchmarks: a part that knew a scenario, or one above it, could not be used by the others.",
 			func(from, to string) bool {
 				const bench = "./tests/bench/"
-				parts := []string{bench + "measure", bench + "rig", bench + "contest", bench + "load", bench + "ways", bench + "scenarios"}
+				parts := []string{bench + "contest", bench + "rig", bench + "load", bench + "scenarios"}
 				for i, part := range parts {
 					if in(from, part) && (to == "./tests/bench" || in(to, parts[i+1:]...)) {
 						return true
@@ -324,8 +324,8 @@ func TestRulesForbidWhatTheyShould(t *testing.T) {
 		{13, "./internal/notify/outbound", []string{"./projector"}},
 		{14, "./internal/partition/replay", []string{"./internal/partition/rebuild", "./internal/partition/archiving"}},
 		{14, "./internal/partition/archive", []string{"./internal/partition/replay"}},
-		{15, "./tests/bench/rig", []string{"./tests/bench", "./tests/bench/contest", "./tests/bench/scenarios"}},
-		{15, "./tests/bench/load", []string{"./tests/bench/ways"}},
+		{15, "./tests/bench/contest", []string{"./tests/bench", "./tests/bench/rig", "./tests/bench/scenarios"}},
+		{15, "./tests/bench/load", []string{"./tests/bench/scenarios"}},
 	}
 	proven := map[int]bool{}
 	all := rules()
@@ -364,8 +364,8 @@ func TestRulesAllowWhatTheyShould(t *testing.T) {
 		"./internal/server/httpapi":       {"./events", "./projector", "./pubsub", "./internal/server/auth", "net/http"},
 		"./internal/devtest/pgtest":       {"./internal/pg/embedpg", "testing"},
 		"./eventsource":                   {"./gateway"}, // a prefix of the name is not a match
-		"./tests/bench/rig":               {"./internal/pg/embedpg", "./internal/devtest/privateredis", "./tests/bench/measure", "testing"},
-		"./tests/bench/scenarios":         {"./internal/server/app", "./tests/bench/stream", "./tests/bench/ways"},
+		"./tests/bench/rig":               {"./internal/pg/embedpg", "./internal/devtest/privateredis", "./tests/bench/contest", "testing"},
+		"./tests/bench/scenarios":         {"./internal/server/app", "./tests/bench/stream", "./tests/bench/load"},
 	} {
 		for _, to := range allowed {
 			for _, why := range broken(from, to) {

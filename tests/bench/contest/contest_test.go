@@ -2,12 +2,11 @@ package contest
 
 import (
 	"context"
+	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/badged/badged/tests/bench/measure"
-	"github.com/badged/badged/tests/bench/rig"
 )
 
 // Sides take turns. A failed round counts for no side and does not stop the next round. Aims are
@@ -17,13 +16,13 @@ func TestScenario(t *testing.T) {
 	values := map[string][]float64{"a": {10, 20, 60}, "b": {5, 4, 20}}
 	of := func(name string) Side {
 		round := 0
-		return Side{Name: name, Run: func(context.Context) ([]measure.Measure, error) {
+		return Side{Name: name, Run: func(*Run) []Measure {
 			turns = append(turns, name)
 			round++
 			if name == "b" && round == 2 {
-				return nil, measure.ErrWrong
+				Check(ErrWrong)
 			}
-			return []measure.Measure{measure.Of("rate", "events/s", values[name][round-1])}, nil
+			return []Measure{Of("rate", "events/s", values[name][round-1])}
 		}}
 	}
 	closed := false
@@ -35,18 +34,19 @@ func TestScenario(t *testing.T) {
 			{Measure: "rate", Of: "b", AtMost: 10},
 			{Measure: "rate", Of: "c", AtLeast: 1},
 		},
-		Open: func(context.Context, *rig.Rig, Scale) (*Contest, error) {
-			return &Contest{Sides: []Side{of("a"), of("b")}, Close: func(context.Context) error { closed = true; return nil }}, nil
+		Open: func(run *Run) {
+			run.Cleanup(func(context.Context) error { closed = true; return nil })
 		},
+		Sides: []Side{of("a"), of("b")},
 	}
-	rep := Report{Results: []Result{s.Run(t.Context(), &rig.Rig{Config: rig.Config{Log: rig.Progress{W: t.Output()}}}, Scale{Rounds: 3})}}
+	rep := Report{Results: []Result{s.Run(t.Context(), Scale{Rounds: 3}, Progress{W: t.Output()})}}
 	if got := strings.Join(turns, ""); got != "ababab" || !closed {
 		t.Errorf("the turns are %s, closed: %t", got, closed)
 	}
 	if rep.Failures() != 1 {
 		t.Errorf("%d scenarios failed", rep.Failures())
 	}
-	alone := s.Run(t.Context(), &rig.Rig{Config: rig.Config{Log: rig.Progress{W: t.Output()}}}, Scale{Rounds: 0, Sides: regexp.MustCompile("^a")})
+	alone := s.Run(t.Context(), Scale{Rounds: 0, Sides: regexp.MustCompile("^a")}, Progress{W: t.Output()})
 	if len(alone.Sides) != 1 || len(alone.Verdicts) != 0 {
 		t.Errorf("one side has %+v", alone)
 	}
@@ -61,5 +61,24 @@ func TestScenario(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
+	}
+}
+
+// A failure ends a run, and cleanups run from the last to the first, each whatever the others return.
+func TestRunEnds(t *testing.T) {
+	var order []string
+	broken := errors.New("the cleanup failed")
+	err := Do(t.Context(), "story", func(run *Run) {
+		run.Cleanup(func(ctx context.Context) error { order = append(order, "first"); return ctx.Err() })
+		run.Cleanup(func(context.Context) error { order = append(order, "second"); return broken })
+		Check(nil)
+		if n := Must(strconv.Atoi("3")); n != 3 {
+			t.Errorf("Must returns %d", n)
+		}
+		Check(ErrWrong)
+		t.Error("the run goes on")
+	})
+	if got := strings.Join(order, " "); got != "second first" || !errors.Is(err, ErrWrong) || !errors.Is(err, broken) {
+		t.Errorf("cleanups %s: %v", got, err)
 	}
 }

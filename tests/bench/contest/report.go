@@ -10,10 +10,21 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/badged/badged/tests/bench/measure"
-	"github.com/badged/badged/tests/bench/rig"
 )
+
+// Progress prints progress, a line at a time.
+type Progress struct{ W io.Writer }
+
+// Say prints a line.
+func (p Progress) Say(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.W, "bench: "+format+"\n", args...) // progress is not essential
+}
+
+// Parameter is a part of the setting: a version, a property or the settings of a server.
+type Parameter struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Report is the outcome of a run.
 type Report struct {
@@ -22,7 +33,7 @@ type Report struct {
 	Rounds   int         `json:"rounds"`
 	Duration float64     `json:"duration_seconds"` // of a timed round
 	Short    bool        `json:"short,omitempty"`
-	Setting  rig.Setting `json:"setting"`
+	Setting  []Parameter `json:"setting"`
 	Results  []Result    `json:"results"`
 }
 
@@ -45,37 +56,31 @@ func (r *Report) Write(w io.Writer, dir string) error {
 	if dir == "" {
 		return err
 	}
-	errs := []error{err}
 	for _, s := range r.Results {
 		alone := *r
 		alone.Results = []Result{s}
-		b, err := json.MarshalIndent(alone, "", "  ")
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, s.Scenario+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
+		b, failed := json.MarshalIndent(alone, "", "  ")
+		if failed == nil {
+			failed = os.WriteFile(filepath.Join(dir, s.Scenario+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
 		}
-		errs = append(errs, err)
+		err = errors.Join(err, failed)
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // markdown returns the whole report: the setting, the verdicts on aims, and the
 // measures of each scenario.
 func (r *Report) markdown() string {
 	var b strings.Builder
-	s := r.Setting
 	if r.Short {
 		b.WriteString("**A short run: the numbers say nothing.**\n\n")
 	}
 	setting := [][]string{
 		{"date", r.Date.Format(time.RFC3339) + ", took " + time.Duration(r.Seconds*float64(time.Second)).Round(time.Second).String()},
 		{"rounds", fmt.Sprintf("%d, in which the sides take turns; runs by time take %g s", r.Rounds, r.Duration)},
-		{"badged", s.Commit + ", " + s.Go},
-		{"machine", fmt.Sprintf("%s, %d cores, %.0f GiB", s.Machine.CPU, s.Machine.Cores, s.Machine.MemoryGiB)},
-		{"system", s.Machine.System + ", kernel " + s.Machine.Kernel + "; load before: " + s.Machine.Load},
-		{"disk", fmt.Sprintf("%s (%s); 8 KiB + %s: median %.3f ms, p99 %.3f ms (%d times)",
-			s.Disk.Filesystem, s.Disk.Dir, s.Disk.SyncCall, s.Disk.SyncMS, s.Disk.SyncMS99, s.Disk.SyncTimes)},
-		{"Postgres", s.Postgres.Version + ": " + list(s.Postgres.Settings)},
-		{"Redis", s.Redis.Version + ": " + list(s.Redis.Settings)},
+	}
+	for _, p := range r.Setting {
+		setting = append(setting, []string{p.Name, p.Value})
 	}
 	table(&b, []string{"setting", ""}, setting)
 
@@ -95,25 +100,20 @@ func (r *Report) markdown() string {
 	return b.String()
 }
 
-func list(parameters []rig.Parameter) string {
-	var all []string
-	for _, p := range parameters {
-		all = append(all, p.Name+"="+p.Value)
-	}
-	return strings.Join(all, " ")
-}
+// CPUOthers measures how much other processes disturbed a round.
+const CPUOthers = "CPU others"
+
+// quiet is how many cores other processes may use before a round counts as
+// disturbed.
+const quiet = 0.2
 
 // markdown adds a scenario: a row for each measure, a column for each side.
 func (r *Result) markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s\n\n%s.\n\n", r.Scenario, upper(r.Says))
-	for _, s := range r.Sides {
-		if s.Says != "" {
-			fmt.Fprintf(b, "- %s: %s\n", s.Name, s.Says)
-		}
-	}
+	fmt.Fprintf(b, "\n### %s\n\n%s%s.\n\n", r.Scenario, strings.ToUpper(r.Says[:1]), r.Says[1:])
 	head := []string{"median (min–max)", "unit"}
 	var rows [][]string
 	for i, s := range r.Sides {
+		fmt.Fprintf(b, "- %s: %s\n", s.Name, s.Says)
 		head = append(head, s.Name)
 		for _, m := range s.Measures {
 			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == m.Name })
@@ -121,13 +121,14 @@ func (r *Result) markdown(b *strings.Builder) {
 				at = len(rows)
 				rows = append(rows, append([]string{m.Name, m.Unit}, make([]string, len(r.Sides))...))
 			}
-			rows[at][2+i] = measure.FormatNumber(m.Median)
-			if m.Name == rig.CPUOthers && m.Median > rig.Quiet {
-				rows[at][2+i] = "**disturbed:** " + rows[at][2+i]
+			cell := FormatNumber(m.Median)
+			if m.Name == CPUOthers && m.Median > quiet {
+				cell = "**disturbed:** " + cell
 			}
 			if len(m.Values) > 1 {
-				rows[at][2+i] += " (" + measure.FormatNumber(m.Min) + "–" + measure.FormatNumber(m.Max) + ")"
+				cell += " (" + FormatNumber(slices.Min(m.Values)) + "–" + FormatNumber(slices.Max(m.Values)) + ")"
 			}
+			rows[at][2+i] = cell
 		}
 	}
 	b.WriteString("\n")
@@ -139,23 +140,19 @@ func (r *Result) markdown(b *strings.Builder) {
 
 // cells describes an aim and its verdict.
 func (v Verdict) cells() []string {
-	compared, unit := v.Aim.Measure+" of "+v.Aim.Of, ""
-	if v.Aim.Over != "" {
-		compared += " / " + v.Aim.Over
-		unit = " ×"
-	}
-	want := "≥ " + measure.FormatNumber(v.Aim.AtLeast)
+	want := "≥ " + FormatNumber(v.Aim.AtLeast)
 	if v.Aim.AtMost > 0 {
-		want = "≤ " + measure.FormatNumber(v.Aim.AtMost)
+		want = "≤ " + FormatNumber(v.Aim.AtMost)
 	}
 	says := "reached"
-	if !v.Reached {
+	if v.MissedBy > 0 {
 		says = fmt.Sprintf("**missed by %.0f %%**", 100*v.MissedBy)
 	}
-	return []string{
-		compared, measure.FormatNumber(v.Median) + unit, measure.FormatNumber(slices.Min(v.Values)) + unit, measure.FormatNumber(slices.Max(v.Values)) + unit,
-		want + unit, says,
+	cells := []string{v.Name}
+	for _, n := range []float64{v.Median, slices.Min(v.Values), slices.Max(v.Values)} {
+		cells = append(cells, FormatNumber(n)+v.Unit)
 	}
+	return append(cells, want+v.Unit, says)
 }
 
 // table writes a table in Markdown.
@@ -167,5 +164,3 @@ func table(b *strings.Builder, head []string, rows [][]string) {
 		line(row)
 	}
 }
-
-func upper(sentence string) string { return strings.ToUpper(sentence[:1]) + sentence[1:] }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/rig"
 )
 
@@ -22,24 +23,16 @@ type API struct {
 	client *http.Client
 }
 
-// NewAPI returns a client with a limit on connections, which it keeps alive. A
-// request waits for a free one.
-func NewAPI(url string, connections int) *API {
-	return &API{url: url, client: newHTTPClient(connections)}
-}
-
-func newHTTPClient(connections int) *http.Client {
-	return &http.Client{
-		Timeout: 30 * time.Second,
-		Transport: &http.Transport{
-			MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
-			DisableCompression: true, // the traffic stays on one machine
-		},
+// NewAPI returns a client with a limit on connections, which it keeps alive until the end of the
+// run. A request waits for a free one.
+func NewAPI(run *contest.Run, url string, connections int) *API {
+	transport := &http.Transport{
+		MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute,
+		DisableCompression: true, // the traffic stays on one machine
 	}
+	run.Cleanup(func(context.Context) error { transport.CloseIdleConnections(); return nil })
+	return &API{url: url, client: &http.Client{Timeout: 30 * time.Second, Transport: transport}}
 }
-
-// Close closes idle connections.
-func (a *API) Close() { a.client.CloseIdleConnections() }
 
 // Publish publishes events in one request, and returns their position once they are
 // durable.
@@ -61,7 +54,8 @@ func (a *API) PublishJSON(ctx context.Context, event []byte) (position string, e
 }
 
 func (a *API) publish(ctx context.Context, contentType string, body []byte) (position string, err error) {
-	header, _, err := a.do(ctx, http.MethodPost, "/v1/events", contentType, body, http.StatusAccepted)
+	header, _, err := a.do(ctx, http.MethodPost, "/v1/events", body, http.StatusAccepted,
+		"Authorization", "Bearer "+rig.PublisherKey, "Content-Type", contentType)
 	return header.Get("Badged-Position"), err
 }
 
@@ -71,11 +65,7 @@ func (a *API) Settle(ctx context.Context, users []string, evs ...events.Event) e
 	if err != nil {
 		return err
 	}
-	query, err := json.Marshal(map[string]any{"user_ids": users, "at_least": position, "timeout": "10s"})
-	if err != nil {
-		return err
-	}
-	_, err = a.Do(ctx, http.MethodPost, "/v1/badges/query", string(query), http.StatusOK)
+	_, err = a.Do(ctx, http.MethodPost, "/v1/badges/query", map[string]any{"user_ids": users, "at_least": position, "timeout": "10s"}, http.StatusOK)
 	return err
 }
 
@@ -98,11 +88,7 @@ const BadgesAtOnce = 1000
 func (a *API) Totals(ctx context.Context, users []string) (map[string]int64, error) {
 	totals := make(map[string]int64, len(users))
 	for some := range slices.Chunk(users, BadgesAtOnce) {
-		query, err := json.Marshal(map[string][]string{"user_ids": some})
-		if err != nil {
-			return nil, fmt.Errorf("query badges: %w", err)
-		}
-		b, err := a.Do(ctx, http.MethodPost, "/v1/badges/query", string(query), http.StatusOK)
+		b, err := a.Do(ctx, http.MethodPost, "/v1/badges/query", map[string]any{"user_ids": some}, http.StatusOK)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +111,7 @@ func (a *API) Totals(ctx context.Context, users []string) (map[string]int64, err
 // Counters returns the values of metrics, in the order of names, from one scrape. Metrics
 // that each of several databases has are summed up. It costs the server a millisecond.
 func (a *API) Counters(ctx context.Context, names ...string) ([]float64, error) {
-	page, err := a.Do(ctx, http.MethodGet, "/metrics", "", http.StatusOK)
+	page, err := a.Do(ctx, http.MethodGet, "/metrics", nil, http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
@@ -152,25 +138,34 @@ func (a *API) Counters(ctx context.Context, names ...string) ([]float64, error) 
 	return values, nil
 }
 
-// Do sends a request, with JSON unless the body is empty, and returns the answer, which
-// must have the status want.
-func (a *API) Do(ctx context.Context, method, path, body string, want int) ([]byte, error) {
-	_, answer, err := a.do(ctx, method, path, "application/json", []byte(body), want)
-	return answer, err
-}
-
-func (a *API) do(ctx context.Context, method, path, contentType string, body []byte, want int) (http.Header, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
+// Do sends a request, with a value in JSON unless it is nil, and returns the answer, which must
+// have the status want.
+func (a *API) Do(ctx context.Context, method, path string, value any, want int) ([]byte, error) {
 	key := rig.PublisherKey
 	if strings.HasPrefix(path, "/admin/") {
 		key = rig.AdminKey
 	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	if len(body) > 0 {
-		req.Header.Set("Content-Type", contentType)
+	header := []string{"Authorization", "Bearer " + key}
+	var body []byte
+	if value != nil {
+		var err error
+		if body, err = json.Marshal(value); err != nil {
+			return nil, err
+		}
+		header = append(header, "Content-Type", "application/json")
+	}
+	_, answer, err := a.do(ctx, method, path, body, want, header...)
+	return answer, err
+}
+
+// do sends a request with a header of names and values.
+func (a *API) do(ctx context.Context, method, path string, body []byte, want int, header ...string) (http.Header, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for pair := range slices.Chunk(header, 2) {
+		req.Header.Set(pair[0], pair[1])
 	}
 	res, err := a.client.Do(req)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/internal/server/auth"
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/rig"
 )
 
@@ -96,27 +95,25 @@ func ConnectNew(ctx context.Context, url, token string, over *http.Client) (*Cli
 	var f frame
 	if err := json.Unmarshal(answer, &f); err != nil || f.T != "snapshot" || f.Version != 0 || f.Total != 0 {
 		_ = c.Conn.CloseNow() // as above
-		return nil, fmt.Errorf("a new user is greeted with %s: %w", answer, measure.ErrWrong)
+		return nil, fmt.Errorf("a new user is greeted with %s: %w", answer, contest.ErrWrong)
 	}
 	return c, nil
 }
 
-// ConnectAll connects the clients of a load to a gateway.
-func ConnectAll(ctx context.Context, gateway string, n int) ([]*Client, error) {
-	return ConnectEach(ctx, n, func(ctx context.Context, _ int, token string) (*Client, error) {
-		return ConnectNew(ctx, gateway, token, nil)
-	})
-}
-
-// ConnectEach connects a client for each user of a load, 16 at the same time, with a token.
-// If it fails, it returns the connected clients with the error.
-func ConnectEach(ctx context.Context, n int, connect func(ctx context.Context, i int, token string) (*Client, error)) ([]*Client, error) {
-	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: []string{rig.JWTKeys}})
-	if err != nil {
-		return nil, err
-	}
+// ConnectAll connects a client for each user of a load, 16 at the same time, with a token. They
+// are closed at the end of the run.
+func ConnectAll(run *contest.Run, n int, connect func(ctx context.Context, i int, token string) (*Client, error)) []*Client {
+	tokens := contest.Must(auth.NewTokens(auth.TokenConfig{Keys: []string{rig.JWTKeys}}))
 	clients := make([]*Client, n)
-	group, groupCtx := errgroup.WithContext(ctx)
+	run.Cleanup(func(context.Context) error {
+		for _, c := range clients {
+			if c != nil {
+				_ = c.Conn.CloseNow() // it fails only if it is closed
+			}
+		}
+		return nil
+	})
+	group, ctx := errgroup.WithContext(run.Context())
 	group.SetLimit(16)
 	for i := range clients {
 		group.Go(func() error {
@@ -124,19 +121,12 @@ func ConnectEach(ctx context.Context, n int, connect func(ctx context.Context, i
 			if err != nil {
 				return err
 			}
-			clients[i], err = connect(groupCtx, i, token)
+			clients[i], err = connect(ctx, i, token)
 			return err
 		})
 	}
-	err = group.Wait()
-	return slices.DeleteFunc(clients, func(c *Client) bool { return c == nil }), err
-}
-
-// CloseAll closes the connections of clients.
-func CloseAll(clients []*Client) {
-	for _, c := range clients {
-		_ = c.Conn.CloseNow() // as above
-	}
+	contest.Check(group.Wait())
+	return clients
 }
 
 // listen reads frames until every sent message has arrived.
@@ -172,7 +162,7 @@ func (c *Client) applyState(_ context.Context, b []byte, now time.Time) (told in
 		return 0, nil
 	}
 	if f.Version <= c.version {
-		return 0, fmt.Errorf("version %d came after version %d: %w", f.Version, c.version, measure.ErrWrong)
+		return 0, fmt.Errorf("version %d came after version %d: %w", f.Version, c.version, contest.ErrWrong)
 	}
 	c.version, c.total = f.Version, f.Total
 	for _, conversation := range f.Conversations {
@@ -183,7 +173,7 @@ func (c *Client) applyState(_ context.Context, b []byte, now time.Time) (told in
 		due := c.sent[id]
 		if conversation.LastSeq > int64(len(due)) || conversation.Unread > conversation.LastSeq {
 			return told, fmt.Errorf("%s has %d unread up to message %d, and only %d are sent: %w",
-				id, conversation.Unread, conversation.LastSeq, len(due), measure.ErrWrong)
+				id, conversation.Unread, conversation.LastSeq, len(due), contest.ErrWrong)
 		}
 		for ; c.told[id] < conversation.LastSeq; c.told[id]++ {
 			c.arrivals = append(c.arrivals, arrival{due[c.told[id]], now})
@@ -215,10 +205,10 @@ func (a *API) CheckClients(ctx context.Context, clients []*Client, messages []Me
 	if err != nil {
 		return err
 	}
-	if err := measure.Check(totals, want); err != nil {
+	if err := contest.CheckTotals(totals, want); err != nil {
 		return fmt.Errorf("in the tables: %w", err)
 	}
-	if err := measure.Check(held, want); err != nil {
+	if err := contest.CheckTotals(held, want); err != nil {
 		return fmt.Errorf("on the clients: %w", err)
 	}
 	return nil

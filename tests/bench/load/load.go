@@ -3,18 +3,19 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 // Load is the load of a latency measurement.
@@ -140,50 +141,51 @@ func Observe(ctx context.Context, publish func(context.Context, Message) error, 
 // send publishes messages when they are due, without waiting for earlier messages.
 func send(ctx context.Context, publish func(context.Context, Message) error, messages []Message) (Observation, error) {
 	o := Observation{start: time.Now(), sent: messages, accepted: make([]time.Duration, len(messages))}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var sending sync.WaitGroup
-	due := time.NewTimer(0)
-	defer due.Stop()
-	for i, m := range messages {
-		due.Reset(time.Until(o.start.Add(m.Due)))
-		select {
-		case <-due.C:
-		case <-ctx.Done():
-			sending.Wait()
-			return o, context.Cause(ctx)
+	due := func(i int) time.Duration { return messages[i].Due }
+	return o, Paced(ctx, len(messages), -1, due, func(ctx context.Context, i int) error {
+		if err := publish(ctx, messages[i]); err != nil {
+			return fmt.Errorf("publish %s/%d: %w", messages[i].conversation, messages[i].seq, err)
 		}
-		sending.Go(func() {
-			if err := publish(ctx, m); err != nil {
-				cancel(fmt.Errorf("publish %s/%d: %w", m.conversation, m.seq, err))
-				return
-			}
-			o.accepted[i] = time.Since(o.start)
-		})
+		o.accepted[i] = time.Since(o.start)
+		return nil
+	})
+}
+
+// Paced calls send for each of n messages when it is due, a time from now, and returns once all
+// calls have returned. If the limit of concurrent calls is not negative, a call waits for earlier
+// ones. The first failure ends it.
+func Paced(ctx context.Context, n, limit int, due func(i int) time.Duration, send func(ctx context.Context, i int) error) error {
+	start := time.Now()
+	sending, within := errgroup.WithContext(ctx)
+	sending.SetLimit(limit)
+	for i := range n {
+		if wait.For(within, time.Until(start.Add(due(i)))) != nil {
+			break
+		}
+		sending.Go(func() error { return send(within, i) })
 	}
-	sending.Wait()
-	return o, context.Cause(ctx)
+	return cmp.Or(sending.Wait(), ctx.Err())
 }
 
 // Measures returns the latencies of the messages due after the warm-up.
-func (o Observation) Measures(warmUp time.Duration) []measure.Measure {
+func (o Observation) Measures(warmUp time.Duration) []contest.Measure {
 	var latency, accepted []float64
 	for _, a := range o.arrivals {
 		if a.due >= warmUp {
-			latency = append(latency, measure.Milliseconds(a.at.Sub(o.start)-a.due))
+			latency = append(latency, contest.Milliseconds(a.at.Sub(o.start)-a.due))
 		}
 	}
 	for i, m := range o.sent {
 		if m.Due >= warmUp {
-			accepted = append(accepted, measure.Milliseconds(o.accepted[i]-m.Due))
+			accepted = append(accepted, contest.Milliseconds(o.accepted[i]-m.Due))
 		}
 	}
 	slices.Sort(latency)
 	slices.Sort(accepted)
-	ms := func(name string, sorted []float64, p float64) measure.Measure {
-		return measure.Of(name, "ms", measure.Percentile(sorted, p))
+	ms := func(name string, sorted []float64, p float64) contest.Measure {
+		return contest.Of(name, "ms", contest.Percentile(sorted, p))
 	}
-	return []measure.Measure{
+	return []contest.Measure{
 		ms(LatencyMedian, latency, 50),
 		ms(LatencyTail, latency, 99),
 		ms("latency max", latency, 100),
@@ -195,7 +197,7 @@ func (o Observation) Measures(warmUp time.Duration) []measure.Measure {
 // Check reports losses.
 func (o Observation) Check() error {
 	if lost := len(o.sent) - len(o.arrivals); lost != 0 {
-		return fmt.Errorf("%d of %d messages did not arrive within %s: %w", lost, len(o.sent), patience, measure.ErrWrong)
+		return fmt.Errorf("%d of %d messages did not arrive within %s: %w", lost, len(o.sent), patience, contest.ErrWrong)
 	}
 	return nil
 }

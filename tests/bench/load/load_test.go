@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -162,7 +162,7 @@ func TestLosses(t *testing.T) {
 	start := time.Now()
 	o := Observation{start: start, sent: every(time.Second, 3), accepted: make([]time.Duration, 3)}
 	o.arrivals = []arrival{{0, start.Add(5 * time.Millisecond)}, {time.Second, start.Add(1007 * time.Millisecond)}}
-	if err := o.Check(); !errors.Is(err, measure.ErrWrong) {
+	if err := o.Check(); !errors.Is(err, contest.ErrWrong) {
 		t.Errorf("one of three did not arrive: %v", err)
 	}
 	for _, m := range o.Measures(0) {

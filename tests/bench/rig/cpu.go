@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 // Names of programs, as processes have them.
@@ -116,24 +116,17 @@ func readCPU() cpu {
 	return now
 }
 
-// CPUOthers measures how much other processes disturbed a round.
-const CPUOthers = "CPU others"
-
-// Quiet is how many cores other processes may use before a round counts as
-// disturbed.
-const Quiet = 0.2
-
 // cpuMeasures returns the processor time per event between two moments, for each measured program and
 // for other processes, which disturb the round.
-func cpuMeasures(from, to cpu, events int) (all []measure.Measure) {
+func cpuMeasures(from, to cpu, events int) (all []contest.Measure) {
 	var ours float64
 	for program, t := range to.own {
 		ours += t - from.own[program]
 	}
 	for _, part := range parts() {
 		if t, ok := to.own[part.program]; ok {
-			all = append(all, measure.Of("CPU "+part.name, "µs/event", (t-from.own[part.program])*1e6/float64(events)))
+			all = append(all, contest.Of("CPU "+part.name, "µs/event", (t-from.own[part.program])*1e6/float64(events)))
 		}
 	}
-	return append(all, measure.Of(CPUOthers, "cores", max(0, to.busy-from.busy-ours)/to.at.Sub(from.at).Seconds()))
+	return append(all, contest.Of(contest.CPUOthers, "cores", max(0, to.busy-from.busy-ours)/to.at.Sub(from.at).Seconds()))
 }

@@ -2,11 +2,14 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 // Deploy configures a deployment. The zero value is one process of this build with all roles, on a
@@ -41,35 +44,21 @@ func (c Deploy) String() string {
 
 // Deployment is a running product on empty databases.
 type Deployment struct {
-	// API and Gateway are where publishers and clients connect.
-	API, Gateway string
+	// API and Gateway are the servers to which publishers and clients connect.
+	API, Gateway *Server
 	Databases    []string // their URLs
-	// Front is the server that clients connect to.
-	Front *Server
-
-	servers []*Server
-	redis   *privateredis.Server
-	drops   []func(context.Context) error
 }
 
-// Deploy starts the product on new databases.
-func (r *Rig) Deploy(ctx context.Context, c Deploy) (_ *Deployment, err error) {
-	d := &Deployment{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.Stop(ctx))
-		}
-	}()
+// Deploy starts the product on new databases, until the end of the run.
+func (r *Rig) Deploy(run *contest.Run, c Deploy) Deployment {
+	var d Deployment
 	if c.Binary == "" {
 		c.Binary = r.Binary
 	}
 	var args []string
 	for i := range max(1, c.Databases) {
-		url, drop, err := r.Database(ctx)
-		if err != nil {
-			return nil, err
-		}
-		d.drops, d.Databases = append(d.drops, drop), append(d.Databases, url)
+		url, _ := r.Database(run)
+		d.Databases = append(d.Databases, url)
 		if c.Databases <= 1 {
 			args = append(args, "--database-url="+url)
 		} else { // as many connections as one database gets, in all
@@ -80,52 +69,35 @@ func (r *Rig) Deploy(ctx context.Context, c Deploy) (_ *Deployment, err error) {
 	if c.Partitions > 0 {
 		migrate = append(migrate, fmt.Sprint("--partitions=", c.Partitions))
 	}
-	if err := RunBinary(ctx, c.Binary, migrate...); err != nil {
-		return nil, err
-	}
+	contest.Check(RunBinary(run.Context(), c.Binary, migrate...))
 	args = append(args, c.Args...)
-	roles := []string{""}
-	if c.Apart {
-		if d.redis, err = privateredis.Start(ctx, privateredis.Config{}); err != nil {
-			return nil, err
-		}
-		args, roles = append(args, "--redis-url="+d.redis.URL()), []string{"projector", "gateway", "api"}
+	if !c.Apart {
+		d.API = Serve(run, c.Binary, c.Env, args...)
+		d.Gateway = d.API
+		return d
 	}
-	for _, role := range roles {
-		own := args
-		if role != "" {
-			own = append(slices.Clone(args), "--roles="+role)
-		}
-		s, err := Serve(ctx, c.Binary, c.Env, own...)
-		if err != nil {
-			return nil, err
-		}
-		d.servers = append(d.servers, s)
-		if role != "api" { // the last of those before it is the gateway
-			d.Gateway, d.Front = s.URL, s
-		}
-		d.API = s.URL
+	args = append(args, "--redis-url="+startRedis(run, privateredis.Config{}).URL())
+	role := func(name string) *Server {
+		return Serve(run, c.Binary, c.Env, append(slices.Clone(args), "--roles="+name)...)
 	}
-	return d, nil
+	role("projector")
+	d.Gateway, d.API = role("gateway"), role("api")
+	return d
 }
 
-// StopServers ends the processes in reverse order of their start.
-func (d *Deployment) StopServers() (err error) {
-	for _, s := range slices.Backward(d.servers) {
-		err = errors.Join(err, s.Stop())
-	}
-	d.servers = nil
-	return err
+// startRedis starts a server until the end of the run.
+func startRedis(run *contest.Run, cfg privateredis.Config) *privateredis.Server {
+	server := contest.Must(privateredis.Start(run.Context(), cfg))
+	run.Cleanup(func(context.Context) error { server.Stop(); return nil })
+	return server
 }
 
-// Stop ends the processes and drops the databases, even if ctx is done.
-func (d *Deployment) Stop(ctx context.Context) error {
-	err := d.StopServers()
-	if d.redis != nil {
-		d.redis.Stop()
-	}
-	for _, drop := range d.drops {
-		err = errors.Join(err, drop(ctx))
-	}
-	return err
+// NewRedis starts a server for a rival until the end of the run, and returns a client. The server
+// takes snapshots as Redis does by default, which privateredis turns off. There is no append-only
+// file, so a crash loses acknowledged writes of the last minutes.
+func NewRedis(run *contest.Run) *redis.Client {
+	server := startRedis(run, privateredis.Config{Args: []string{"--save", "3600 1 300 100 60 10000"}})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 64, ReadTimeout: time.Minute})
+	run.Cleanup(func(context.Context) error { return client.Close() })
+	return client
 }

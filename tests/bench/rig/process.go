@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/badged/badged/internal/base/wait"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 // Credentials of every server here.
@@ -19,23 +24,22 @@ const (
 	JWTKeys      = "k1=HS256:0123456789abcdef0123456789abcdef"
 )
 
-// environment returns this process's environment with the credentials and without
-// other settings of badged.
-func environment() []string {
-	env := []string{"BADGED_JWT_KEYS=" + JWTKeys, "BADGED_PUBLISHER_KEYS=backend=" + PublisherKey, "BADGED_ADMIN_KEYS=ops=" + AdminKey}
+// command returns a command of a binary of badged, with the credentials and without other
+// settings from this process's environment.
+func command(ctx context.Context, binary string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // a binary that we have built, or that the user names
+	cmd.Env = []string{"BADGED_JWT_KEYS=" + JWTKeys, "BADGED_PUBLISHER_KEYS=backend=" + PublisherKey, "BADGED_ADMIN_KEYS=ops=" + AdminKey}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "BADGED_") {
-			env = append(env, v)
+			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	return env
+	return cmd
 }
 
 // RunBinary runs a command of a binary of badged to its end.
 func RunBinary(ctx context.Context, binary string, args ...string) error {
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // a binary that we have built, or that the user names
-	cmd.Env = environment()
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := command(ctx, binary, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("badged %s: %w\n%s", args[0], err, out)
 	}
 	return nil
@@ -43,88 +47,68 @@ func RunBinary(ctx context.Context, binary string, args ...string) error {
 
 // Server is a running program.
 type Server struct {
-	// URL is where a `badged serve` answers.
 	URL    string
 	Cmd    *exec.Cmd
-	output *output // to be read once done is closed
-	ready  <-chan string
-	done   chan struct{}
-	err    error // how it ended, once done is closed
-}
-
-// output keeps the output of a program and sends the URL in it. It embeds no buffer, whose
-// ReadFrom os/exec would call in place of Write.
-type output struct {
-	text  bytes.Buffer
-	ready chan<- string // nil once the URL is sent
-}
-
-// Write implements io.Writer; it never fails.
-func (o *output) Write(b []byte) (int, error) {
-	o.text.Write(b)
-	if o.ready == nil {
-		return len(b), nil
-	}
-	_, rest, _ := strings.Cut(o.String(), "badged: ready on ")
-	if url, _, found := strings.Cut(rest, "\n"); found {
-		o.ready <- url
-		o.ready = nil
-	}
-	return len(b), nil
-}
-
-// String returns the output.
-func (o *output) String() string { return o.text.String() }
-
-// Start starts a program, which is killed when the context of cmd is done.
-func Start(cmd *exec.Cmd) (*Server, error) {
-	ready := make(chan string, 1)
-	s := &Server{Cmd: cmd, output: &output{ready: ready}, ready: ready, done: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = s.output, s.output
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start a server: %w", err)
-	}
-	go func() {
-		s.err = cmd.Wait()
-		close(s.done)
-	}()
-	return s, nil
+	output bytes.Buffer  // to be read once done is closed
+	done   chan struct{} // closed when the program has ended
+	err    error         // how it ended, once done is closed
 }
 
 // Serve starts `badged serve` and returns once it is ready.
-func Serve(ctx context.Context, binary string, env []string, args ...string) (*Server, error) {
-	cmd := exec.CommandContext(ctx, binary, append([]string{"serve", "--listen=127.0.0.1:0"}, args...)...) //nolint:gosec // as above
-	cmd.Env = append(environment(), env...)
-	s, err := Start(cmd)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case s.URL = <-s.ready:
-		return s, nil
-	case <-s.done:
-		return nil, fmt.Errorf("the server ended before it was ready: %w\n%s", s.err, s.output)
+func Serve(run *contest.Run, binary string, env []string, args ...string) *Server {
+	return Start(run, "/readyz", func(port int) *exec.Cmd {
+		cmd := command(run.Context(), binary, append([]string{"serve", fmt.Sprintf("--listen=127.0.0.1:%d", port)}, args...)...)
+		cmd.Env = append(cmd.Env, env...)
+		return cmd
+	})
+}
+
+// Start starts a program that listens on a port, and returns once the program answers requests
+// for the path ready with 200. The program is killed when the context of its command is done,
+// and stopped at the end of the run.
+func Start(run *contest.Run, ready string, on func(port int) *exec.Cmd) *Server {
+	ctx := run.Context()
+	free := contest.Must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
+	port := free.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // listens on TCP
+	contest.Check(free.Close())
+	s := &Server{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Cmd: on(port), done: make(chan struct{})}
+	s.Cmd.Stdout, s.Cmd.Stderr = &s.output, &s.output
+	contest.Check(s.Cmd.Start())
+	go func() {
+		s.err = s.Cmd.Wait()
+		close(s.done)
+	}()
+	run.Cleanup(func(context.Context) error { return s.Stop() })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for {
+		ended, err := wait.Signal(ctx, s.done, 5*time.Millisecond)
+		contest.Check(err)
+		if ended {
+			contest.Check(fmt.Errorf("%s ended before it was ready: %w\n%s", s.Cmd.Path, s.err, s.output.String()))
+		}
+		req := contest.Must(http.NewRequestWithContext(ctx, http.MethodGet, s.URL+ready, http.NoBody))
+		if res, err := client.Do(req); err == nil {
+			contest.Check(res.Body.Close())
+			if res.StatusCode == http.StatusOK {
+				return s
+			}
+		}
 	}
 }
 
 // stopLimit is longer than a server's graceful shutdown.
 const stopLimit = 20 * time.Second
 
-// Stop asks the server to end. It fails if the server does not exit cleanly.
+// Stop asks the server to end, unless it has. It fails if the server does not exit cleanly.
 func (s *Server) Stop() error {
 	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the server: %w", err)
 	}
-	timeout := time.NewTimer(stopLimit)
+	timeout := time.AfterFunc(stopLimit, func() { _ = s.Cmd.Process.Kill() }) // it may have ended just now
 	defer timeout.Stop()
-	select {
-	case <-s.done:
-	case <-timeout.C:
-		_ = s.Cmd.Process.Kill() // it may have ended just now
-		<-s.done
-	}
+	<-s.done
 	if s.err != nil {
-		return fmt.Errorf("the server did not exit cleanly: %w\n%s", s.err, s.output)
+		return fmt.Errorf("the server did not exit cleanly: %w\n%s", s.err, s.output.String())
 	}
 	return nil
 }

@@ -3,33 +3,23 @@ package rig
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/procfs"
 	"go.uber.org/goleak"
+
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMountOf(t *testing.T) {
-	var mounts []*procfs.MountInfo
-	for _, m := range [][3]string{
-		{"/", "ext4", "/dev/vda"}, {"/dev/shm", "tmpfs", "tmpfs"}, {"/var/lib", "xfs", "/dev/vdb"}, {"/var/lib", "btrfs", "/dev/vdc"},
-	} {
-		mounts = append(mounts, &procfs.MountInfo{MountPoint: m[0], FSType: m[1], Source: m[2]})
-	}
-	for path, want := range map[string]int{"/tmp": 0, "/": 0, "/dev/shm/x": 1, "/dev/shmx": 0, "/var/lib/badged": 3} {
-		if got := mountOf(path, mounts); got != mounts[want] {
-			t.Errorf("%s is in %+v, want %+v", path, got, mounts[want])
-		}
-	}
-}
-
 // A data directory in memory is refused.
 func TestMemoryIsRefused(t *testing.T) {
-	if _, err := New(t.Context(), Config{Dir: "/dev/shm", Log: Progress{t.Output()}}); err == nil {
-		t.Error("a rig was made in memory")
+	err := contest.Do(t.Context(), "memory", func(run *contest.Run) { New(run, Config{Dir: "/dev/shm", Log: contest.Progress{W: t.Output()}}) })
+	if err == nil || !strings.Contains(err.Error(), "is in memory") {
+		t.Errorf("a rig in memory: %v", err)
 	}
 }
 
@@ -50,7 +40,7 @@ func TestCPUMeasures(t *testing.T) {
 	for _, m := range cpuMeasures(from, to, 1000) {
 		got[m.Name] = m.Value
 	}
-	want := map[string]float64{"CPU badged": 2000, "CPU Postgres": 1000, "CPU bench": 2000, CPUOthers: 0.5}
+	want := map[string]float64{"CPU badged": 2000, "CPU Postgres": 1000, "CPU bench": 2000, contest.CPUOthers: 0.5}
 	for name, value := range want {
 		if got[name] != value {
 			t.Errorf("%s is %v, want %v", name, got[name], value)

@@ -5,110 +5,102 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/prometheus/procfs"
-	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/internal/devtest/privateredis"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
-// Setting is everything that results depend on apart from the scenarios' code.
-type Setting struct {
-	Machine  Machine  `json:"machine"`
-	Go       string   `json:"go"`
-	Commit   string   `json:"commit"`
-	Disk     Disk     `json:"disk"`
-	Postgres Software `json:"postgres"`
-	Redis    Software `json:"redis"` // that of the rivals
-}
-
-// Software is the version and settings of a server, as it reports them.
-type Software struct {
-	Version  string      `json:"version"`
-	Settings []Parameter `json:"settings"`
-}
-
-// Parameter is one setting.
-type Parameter struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// Machine describes the machine of the measurement. Unknown fields are empty.
-type Machine struct {
-	CPU       string  `json:"cpu"`
-	Cores     int     `json:"cores"` // that this process may use
-	MemoryGiB float64 `json:"memory_gib"`
-	System    string  `json:"system"`
-	Kernel    string  `json:"kernel"`
-	// Load has the load averages of the last 1, 5 and 15 minutes before the run.
-	Load string `json:"load"`
-}
-
-func thisMachine() Machine {
-	m := Machine{
-		CPU: field("/proc/cpuinfo", "model name", ":"), Cores: runtime.GOMAXPROCS(0),
-		System: strings.TrimSpace(strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`) + " " + runtime.GOOS + "/" + runtime.GOARCH),
-		Kernel: strings.TrimSpace(content("/proc/sys/kernel/osrelease")),
-	}
-	fs, err := procfs.NewDefaultFS()
-	if err != nil {
-		return m // without /proc
-	}
-	if memory, err := fs.Meminfo(); err == nil && memory.MemTotal != nil {
-		m.MemoryGiB = float64(*memory.MemTotal) / (1 << 20)
-	}
-	if l, err := fs.LoadAvg(); err == nil {
-		m.Load = fmt.Sprint(l.Load1, l.Load5, l.Load15)
-	}
-	return m
-}
-
-// field returns the value of the first line "name<separator>value" of a file.
-func field(file, name, separator string) string {
-	for line := range strings.Lines(content(file)) {
-		if key, value, ok := strings.Cut(line, separator); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
+// examineMachine describes the machine, as far as it has /proc, and its load before the run.
+func examineMachine() []contest.Parameter {
+	var cpu, load string
+	var memory float64
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if info, err := fs.CPUInfo(); err == nil && len(info) > 0 {
+			cpu = info[0].ModelName
+		}
+		if m, err := fs.Meminfo(); err == nil && m.MemTotal != nil {
+			memory = float64(*m.MemTotal) / (1 << 20)
+		}
+		if l, err := fs.LoadAvg(); err == nil {
+			load = fmt.Sprint(l.Load1, l.Load5, l.Load15)
 		}
 	}
-	return ""
+	return []contest.Parameter{
+		{Name: "machine", Value: fmt.Sprintf("%s, %d cores, %.0f GiB", cpu, runtime.GOMAXPROCS(0), memory)},
+		{Name: "system", Value: output("uname", "-srm") + "; load before: " + load},
+	}
 }
 
-// content returns the content of a file, or "" if it cannot be read.
-func content(file string) string {
-	b, _ := os.ReadFile(file) //nolint:gosec // names of ours
-	return string(b)
+// output returns what a program prints, or "unknown" if it fails.
+func output(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output() //nolint:gosec,noctx // a short program that we name
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
-// StartRedis starts a server for a rival, with the snapshots that Redis takes by default
-// and privateredis turns off. There is no append-only file, so a crash loses acknowledged
-// writes of the last minutes.
-func StartRedis(ctx context.Context) (*privateredis.Server, error) {
-	return privateredis.Start(ctx, privateredis.Config{Args: []string{"--save", "3600 1 300 100 60 10000"}})
+// syncTimes is how often the disk is measured.
+const syncTimes = 400
+
+// examineDisk describes the disk of dir, and the time to write and sync 8 KiB, as each commit
+// does. It refuses memory, where syncs cost nothing.
+func examineDisk(dir string) contest.Parameter {
+	filesystem := output("findmnt", "-nro", "FSTYPE,SOURCE", "-T", dir)
+	if strings.HasPrefix(filesystem, "tmpfs") || strings.HasPrefix(filesystem, "ramfs") {
+		contest.Check(fmt.Errorf("data directory %s (%s) is in memory: a benchmark needs a disk; give a directory on one with -dir", dir, filesystem))
+	}
+	times, err := measureSync(filepath.Join(dir, "sync"))
+	if err != nil {
+		contest.Check(fmt.Errorf("measure the disk: %w", err))
+	}
+	return contest.Parameter{Name: "disk", Value: fmt.Sprintf("%s (%s); 8 KiB with O_DSYNC, as with fdatasync: median %.3f ms, p99 %.3f ms (%d times)",
+		filesystem, filepath.Dir(dir), contest.Percentile(times, 50), contest.Percentile(times, 99), syncTimes)}
+}
+
+// measureSync writes and syncs pages of the size of those of the write-ahead log, one after the
+// other. As there, the file exists before. It returns the sorted times in milliseconds.
+func measureSync(path string) (times []float64, err error) {
+	const page = 8 << 10
+	if err := os.WriteFile(path, make([]byte, syncTimes*page), 0o600); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_DSYNC, 0) //nolint:gosec // a path of our own
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	if err := f.Sync(); err != nil {
+		return nil, err
+	}
+	for i := range syncTimes {
+		began := time.Now()
+		if _, err := f.WriteAt(make([]byte, page), int64(i)*page); err != nil {
+			return nil, err
+		}
+		times = append(times, contest.Milliseconds(time.Since(began)))
+	}
+	slices.Sort(times)
+	return times, nil
 }
 
 // examineRedis reads the version and settings of the rivals' servers.
-func examineRedis(ctx context.Context) (says Software, err error) {
-	server, err := StartRedis(ctx)
-	if err != nil {
-		return says, err
-	}
-	defer server.Stop()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr()})
-	defer func() { err = errors.Join(err, client.Close()) }()
-	info, err := client.InfoMap(ctx, "server").Result()
-	if err != nil {
-		return says, fmt.Errorf("ask Redis for its version: %w", err)
-	}
-	says.Version = info["Server"]["redis_version"]
-	for _, name := range []string{"save", "appendonly", "maxmemory", "io-threads"} {
-		answer, err := client.ConfigGet(ctx, name).Result()
-		if err != nil {
-			return says, fmt.Errorf("ask Redis for %s: %w", name, err)
+func examineRedis(ctx context.Context) contest.Parameter {
+	var says string
+	contest.Check(contest.Do(ctx, "settings", func(run *contest.Run) {
+		client := NewRedis(run)
+		says = contest.Must(client.InfoMap(ctx, "server").Result())["Server"]["redis_version"] + ":"
+		for _, name := range []string{"save", "appendonly", "maxmemory", "io-threads"} {
+			says += " " + name + "=" + contest.Must(client.ConfigGet(ctx, name).Result())[name]
 		}
-		says.Settings = append(says.Settings, Parameter{name, answer[name]})
-	}
-	return says, nil
+	}))
+	return contest.Parameter{Name: "Redis", Value: says}
 }

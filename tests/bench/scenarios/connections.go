@@ -2,17 +2,14 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/load"
-	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 )
 
@@ -20,8 +17,13 @@ const memoryPerConnection = "memory per connection"
 
 // connections measures the cost of idle clients, which most clients are at any
 // moment.
-func connections() contest.Scenario {
+func connections(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const ours, withRedis = "badged", "badged, Redis"
+	c := idleClients{n: s.Pick(15_000, 100), idle: s.Duration}
+	side := func(name string, deploy rig.Deploy) contest.Side {
+		return contest.Side{Name: name, Says: fmt.Sprintf("%d clients, each a user of its own, idle for %s; the gateway's process of %s", c.n, c.idle, deploy),
+			Run: func(run *contest.Run) []contest.Measure { return c.round(run, r.Deploy(run, deploy).Gateway) }}
+	}
 	return contest.Scenario{
 		Name: "connections",
 		Says: "memory of one server process for each WebSocket client that is connected, has its snapshot and is idle",
@@ -30,14 +32,7 @@ func connections() contest.Scenario {
 			{Measure: memoryPerConnection, Of: ours, AtMost: 12},
 			{Measure: memoryPerConnection, Of: withRedis, AtMost: 12},
 		},
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			c := idleClients{n: s.Pick(15_000, 100), idle: s.Duration}
-			side := func(name string, deploy rig.Deploy) contest.Side {
-				return contest.Side{Name: name, Says: fmt.Sprintf("%d clients, each a user of its own, idle for %s; the gateway's process of %s", c.n, c.idle, deploy),
-					Run: func(ctx context.Context) ([]measure.Measure, error) { return c.round(ctx, r, deploy) }}
-			}
-			return contest.Of(side(ours, rig.Deploy{}), side(withRedis, rig.Deploy{Apart: true}))
-		},
+		Sides: []contest.Side{side(ours, rig.Deploy{}), side(withRedis, rig.Deploy{Apart: true})},
 	}
 }
 
@@ -49,100 +44,68 @@ type idleClients struct {
 }
 
 // round measures the gateway, and fails if goroutines of closed connections remain.
-func (c idleClients) round(ctx context.Context, r *rig.Rig, deploy rig.Deploy) (_ []measure.Measure, err error) {
-	d, err := r.Deploy(ctx, deploy)
-	if err != nil {
-		return nil, err
+func (c idleClients) round(run *contest.Run, gateway *rig.Server) (measures []contest.Measure) {
+	ctx, a := run.Context(), load.NewAPI(run, gateway.URL, 1)
+	counters := func() (goroutines, connections float64) {
+		now := contest.Must(a.Counters(ctx, "go_goroutines", "badged_gateway_connections"))
+		return now[0], now[1]
 	}
-	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
-	a := load.NewAPI(d.Gateway, 1)
-	defer a.Close()
-	before, err := a.Counters(ctx, "go_goroutines")
-	if err != nil {
-		return nil, err
-	}
-	var during []float64 // goroutines while all are connected and idle
-	measures, err := c.measure(ctx, d, func() (err error) {
-		during, err = a.Counters(ctx, "go_goroutines")
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
+	before, _ := counters()
+	contest.Check(contest.Do(ctx, run.Name, func(run *contest.Run) {
+		measures = c.measure(run, gateway)
+		idle, _ := counters()
+		measures = append(measures, contest.Of("goroutines per connection", "goroutines", (idle-before)/float64(c.n)))
+	}))
 	for { // wait until the last goroutines have ended
-		now, err := a.Counters(ctx, "go_goroutines", "badged_gateway_connections")
-		if err != nil {
-			return nil, err
-		}
+		goroutines, connections := counters()
 		// Allow for the goroutines of connections to Postgres.
-		left := now[0] - before[0]
-		if now[1] == 0 && left < 50+float64(c.n)/100 {
-			return append(measures, measure.Of("goroutines per connection", "goroutines", (during[0]-before[0])/float64(c.n))), nil
+		left := goroutines - before
+		if connections == 0 && left < 50+float64(c.n)/100 {
+			return measures
 		}
 		if err := wait.For(ctx, 50*time.Millisecond); err != nil {
-			return nil, fmt.Errorf("%v connections and %v goroutines are left of %d that have ended: %w", now[1], left, c.n, err)
+			contest.Check(fmt.Errorf("%v connections and %v goroutines are left of %d that have ended: %w", connections, left, c.n, err))
 		}
 	}
 }
 
-// measure connects all clients, measures the memory of the gateway, calls idle, and
-// disconnects the clients.
-func (c idleClients) measure(ctx context.Context, d *rig.Deployment, idle func() error) ([]measure.Measure, error) {
+// measure connects all clients until the end of the run, and measures the memory of the gateway.
+func (c idleClients) measure(run *contest.Run, gateway *rig.Server) []contest.Measure {
 	from := sources()
 	connect := func(ctx context.Context, i int, token string) (*load.Client, error) {
-		return load.ConnectNew(ctx, d.Gateway, token, from[i%len(from)])
+		return load.ConnectNew(ctx, gateway.URL, token, from[i%len(from)])
 	}
-	warm, err := load.ConnectEach(ctx, 1, connect) // the first connection has one-time costs
-	load.CloseAll(warm)
-	if err != nil {
-		return nil, err
-	}
-	pid := d.Front.Cmd.Process.Pid
+	contest.Check(contest.Do(run.Context(), run.Name, func(warm *contest.Run) { load.ConnectAll(warm, 1, connect) })) // the first connection has one-time costs
+	pid := gateway.Cmd.Process.Pid
 	before := rig.ResidentMemory(pid)
-
-	var reading sync.WaitGroup
-	defer reading.Wait()
 	began := time.Now()
-	clients, err := load.ConnectEach(ctx, c.n, connect)
-	defer load.CloseAll(clients)
-	if err != nil {
-		return nil, err
-	}
+	clients := load.ConnectAll(run, c.n, connect)
 	took := time.Since(began)
-	lost, gone := make(chan error, 1), make(chan struct{})
+	lost := make(chan error, c.n)
 	for _, client := range clients {
-		reading.Go(func() {
-			var err error
-			for err == nil { // reading answers pings
-				_, _, err = client.Conn.Read(ctx)
+		go func() {
+			for { // reading answers pings
+				if _, _, err := client.Conn.Read(run.Context()); err != nil {
+					lost <- err
+					return
+				}
 			}
-			select {
-			case <-gone:
-			case lost <- err:
-			default:
-			}
-		})
+		}()
 	}
 	connected := rig.ResidentMemory(pid)
-	over := time.NewTimer(c.idle)
-	defer over.Stop()
 	select {
 	case err := <-lost:
-		return nil, fmt.Errorf("an idle client lost its connection: %w", err)
-	case <-over.C:
+		contest.Check(fmt.Errorf("an idle client lost its connection: %w", err))
+	case <-time.After(c.idle):
 	}
 	after := rig.ResidentMemory(pid)
-	if err := idle(); err != nil {
-		return nil, err
-	}
-	close(gone)
 	perConnection := func(bytes int64) float64 { return float64(bytes-before) / 1024 / float64(c.n) }
-	return []measure.Measure{
-		measure.Of(memoryPerConnection, "KiB", perConnection(after)),
-		measure.Of(memoryPerConnection+", just connected", "KiB", perConnection(connected)),
-		measure.Of("memory without", "MiB", float64(before)/(1<<20)),
-		measure.Of("connecting", "connections/s", float64(c.n)/took.Seconds()),
-	}, nil
+	return []contest.Measure{
+		contest.Of(memoryPerConnection, "KiB", perConnection(after)),
+		contest.Of(memoryPerConnection+", just connected", "KiB", perConnection(connected)),
+		contest.Of("memory without", "MiB", float64(before)/(1<<20)),
+		contest.Of("connecting", "connections/s", float64(c.n)/took.Seconds()),
+	}
 }
 
 // sources returns clients with different local addresses. One address has too few ports for

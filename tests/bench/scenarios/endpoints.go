@@ -2,8 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,7 +13,6 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/load"
-	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
 )
@@ -24,8 +21,16 @@ import (
 const catchingUp = "catching up, batches of %d"
 
 // endpoints measures the cost of webhooks: the same load without and with webhooks.
-func endpoints() contest.Scenario {
+func endpoints(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const none, works, fails = "no webhook", "one that works", "one that works, one that fails"
+	l := endpointLoad{
+		roomLoad: roomLoad{rooms: s.Pick(200, 4), members: s.Pick(50_000, 100), rate: float64(s.Pick(145, 100)), duration: s.Duration, partitions: defaultPartitions},
+		least:    s.Pick(50, 10), most: s.Pick(5000, 50),
+	}
+	var sides []contest.Side
+	for hooks, name := range []string{none, works, fails} {
+		sides = append(sides, contest.Side{Name: name, Says: l.String(), Run: func(run *contest.Run) []contest.Measure { return l.round(run, r, hooks) }})
+	}
 	return contest.Scenario{
 		Name: "endpoints",
 		Says: "single events over HTTP, many to rooms, with webhooks that follow them",
@@ -36,19 +41,7 @@ func endpoints() contest.Scenario {
 			{Measure: "CPU badged", Of: fails, Over: none, AtMost: 1.25},
 			{Measure: "CPU Postgres", Of: fails, Over: none, AtMost: 1.25},
 		},
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			l := endpointLoad{
-				roomLoad: roomLoad{rooms: s.Pick(200, 4), members: s.Pick(50_000, 100), rate: float64(s.Pick(145, 100)), duration: s.Duration, partitions: defaultPartitions},
-				least:    s.Pick(50, 10), most: s.Pick(5000, 50),
-			}
-			var sides []contest.Side
-			for hooks, name := range []string{none, works, fails} {
-				sides = append(sides, contest.Side{Name: name, Says: l.String(), Run: func(ctx context.Context) ([]measure.Measure, error) {
-					return l.round(ctx, r, hooks)
-				}})
-			}
-			return contest.Of(sides...)
-		},
+		Sides: sides,
 	}
 }
 
@@ -103,48 +96,23 @@ func (l endpointLoad) joins() (all []events.Event) {
 	return all
 }
 
-// hook is a webhook in the JSON of the API.
-type hook struct {
-	URL     string   `json:"url"`
-	Events  []string `json:"events"`
-	Secrets []string `json:"secrets"`
-	Batch   int      `json:"batch"`
-	State   string   `json:"state"`
-}
-
 // round runs the load with 0, 1 or 2 webhooks, of which the second fails. Then the first catches up with
 // a message to each user.
-func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []measure.Measure, err error) {
-	to, err := newEndpoint()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, to.close()) }()
-	d, err := r.Deploy(ctx, rig.Deploy{Args: []string{"--webhooks-allow-private"}, Env: []string{"SSL_CERT_FILE=" + to.caFile}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
-	a := load.NewAPI(d.API, roomSenders)
-	defer a.Close()
+func (l endpointLoad) round(run *contest.Run, r *rig.Rig, hooks int) []contest.Measure {
+	ctx, to := run.Context(), newEndpoint(run)
+	d := r.Deploy(run, rig.Deploy{Args: []string{"--webhooks-allow-private"}, Env: []string{"SSL_CERT_FILE=" + to.caFile}})
+	a := load.NewAPI(run, d.API.URL, roomSenders)
 	witnesses := load.Witnesses(l.users(), l.partitions)
 	for _, e := range l.joins() {
-		if err := a.Settle(ctx, witnesses, e); err != nil {
-			return nil, err
-		}
+		contest.Check(a.Settle(ctx, witnesses, e))
 	}
-	put := func(name, path, state string, batch, status int) error {
-		body, err := json.Marshal(hook{to.server.URL + path, []string{"badge.changed"}, []string{to.secret}, batch, state})
-		if err != nil {
-			return err
-		}
-		_, err = a.Do(ctx, http.MethodPut, "/admin/v1/webhooks/"+name, string(body), status)
-		return err
+	put := func(name, path, state string, batch, status int) {
+		contest.Must(a.Do(ctx, http.MethodPut, "/admin/v1/webhooks/"+name, map[string]any{
+			"url": to.server.URL + path, "events": []string{"badge.changed"}, "secrets": []string{to.secret}, "batch": batch, "state": state,
+		}, status))
 	}
 	for i, path := range []string{"", failing}[:hooks] {
-		if err := put(fmt.Sprint("hook", i), path, "active", 100, http.StatusCreated); err != nil {
-			return nil, err
-		}
+		put(fmt.Sprint("hook", i), path, "active", 100, http.StatusCreated)
 	}
 	send := func(before int) func(context.Context, int) error {
 		return func(ctx context.Context, i int) error {
@@ -156,39 +124,30 @@ func (l endpointLoad) round(ctx context.Context, r *rig.Rig, hooks int) (_ []mea
 	// than running it.
 	warm := l.roomLoad
 	warm.duration /= 2
-	if _, err := warm.measure(ctx, r, send(500_000)); err != nil {
-		return nil, err
-	}
+	warm.measure(run, r, send(500_000))
 	to.take()
-	measures, err := l.measure(ctx, r, send(0))
-	if err != nil || hooks == 0 {
-		return measures, err
+	measures := l.measure(run, r, send(0))
+	if hooks == 0 {
+		return measures
 	}
-	measures = append(measures, measure.Of("told", "users/event", float64(len(to.take()))/float64(l.count())))
+	measures = append(measures, contest.Of("told", "users/event", float64(len(to.take()))/float64(l.count())))
 	for _, batch := range []int{100, 1} {
-		if err := put("hook0", "", "paused", batch, http.StatusOK); err != nil {
-			return nil, err
-		}
+		put("hook0", "", "paused", batch, http.StatusOK)
 		to.take()
 		for some := range slices.Chunk(l.users(), 500) {
 			all := event(fmt.Sprint("all-", batch, some[0]), events.MessageDelivered, events.Data{ConversationID: "all", Seq: int64(batch), UserIDs: some, SenderID: "somebody"})
-			if err := a.Settle(ctx, witnesses, all); err != nil {
-				return nil, err
-			}
+			contest.Check(a.Settle(ctx, witnesses, all))
 		}
 		began, told := time.Now(), map[string]struct{}{}
-		if err := put("hook0", "", "active", batch, http.StatusOK); err != nil {
-			return nil, err
-		}
+		put("hook0", "", "active", batch, http.StatusOK)
 		for len(told) < l.members {
-			if err := wait.For(ctx, 2*time.Millisecond); err != nil {
-				return nil, err
-			}
+			contest.Check(wait.For(ctx, 2*time.Millisecond))
 			for _, user := range to.take() {
 				told[user] = struct{}{}
 			}
 		}
-		measures = append(measures, measure.Of(fmt.Sprintf(catchingUp, batch), "users/s", float64(l.members)/time.Since(began).Seconds()))
+		measures = append(measures, contest.Of(fmt.Sprintf(catchingUp, batch), "users/s", float64(l.members)/time.Since(began).Seconds()))
 	}
-	return measures, to.violation()
+	contest.Check(to.violation())
+	return measures
 }

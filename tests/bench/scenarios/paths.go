@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,14 +10,31 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/load"
-	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
 // paths measures the cost of categories with several parts in bulk, and of users with many categories.
-func paths() contest.Scenario {
+func paths(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const flat, nested, few, many = "1 part", "3 parts", "10 paths", "10,000 paths"
+	usual := pathLoad{users: s.Pick(5000, 50), conversations: 20, messages: s.Pick(200_000, 2000)}
+	large := pathLoad{users: 10, conversations: s.Pick(10_000, 200), messages: s.Pick(100_000, 2000)}
+	in := func(format string, paths int) func(int) string {
+		return func(conversation int) string { return fmt.Sprintf(format, conversation%paths) }
+	}
+	side := func(name, binary string, l pathLoad, category func(int) string) contest.Side {
+		l.category = category
+		return contest.Side{Name: name, Says: fmt.Sprintf("%s, such as %q", l, category(3)), Run: func(run *contest.Run) []contest.Measure {
+			return l.measure(run, r, l.open(run, r, binary))
+		}}
+	}
+	sides := append(ofBuilds(s, flat, func(name, binary string) contest.Side { return side(name, binary, usual, in("kind-%d", 4)) }),
+		side(nested, "", usual, in("acme/team/channel-%d", 4)),
+		side("20 categories of 1 part", "", usual, in("channel-%d", 20)),
+		side("20 categories of 3 parts", "", usual, in("acme/team/channel-%d", 20)),
+		side(few, "", large, in("server/channel-%d", 9)),
+		side(many, "", large, func(c int) string { return fmt.Sprintf("server-%d/channel-%d", c%200, c) }))
+	all := pathLoad{users: 1, conversations: s.Pick(5000, 100), category: in("acme/channel-%d", 100)}
 	return contest.Scenario{
 		Name: "paths",
 		Says: "messages published in batches of 1,000 over HTTP and folded: with categories of one part and of three, and to users with few paths and with many",
@@ -28,29 +44,9 @@ func paths() contest.Scenario {
 			{Measure: rig.ProcessorTime, Of: nested, Over: flat, AtMost: 1.15},
 			{Measure: rig.ProcessorTime, Of: many, Over: few, AtMost: 1.25},
 		},
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			usual := pathLoad{users: s.Pick(5000, 50), conversations: 20, messages: s.Pick(200_000, 2000)}
-			large := pathLoad{users: 10, conversations: s.Pick(10_000, 200), messages: s.Pick(100_000, 2000)}
-			in := func(format string, paths int) func(int) string {
-				return func(conversation int) string { return fmt.Sprintf(format, conversation%paths) }
-			}
-			side := func(name, binary string, l pathLoad, category func(int) string) contest.Side {
-				l.category = category
-				return contest.Side{Name: name, Says: fmt.Sprintf("%s, such as %q", l, category(3)), Run: func(ctx context.Context) ([]measure.Measure, error) {
-					return l.round(ctx, r, binary, l.measure)
-				}}
-			}
-			sides := append(ofBuilds(s, flat, func(name, binary string) contest.Side { return side(name, binary, usual, in("kind-%d", 4)) }),
-				side(nested, "", usual, in("acme/team/channel-%d", 4)),
-				side("20 categories of 1 part", "", usual, in("channel-%d", 20)),
-				side("20 categories of 3 parts", "", usual, in("acme/team/channel-%d", 20)),
-				side(few, "", large, in("server/channel-%d", 9)),
-				side(many, "", large, func(c int) string { return fmt.Sprintf("server-%d/channel-%d", c%200, c) }))
-			all := pathLoad{users: 1, conversations: s.Pick(5000, 100), category: in("acme/channel-%d", 100)}
-			return contest.Of(append(sides, contest.Side{Name: "5,000 conversations", Says: all.String(), Run: func(ctx context.Context) ([]measure.Measure, error) {
-				return all.round(ctx, r, "", all.time)
-			}})...)
-		},
+		Sides: append(sides, contest.Side{Name: "5,000 conversations", Says: all.String(), Run: func(run *contest.Run) []contest.Measure {
+			return all.time(run.Context(), all.open(run, r, ""))
+		}}),
 	}
 }
 
@@ -77,11 +73,11 @@ func (l pathLoad) message(i int) events.Event {
 // publish publishes messages and returns once they are folded.
 func (l pathLoad) publish(ctx context.Context, a *load.API, from, to int) error {
 	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(bulk.Workers)
-	for first := from; first < to; first += bulk.Batch {
+	group.SetLimit(bulk.workers)
+	for first := from; first < to; first += bulk.batch {
 		group.Go(func() error {
 			var batch []events.Event
-			for i := first; i < min(first+bulk.Batch, to); i++ {
+			for i := first; i < min(first+bulk.batch, to); i++ {
 				batch = append(batch, l.message(i))
 			}
 			_, err := a.Publish(within, batch...)
@@ -99,53 +95,38 @@ func (l pathLoad) settle(ctx context.Context, a *load.API, e events.Event) error
 	return a.Settle(ctx, load.Witnesses(roomLoad{members: l.users}.users(), defaultPartitions), e)
 }
 
-// round starts a binary, delivers the first messages, and calls the measuring function.
-func (l pathLoad) round(
-	ctx context.Context, r *rig.Rig, binary string, measured func(context.Context, *rig.Rig, *load.API) ([]measure.Measure, error),
-) (_ []measure.Measure, err error) {
-	d, err := r.Deploy(ctx, rig.Deploy{Binary: binary, Partitions: defaultPartitions})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
-	a := load.NewAPI(d.API, bulk.Workers)
-	defer a.Close()
-	if err := l.publish(ctx, a, 0, l.users*l.conversations); err != nil {
-		return nil, err
-	}
-	return measured(ctx, r, a)
+// open starts a binary and delivers the first messages.
+func (l pathLoad) open(run *contest.Run, r *rig.Rig, binary string) *load.API {
+	d := r.Deploy(run, rig.Deploy{Binary: binary, Partitions: defaultPartitions})
+	a := load.NewAPI(run, d.API.URL, bulk.workers)
+	contest.Check(l.publish(run.Context(), a, 0, l.users*l.conversations))
+	return a
 }
 
 // measure measures the cost of the messages.
-func (l pathLoad) measure(ctx context.Context, r *rig.Rig, a *load.API) ([]measure.Measure, error) {
+func (l pathLoad) measure(run *contest.Run, r *rig.Rig, a *load.API) []contest.Measure {
 	first := l.users * l.conversations
-	used, err := r.Meter(ctx, func(ctx context.Context) (int, error) {
-		return l.messages, l.publish(ctx, a, first, first+l.messages)
+	used := r.Meter(run, func() int {
+		contest.Check(l.publish(run.Context(), a, first, first+l.messages))
+		return l.messages
 	})
-	if err != nil {
-		return nil, err
-	}
 	user := stream.UserID(0)
-	totals, err := a.Totals(ctx, []string{user})
-	if err != nil {
-		return nil, err
-	}
-	return used.All(), measure.Check(totals, map[string]int64{user: int64((first + l.messages) / l.users)})
+	totals := contest.Must(a.Totals(run.Context(), []string{user}))
+	contest.Check(contest.CheckTotals(totals, map[string]int64{user: int64((first + l.messages) / l.users)}))
+	return used.All()
 }
 
 // time measures how long events for all conversations of a category take, from the
 // request until they are folded.
-func (l pathLoad) time(ctx context.Context, _ *rig.Rig, a *load.API) (measures []measure.Measure, err error) {
+func (l pathLoad) time(ctx context.Context, a *load.API) (measures []contest.Measure) {
 	for _, typ := range []events.Type{events.CategoryLevelSet, events.UserSeenAll, events.UserReadAll, events.UserLeftAll} {
 		e := event(string(typ), typ, events.Data{UserIDs: []string{stream.UserID(0)}, Category: "acme"})
 		if typ == events.CategoryLevelSet {
 			e.Data.Level = events.LevelMentions
 		}
 		began := time.Now()
-		if err := l.settle(ctx, a, e); err != nil {
-			return nil, err
-		}
-		measures = append(measures, measure.Of(string(typ), "ms", measure.Milliseconds(time.Since(began))))
+		contest.Check(l.settle(ctx, a, e))
+		measures = append(measures, contest.Of(string(typ), "ms", contest.Milliseconds(time.Since(began))))
 	}
-	return measures, nil
+	return measures
 }

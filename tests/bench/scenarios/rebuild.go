@@ -12,31 +12,25 @@ import (
 	"github.com/badged/badged/internal/partition/rebuild"
 	"github.com/badged/badged/projector"
 	"github.com/badged/badged/tests/bench/contest"
-	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
-	"github.com/badged/badged/tests/bench/ways"
 )
 
 // rebuilding compares rebuilding the tables from the log with publishing and
 // folding the same events. Every round first corrupts a user of each partition, so
 // that all tables are swapped.
-func rebuilding() contest.Scenario {
+func rebuilding(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const published, rebuilt = "publish and fold", "rebuild"
+	b := &rebuildRounds{rig: r, cfg: traffic(s.Pick(100_000, 100), 6), events: s.Pick(5_000_000, 5000)}
 	return contest.Scenario{
 		Name: "rebuild",
 		Says: "the same events published and folded, and then folded again into new tables",
 		Main: "time",
 		Aims: []contest.Aim{{Measure: "time", Of: rebuilt, Over: published, AtMost: 0.25}},
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			rounds := &rebuildRounds{rig: r, cfg: traffic(s.Pick(100_000, 100), 6), events: s.Pick(5_000_000, 5000)}
-			return &contest.Contest{
-				Sides: []contest.Side{
-					{Name: published, Says: fmt.Sprintf("the server in this process, events.Log.Append; %s; %s events; %s", rounds.cfg, measure.FormatNumber(float64(rounds.events)), bulk), Run: rounds.publish},
-					{Name: rebuilt, Says: "projector.Rebuild, with no server", Run: rounds.rebuild},
-				},
-				Close: rounds.close,
-			}, nil
+		Open: func(run *contest.Run) { b.shared = run },
+		Sides: []contest.Side{
+			{Name: published, Says: fmt.Sprintf("the server in this process, events.Log.Append; %s; %s events; %s", b.cfg, contest.FormatNumber(float64(b.events)), bulk), Run: b.publish},
+			{Name: rebuilt, Says: "projector.Rebuild, with no server", Run: b.rebuild},
 		},
 	}
 }
@@ -44,33 +38,24 @@ func rebuilding() contest.Scenario {
 // rebuildRounds runs rounds in which one side rebuilds the database of the other.
 type rebuildRounds struct {
 	rig    *rig.Rig
+	shared *contest.Run
 	cfg    stream.Config
 	events int
 
 	url    string
-	stream *stream.Stream
 	drop   func(context.Context) error // nil between rounds
+	stream *stream.Stream
 }
 
 // publish fills a new database.
-func (b *rebuildRounds) publish(ctx context.Context) (_ []measure.Measure, err error) {
-	if err := b.close(ctx); err != nil { // the database of a failed round
-		return nil, err
-	}
-	if b.url, b.drop, err = b.rig.Database(ctx); err != nil {
-		return nil, err
-	}
+func (b *rebuildRounds) publish(run *contest.Run) []contest.Measure {
+	b.url, b.drop = b.rig.Database(b.shared)
 	b.stream = stream.New(b.cfg)
-	server, err := ways.Embed(ctx, b.url)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
-	used, err := b.rig.Meter(ctx, func(ctx context.Context) (int, error) {
+	server := embed(run, b.url)
+	return b.rig.Meter(run, func() int {
 		var batches atomic.Int64
-		return bulk.Drive(ctx, server, b.stream, func() bool { return int(batches.Add(1)) <= b.events/bulk.Batch })
-	})
-	return used.All(), err
+		return contest.Must(bulk.drive(run.Context(), server, b.stream, func() bool { return int(batches.Add(1)) <= b.events/bulk.batch }))
+	}).All()
 }
 
 // spoilSQL corrupts one user of each partition.
@@ -78,61 +63,31 @@ const spoilSQL = `UPDATE badged.users SET total = total + 1
 WHERE user_id IN (SELECT min(user_id) FROM badged.users GROUP BY partition_id)`
 
 // rebuild rebuilds the database and drops it.
-func (b *rebuildRounds) rebuild(ctx context.Context) (_ []measure.Measure, err error) {
+func (b *rebuildRounds) rebuild(run *contest.Run) []contest.Measure {
 	if b.drop == nil {
-		return nil, errors.New("there is nothing to rebuild")
+		contest.Check(errors.New("there is nothing to rebuild"))
 	}
-	defer func() { err = errors.Join(err, b.close(ctx)) }()
-	cfg, err := pgxpool.ParseConfig(b.url)
-	if err != nil {
-		return nil, err
-	}
+	run.Cleanup(b.drop)
+	b.drop = nil
+	ctx, cfg := run.Context(), contest.Must(pgxpool.ParseConfig(b.url))
 	projector.ConfigurePool(cfg)
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	defer pool.Close()
-	log, err := events.Open(ctx, pool)
-	if err != nil {
-		return nil, err
-	}
-	spoiled, err := pool.Exec(ctx, spoilSQL)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.rig.Exec(ctx, "CHECKPOINT"); err != nil {
-		return nil, err
-	}
+	pool := contest.Must(pgxpool.NewWithConfig(ctx, cfg))
+	run.Cleanup(func(context.Context) error { pool.Close(); return nil })
+	log := contest.Must(events.Open(ctx, pool))
+	spoiled := contest.Must(pool.Exec(ctx, spoilSQL)).RowsAffected()
+	contest.Must(pool.Exec(ctx, "CHECKPOINT"))
 	var different int64
 	var held float64
-	used, err := b.rig.Meter(ctx, func(ctx context.Context) (int, error) {
-		return b.events, rebuild.Run(ctx, rebuild.Config{Pool: pool, Log: log, Rebuilt: func(p rebuild.Result) {
+	used := b.rig.Meter(run, func() int {
+		contest.Check(rebuild.Run(ctx, rebuild.Config{Pool: pool, Log: log, Rebuilt: func(p rebuild.Result) {
 			different += p.DifferentUsers
-			held = max(held, p.Held.Seconds()*1000)
-		}})
+			held = max(held, contest.Milliseconds(p.Held))
+		}}))
+		return b.events
 	})
-	if err != nil {
-		return nil, err
+	if different != spoiled {
+		contest.Check(fmt.Errorf("%d users were wrong, it found %d: %w", spoiled, different, contest.ErrWrong))
 	}
-	measures := append(used.All(), measure.Of("projector held up", "ms at most", held))
-	if different != spoiled.RowsAffected() {
-		return measures, fmt.Errorf("%d users were wrong, it found %d: %w", spoiled.RowsAffected(), different, measure.ErrWrong)
-	}
-	server, err := ways.Embed(ctx, b.url)
-	if err != nil {
-		return measures, err
-	}
-	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
-	return measures, ways.CheckTotals(ctx, server, b.stream)
-}
-
-// close drops the database of a round.
-func (b *rebuildRounds) close(ctx context.Context) error {
-	if b.drop == nil {
-		return nil
-	}
-	drop := b.drop
-	b.drop = nil
-	return drop(ctx)
+	contest.Check(checkTotals(ctx, embed(run, b.url), b.stream))
+	return append(used.All(), contest.Of("projector held up", "ms at most", held))
 }

@@ -3,21 +3,14 @@ package scenarios
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/load"
-	"github.com/badged/badged/tests/bench/measure"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
 )
@@ -26,10 +19,30 @@ const loneMeasure = "time a message"
 
 // rooms compares messages to rooms with the same messages as events that name all
 // members, and with a script in Redis that increments a hash for each member.
-func rooms() contest.Scenario {
-	const lone = "lone message to a room of 100000"
+func rooms(r *rig.Rig, s contest.Scale) contest.Scenario {
 	room := func(members int) string { return fmt.Sprintf("room of %d", members) }
 	group := func(members int) string { return fmt.Sprintf("events for %d", members) }
+	var sides []contest.Side
+	add := func(name string, l roomLoad, run func(*contest.Run) []contest.Measure) {
+		sides = append(sides, contest.Side{Name: name, Says: l.String(), Run: run})
+	}
+	for _, members := range []int{100, 1000, 5000, 100_000} {
+		l := roomLoad{
+			// At most a million memberships.
+			rooms: s.Pick(min(100, 1_000_000/members), 3), members: s.Pick(members, 20+members/2000),
+			rate: float64(s.Pick(1000, 100)), duration: s.Duration, partitions: defaultPartitions,
+		}
+		// About as much work, whatever the size.
+		inGroups := roomLoad{rooms: 1, members: l.members, partitions: defaultPartitions, messages: max(s.Pick(400_000, 400)/l.members, 3)}
+		script := inGroups
+		script.messages = max(s.Pick(4_000_000, 40_000)/l.members, 3)
+		add(room(members), l, func(run *contest.Run) []contest.Measure { return l.run(run, r, l.posted) })
+		add(group(members), inGroups, func(run *contest.Run) []contest.Measure { return inGroups.run(run, r, inGroups.delivered) })
+		add(fmt.Sprintf("Redis script for %d", members), script, func(run *contest.Run) []contest.Measure { return script.inRedis(run, r) })
+	}
+	const lone = "lone message to a room of 100000"
+	l := roomLoad{rooms: 1, members: s.Pick(100_000, 70), messages: s.Pick(200, 5), partitions: 16}
+	add(lone, l, func(run *contest.Run) []contest.Measure { return l.run(run, r, l.posted) })
 	return contest.Scenario{
 		Name: "rooms",
 		Says: "messages to many members, over HTTP: as messages to rooms, as events that name all, and as increments in Redis",
@@ -40,29 +53,7 @@ func rooms() contest.Scenario {
 			{Measure: rig.ProcessorTime, Of: room(100_000), Over: room(100), AtMost: 1.5},
 			{Measure: loneMeasure, Of: lone, AtMost: 30},
 		},
-		Open: func(_ context.Context, r *rig.Rig, s contest.Scale) (*contest.Contest, error) {
-			var sides []contest.Side
-			add := func(name string, l roomLoad, run func(context.Context) ([]measure.Measure, error)) {
-				sides = append(sides, contest.Side{Name: name, Says: l.String(), Run: run})
-			}
-			for _, members := range []int{100, 1000, 5000, 100_000} {
-				l := roomLoad{
-					// At most a million memberships.
-					rooms: s.Pick(min(100, 1_000_000/members), 3), members: s.Pick(members, 20+members/2000),
-					rate: float64(s.Pick(1000, 100)), duration: s.Duration, partitions: defaultPartitions,
-				}
-				// About as much work, whatever the size.
-				inGroups := roomLoad{rooms: 1, members: l.members, partitions: defaultPartitions, messages: max(s.Pick(400_000, 400)/l.members, 3)}
-				script := inGroups
-				script.messages = max(s.Pick(4_000_000, 40_000)/l.members, 3)
-				add(room(members), l, func(ctx context.Context) ([]measure.Measure, error) { return l.run(ctx, r, l.posted) })
-				add(group(members), inGroups, func(ctx context.Context) ([]measure.Measure, error) { return inGroups.run(ctx, r, inGroups.delivered) })
-				add(fmt.Sprintf("Redis script for %d", members), script, func(ctx context.Context) ([]measure.Measure, error) { return script.inRedis(ctx, r) })
-			}
-			l := roomLoad{rooms: 1, members: s.Pick(100_000, 70), messages: s.Pick(200, 5), partitions: 16}
-			add(lone, l, func(ctx context.Context) ([]measure.Measure, error) { return l.run(ctx, r, l.posted) })
-			return contest.Of(sides...)
-		},
+		Sides: sides,
 	}
 }
 
@@ -142,96 +133,61 @@ func (l roomLoad) joins() (all []events.Event) {
 
 // run sends the messages to the binary. Before the measured messages, all users join the rooms, or each
 // user gets the first message, which inserts the rows.
-func (l roomLoad) run(ctx context.Context, r *rig.Rig, eventsOf func(i int) []events.Event) (_ []measure.Measure, err error) {
-	d, err := r.Deploy(ctx, rig.Deploy{Partitions: l.partitions})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
-	a := load.NewAPI(d.API, roomSenders)
-	defer a.Close()
+func (l roomLoad) run(run *contest.Run, r *rig.Rig, eventsOf func(i int) []events.Event) []contest.Measure {
+	ctx, d := run.Context(), r.Deploy(run, rig.Deploy{Partitions: l.partitions})
+	a := load.NewAPI(run, d.API.URL, roomSenders)
 	if eventsOf(0)[0].Type == events.RoomPosted {
 		for _, e := range l.joins() {
-			if _, err := a.Publish(ctx, e); err != nil {
-				return nil, err
-			}
+			contest.Must(a.Publish(ctx, e))
 		}
 	}
-	users := l.users()
-	witnesses := load.Witnesses(users, l.partitions)
-	if err := a.Settle(ctx, witnesses, eventsOf(0)...); err != nil {
-		return nil, err
-	}
-	measures, err := l.measure(ctx, r, func(ctx context.Context, i int) (err error) {
+	witnesses := load.Witnesses(l.users(), l.partitions)
+	contest.Check(a.Settle(ctx, witnesses, eventsOf(0)...))
+	measures := l.measure(run, r, func(ctx context.Context, i int) (err error) {
 		if l.rate == 0 || i > l.count()-roomSenders {
 			return a.Settle(ctx, witnesses, eventsOf(i)...)
 		}
 		_, err = a.Publish(ctx, eventsOf(i)...)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return measures, l.check(func(users []string) (map[string]int64, error) { return a.Totals(ctx, users) })
+	l.check(func(users []string) (map[string]int64, error) { return a.Totals(ctx, users) })
+	return measures
 }
 
 // measure sends the messages after the first.
-func (l roomLoad) measure(ctx context.Context, r *rig.Rig, send func(ctx context.Context, i int) error) ([]measure.Measure, error) {
+func (l roomLoad) measure(run *contest.Run, r *rig.Rig, send func(ctx context.Context, i int) error) []contest.Measure {
 	n := l.count()
 	var took []float64
-	used, err := r.Meter(ctx, func(ctx context.Context) (int, error) {
-		if l.rate == 0 {
-			for i := range n {
-				began := time.Now()
-				if err := send(ctx, i+1); err != nil {
-					return 0, err
-				}
-				took = append(took, measure.Milliseconds(time.Since(began)))
-			}
-			return n, nil
+	used := r.Meter(run, func() int {
+		if l.rate > 0 {
+			due := func(i int) time.Duration { return time.Duration(float64(i+1) / l.rate * float64(time.Second)) }
+			contest.Check(load.Paced(run.Context(), n, roomSenders, due, func(ctx context.Context, i int) error { return send(ctx, i+1) }))
+			return n
 		}
-		var next atomic.Int64
-		began := time.Now()
-		senders, ctx := errgroup.WithContext(ctx)
-		for range roomSenders {
-			senders.Go(func() error {
-				for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
-					if err := wait.For(ctx, time.Until(began.Add(time.Duration(float64(i)/l.rate*float64(time.Second))))); err != nil {
-						return err
-					}
-					if err := send(ctx, i); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+		for i := range n {
+			began := time.Now()
+			contest.Check(send(run.Context(), i+1))
+			took = append(took, contest.Milliseconds(time.Since(began)))
 		}
-		return n, senders.Wait()
+		return n
 	})
-	if err != nil {
-		return nil, err
-	}
 	measures := used.All()
 	if len(took) > 0 {
 		slices.Sort(took)
-		measures = append(measures, measure.Of(loneMeasure, "ms", measure.Percentile(took, 50)), measure.Of(loneMeasure+", p99", "ms", measure.Percentile(took, 99)))
+		measures = append(measures, contest.Of(loneMeasure, "ms", contest.Percentile(took, 50)), contest.Of(loneMeasure+", p99", "ms", contest.Percentile(took, 99)))
 	}
-	return measures, nil
+	return measures
 }
 
 // check compares the totals of some users. Every message counts for each.
-func (l roomLoad) check(totals func(users []string) (map[string]int64, error)) error {
+func (l roomLoad) check(totals func(users []string) (map[string]int64, error)) {
 	users := l.users()
 	users = users[:min(len(users), load.BadgesAtOnce)]
-	got, err := totals(users)
-	if err != nil {
-		return err
-	}
 	want := map[string]int64{}
 	for _, u := range users {
 		want[u] = int64(l.count()) + 1
 	}
-	return measure.Check(got, want)
+	contest.Check(contest.CheckTotals(contest.Must(totals(users)), want))
 }
 
 // incrementLua counts a message for each member of a room: in the hash of the user,
@@ -245,47 +201,32 @@ return 0
 `
 
 // inRedis sends the messages as calls of a script.
-func (l roomLoad) inRedis(ctx context.Context, r *rig.Rig) (_ []measure.Measure, err error) {
-	server, err := rig.StartRedis(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer server.Stop()
-	client := goredis.NewClient(&goredis.Options{Addr: server.Addr(), ReadTimeout: time.Minute})
-	defer func() { err = errors.Join(err, client.Close()) }()
-	hash, err := client.ScriptLoad(ctx, incrementLua).Result()
-	if err != nil {
-		return nil, fmt.Errorf("load the script: %w", err)
-	}
+func (l roomLoad) inRedis(run *contest.Run, r *rig.Rig) []contest.Measure {
+	ctx, client := run.Context(), rig.NewRedis(run)
+	hash := contest.Must(client.ScriptLoad(ctx, incrementLua).Result())
 	for _, e := range l.joins() {
-		if err := client.SAdd(ctx, e.Data.ConversationID, e.Data.UserIDs).Err(); err != nil {
-			return nil, fmt.Errorf("add members: %w", err)
-		}
+		contest.Check(client.SAdd(ctx, e.Data.ConversationID, e.Data.UserIDs).Err())
 	}
 	send := func(ctx context.Context, i int) error { return client.EvalSha(ctx, hash, []string{l.room(i)}).Err() }
-	if err := send(ctx, 0); err != nil {
-		return nil, fmt.Errorf("increment: %w", err)
-	}
-	measures, err := l.measure(ctx, r, send)
-	if err != nil {
-		return nil, err
-	}
-	return measures, l.check(func(users []string) (map[string]int64, error) {
-		got := map[string]int64{}
-		for _, u := range users {
-			n, err := client.HGet(ctx, "user:"+u, "total").Int64()
-			if err != nil {
-				return nil, fmt.Errorf("read the total of %s: %w", u, err)
-			}
-			got[u] = n
-		}
-		return got, nil
-	})
+	contest.Check(send(ctx, 0))
+	measures := l.measure(run, r, send)
+	l.check(func(users []string) (map[string]int64, error) { return redisTotals(ctx, client, "total", users) })
+	return measures
 }
 
 // roomReads measures reading the badge of a user who is in many rooms.
-func roomReads() contest.Scenario {
+func roomReads(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const none, many, nested = "no rooms", "200 rooms", "200 rooms and 1,000 paths"
+	l := roomLoad{rooms: s.Pick(200, 5), members: s.Pick(1000, 20), messages: s.Pick(2000, 20), partitions: defaultPartitions}
+	ordinary, inPaths, paths := l, l, s.Pick(1000, 10)
+	ordinary.prefix, inPaths.prefix, inPaths.members = "ordinary-", "nested-", 20
+	var a *load.API
+	side := func(name, says string, of roomLoad, want int) contest.Side {
+		return contest.Side{Name: name, Says: fmt.Sprintf("%d users %s", of.members, says), Run: func(run *contest.Run) []contest.Measure {
+			return of.read(run, r, a, int64(want), s.Duration)
+		}}
+	}
+	inRooms := fmt.Sprintf("in %d rooms, with %d messages in all", l.rooms, l.count()+1)
 	return contest.Scenario{
 		Name: "room-reads",
 		Says: "badges read over HTTP, one user each, one after the other: of users in 200 rooms and of users in none",
@@ -294,15 +235,8 @@ func roomReads() contest.Scenario {
 			{Measure: rig.ProcessorTime, Of: many, Over: none, AtMost: 3},
 			{Measure: rig.ProcessorTime, Of: nested, Over: many, AtMost: 2},
 		},
-		Open: func(ctx context.Context, r *rig.Rig, s contest.Scale) (_ *contest.Contest, err error) {
-			l := roomLoad{rooms: s.Pick(200, 5), members: s.Pick(1000, 20), messages: s.Pick(2000, 20), partitions: defaultPartitions}
-			d, err := r.Deploy(ctx, rig.Deploy{Partitions: l.partitions})
-			if err != nil {
-				return nil, err
-			}
-			a := load.NewAPI(d.API, roomSenders)
-			ordinary, inPaths, paths := l, l, s.Pick(1000, 10)
-			ordinary.prefix, inPaths.prefix, inPaths.members = "ordinary-", "nested-", 20
+		Open: func(run *contest.Run) {
+			a = load.NewAPI(run, r.Deploy(run, rig.Deploy{Partitions: l.partitions}).API.URL, roomSenders)
 			batch := append(l.joins(), inPaths.joins()...)
 			for i := range l.count() + 1 {
 				batch = append(batch, l.posted(i)...)
@@ -311,25 +245,13 @@ func roomReads() contest.Scenario {
 				batch = append(batch, inPaths.direct(fmt.Sprintf("acme/channel-%d", i)))
 			}
 			for some := range slices.Chunk(append(batch, ordinary.direct("ordinary")), 100) {
-				if err := a.Settle(ctx, load.Witnesses(l.users(), l.partitions), some...); err != nil {
-					a.Close()
-					return nil, errors.Join(err, d.Stop(ctx))
-				}
+				contest.Check(a.Settle(run.Context(), load.Witnesses(l.users(), l.partitions), some...))
 			}
-			side := func(name, says string, of roomLoad, want int) contest.Side {
-				return contest.Side{Name: name, Says: fmt.Sprintf("%d users %s", of.members, says), Run: func(ctx context.Context) ([]measure.Measure, error) {
-					return of.read(ctx, r, a, int64(want), s.Duration)
-				}}
-			}
-			inRooms := fmt.Sprintf("in %d rooms, with %d messages in all", l.rooms, l.count()+1)
-			return &contest.Contest{
-				Sides: []contest.Side{
-					side(none, "with an ordinary conversation", ordinary, 1),
-					side(many, inRooms, l, l.count()+1),
-					side(nested, fmt.Sprintf("%s, and with a conversation in each of %d categories", inRooms, paths), inPaths, l.count()+1+paths),
-				},
-				Close: func(ctx context.Context) error { a.Close(); return d.Stop(ctx) },
-			}, nil
+		},
+		Sides: []contest.Side{
+			side(none, "with an ordinary conversation", ordinary, 1),
+			side(many, inRooms, l, l.count()+1),
+			side(nested, fmt.Sprintf("%s, and with a conversation in each of %d categories", inRooms, paths), inPaths, l.count()+1+paths),
 		},
 	}
 }
@@ -341,20 +263,16 @@ func (l roomLoad) direct(category string) events.Event {
 }
 
 // read reads the badges of users in turns, and checks that each has the total want.
-func (l roomLoad) read(ctx context.Context, r *rig.Rig, a *load.API, want int64, duration time.Duration) ([]measure.Measure, error) {
+func (l roomLoad) read(run *contest.Run, r *rig.Rig, a *load.API, want int64, duration time.Duration) []contest.Measure {
 	users := l.users()
-	used, err := r.Meter(ctx, func(ctx context.Context) (n int, err error) {
+	return r.Meter(run, func() (n int) {
 		for began := time.Now(); time.Since(began) < duration; n++ {
-			body, err := a.Do(ctx, http.MethodGet, "/v1/users/"+users[n%len(users)]+"/badge", "", http.StatusOK)
-			if err != nil {
-				return n, err
-			}
+			body := contest.Must(a.Do(run.Context(), http.MethodGet, "/v1/users/"+users[n%len(users)]+"/badge", nil, http.StatusOK))
 			var badge struct{ Total int64 }
 			if err := json.Unmarshal(body, &badge); err != nil || badge.Total != want {
-				return n, fmt.Errorf("the badge is %s, want total %d: %w", body, want, measure.ErrWrong)
+				contest.Check(fmt.Errorf("the badge is %s, want total %d: %w", body, want, contest.ErrWrong))
 			}
 		}
-		return n, nil
-	})
-	return used.All(), err
+		return n
+	}).All()
 }

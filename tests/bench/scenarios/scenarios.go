@@ -1,26 +1,33 @@
 // Package scenarios has the scenarios of the benchmarks.
 package scenarios
 
-import "github.com/badged/badged/tests/bench/contest"
+import (
+	"github.com/badged/badged/events"
+	"github.com/badged/badged/tests/bench/contest"
+	"github.com/badged/badged/tests/bench/rig"
+)
 
 // All returns all scenarios in the order of runs and reports. To add one,
 // declare it and add a line here.
-func All() []contest.Scenario {
-	return []contest.Scenario{
-		single(),
-		singleRate(),
-		sustained(),
-		calls(),
-		connections(),
-		rebuilding(),
-		rooms(),
-		smallRooms(),
-		roomReads(),
-		paths(),
-		endpoints(),
-		year(),
-		shards(),
+func All(r *rig.Rig, s contest.Scale) (all []contest.Scenario) {
+	for _, scenario := range []func(*rig.Rig, contest.Scale) contest.Scenario{
+		single,
+		singleRate,
+		sustained,
+		calls,
+		connections,
+		rebuilding,
+		rooms,
+		smallRooms,
+		roomReads,
+		paths,
+		endpoints,
+		year,
+		shards,
+	} {
+		all = append(all, scenario(r, s))
 	}
+	return all
 }
 
 // The endings of the names of sides that run another program.
@@ -41,3 +48,8 @@ func ofBuilds(s contest.Scale, name string, side func(name, binary string) conte
 
 // defaultPartitions is the default of badged migrate up.
 const defaultPartitions = 4
+
+// event returns an event of a chat backend.
+func event(id string, typ events.Type, data events.Data) events.Event {
+	return events.Event{ID: id, Source: "bench", Type: typ, Data: data}
+}

@@ -1,11 +1,11 @@
 package scenarios
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,7 +16,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/contest"
 )
 
 // endpoint receives webhooks over TLS, and verifies each call. It answers calls to the path failing with
@@ -34,33 +34,23 @@ type endpoint struct {
 
 const failing = "/fails"
 
-func newEndpoint() (*endpoint, error) {
-	key := make([]byte, 24)
-	_, _ = rand.Read(key) // never fails
-	e := &endpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(key)}
-	var err error
-	if e.verifier, err = standardwebhooks.NewWebhook(e.secret); err != nil {
-		return nil, fmt.Errorf("verify webhooks: %w", err)
-	}
-	file, err := os.CreateTemp("", "endpoint-*.pem")
-	if err != nil {
-		return nil, fmt.Errorf("keep a certificate: %w", err)
-	}
+// newEndpoint starts an endpoint until the end of the run.
+func newEndpoint(run *contest.Run) *endpoint {
+	e := &endpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text()))}
+	e.verifier = contest.Must(standardwebhooks.NewWebhook(e.secret))
+	file := contest.Must(os.CreateTemp("", "endpoint-*.pem"))
 	e.caFile = file.Name()
 	e.server = httptest.NewUnstartedServer(e)
 	e.server.EnableHTTP2 = true
 	e.server.StartTLS()
-	err = pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: e.server.Certificate().Raw})
-	if err = errors.Join(err, file.Close()); err != nil {
-		return nil, errors.Join(fmt.Errorf("keep a certificate: %w", err), e.close())
-	}
-	return e, nil
-}
-
-func (e *endpoint) close() error {
-	e.server.CloseClientConnections()
-	e.server.Close()
-	return os.Remove(e.caFile)
+	run.Cleanup(func(context.Context) error {
+		e.server.CloseClientConnections()
+		e.server.Close()
+		return os.Remove(e.caFile)
+	})
+	contest.Check(pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: e.server.Certificate().Raw}))
+	contest.Check(file.Close())
+	return e
 }
 
 // ServeHTTP implements http.Handler.
@@ -93,7 +83,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.told = append(e.told, event.Subject)
 	}
 	if err != nil {
-		e.wrong = fmt.Errorf("the endpoint was called: %w: %w", err, measure.ErrWrong)
+		e.wrong = fmt.Errorf("the endpoint was called: %w: %w", err, contest.ErrWrong)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}

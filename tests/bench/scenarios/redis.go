@@ -1,4 +1,4 @@
-package ways
+package scenarios
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/rig"
 	"github.com/badged/badged/tests/bench/stream"
 )
-
-// OneAtATime is how single events are applied.
-var OneAtATime = Driver{Workers: 64, Batch: 1}
 
 // lua applies an event by one call of a script in a new Redis. Redis has one hash per user, with the
 // total in the field t, and for every conversation a field for the last message and a field for the read
@@ -21,7 +19,6 @@ var OneAtATime = Driver{Workers: 64, Batch: 1}
 type lua struct {
 	client *redis.Client
 	hash   string // of the script
-	stop   func()
 }
 
 // applyLua returns the new total, or nothing if the event changes nothing.
@@ -43,17 +40,11 @@ return redis.call('HINCRBY', KEYS[2], 't', math.max(0, now[1] - now[2]) - before
 // remembered is how long an event is remembered, in seconds, the same as in badged.
 const remembered = 14 * 24 * 60 * 60
 
-// NewLua starts Redis and loads the script.
-func NewLua(ctx context.Context) (Way, error) {
-	server, err := rig.StartRedis(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &lua{client: redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: OneAtATime.Workers}), stop: server.Stop}
-	if l.hash, err = l.client.ScriptLoad(ctx, applyLua).Result(); err != nil {
-		return nil, errors.Join(fmt.Errorf("load the script: %w", err), l.Close(ctx))
-	}
-	return l, nil
+// newLua starts Redis and loads the script.
+func newLua(run *contest.Run) way {
+	l := &lua{client: rig.NewRedis(run)}
+	l.hash = contest.Must(l.client.ScriptLoad(run.Context(), applyLua).Result())
+	return l
 }
 
 // Apply applies several events in one pipeline, or a single one directly.
@@ -80,12 +71,17 @@ func (*lua) Settle(context.Context) error { return nil }
 
 // Totals returns the totals of users.
 func (l *lua) Totals(ctx context.Context, users []string) (map[string]int64, error) {
+	return redisTotals(ctx, l.client, "t", users)
+}
+
+// redisTotals returns the totals of users, which are a field of their hashes.
+func redisTotals(ctx context.Context, client *redis.Client, field string, users []string) (map[string]int64, error) {
 	totals := map[string]int64{}
 	for some := range slices.Chunk(users, 1000) {
 		var answers []*redis.StringCmd
-		_, _ = l.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer has its error
+		_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error { // each answer has its error
 			for _, u := range some {
-				answers = append(answers, p.HGet(ctx, "user:"+u, "t"))
+				answers = append(answers, p.HGet(ctx, "user:"+u, field))
 			}
 			return nil
 		})
@@ -98,11 +94,4 @@ func (l *lua) Totals(ctx context.Context, users []string) (map[string]int64, err
 		}
 	}
 	return totals, nil
-}
-
-// Close stops Redis.
-func (l *lua) Close(context.Context) error {
-	err := l.client.Close()
-	l.stop()
-	return err
 }

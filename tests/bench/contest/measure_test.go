@@ -1,4 +1,4 @@
-package measure
+package contest
 
 import (
 	"errors"
@@ -42,17 +42,17 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckTotals(t *testing.T) {
 	want := map[string]int64{"a": 1, "b": 2, "c": 0}
-	if err := Check(map[string]int64{"a": 1, "b": 2, "c": 0}, want); err != nil {
+	if err := CheckTotals(map[string]int64{"a": 1, "b": 2, "c": 0}, want); err != nil {
 		t.Errorf("all is right, but got %v", err)
 	}
 	// The sum is right.
-	err := Check(map[string]int64{"a": 2, "b": 1, "c": 0}, want)
+	err := CheckTotals(map[string]int64{"a": 2, "b": 1, "c": 0}, want)
 	if !errors.Is(err, ErrWrong) || !strings.Contains(err.Error(), "user a has 2 unread, must have 1") {
 		t.Errorf("two totals are wrong: %v", err)
 	}
-	if err := Check(map[string]int64{"a": 1, "b": 2}, want); !errors.Is(err, ErrWrong) {
+	if err := CheckTotals(map[string]int64{"a": 1, "b": 2}, want); !errors.Is(err, ErrWrong) {
 		t.Errorf("a user is missing: %v", err)
 	}
 }

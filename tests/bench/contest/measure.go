@@ -1,6 +1,4 @@
-// Package measure has the numbers of a run: measures, their statistics, and the
-// comparison of totals with the expected ones.
-package measure
+package contest
 
 import (
 	"errors"
@@ -66,9 +64,9 @@ func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // ErrWrong means that a number differs from the expected one.
 var ErrWrong = errors.New("wrong")
 
-// Check compares totals with the expected ones and names the first few users with
+// CheckTotals compares totals with the expected ones and names the first few users with
 // a wrong total.
-func Check(got, want map[string]int64) error {
+func CheckTotals(got, want map[string]int64) error {
 	var wrong []string
 	for user, n := range want {
 		if m, ok := got[user]; !ok || m != n {

@@ -1,4 +1,4 @@
-package ways
+package scenarios
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/badged/badged/tests/bench/measure"
+	"github.com/badged/badged/tests/bench/contest"
 	"github.com/badged/badged/tests/bench/stream"
 )
 
@@ -42,8 +42,6 @@ func (f *forgetful) Totals(_ context.Context, users []string) (map[string]int64,
 	return f.totals, nil
 }
 
-func (f *forgetful) Close(context.Context) error { return nil }
-
 // A way that loses one event is detected.
 func TestWaysAreChecked(t *testing.T) {
 	cfg := stream.Config{Users: 10, Conversations: 2, Repeats: 0.1, Seed: 1}
@@ -53,11 +51,11 @@ func TestWaysAreChecked(t *testing.T) {
 	}{{-1, true}, {3, false}} {
 		w, s := &forgetful{totals: map[string]int64{}, lose: c.lose, seen: map[int64]bool{}}, stream.New(cfg)
 		batches := 0
-		n, err := Driver{Workers: 1, Batch: 10}.Drive(t.Context(), w, s, func() bool { batches++; return batches <= 10 })
+		n, err := driver{workers: 1, batch: 10}.drive(t.Context(), w, s, func() bool { batches++; return batches <= 10 })
 		if err != nil || n != 100 {
 			t.Fatalf("%d events are driven: %v", n, err)
 		}
-		if err := CheckTotals(t.Context(), w, s); (err == nil) != c.right || !c.right && !errors.Is(err, measure.ErrWrong) {
+		if err := checkTotals(t.Context(), w, s); (err == nil) != c.right || !c.right && !errors.Is(err, contest.ErrWrong) {
 			t.Errorf("losing event %d: %v", c.lose, err)
 		}
 	}
