@@ -31,19 +31,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		contest.Progress{W: os.Stderr}.Say("%v", err)
+		os.Exit(1)
+	}
 }
 
-// Exit codes.
-const (
-	exitDone   = 0
-	exitFailed = 1 // or a total was wrong
-	exitUsage  = 2
-)
-
-// options are the parsed command line.
 type options struct {
 	only    *regexp.Regexp
 	scale   contest.Scale
@@ -52,30 +46,19 @@ type options struct {
 	dir     string
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	log := contest.Progress{W: stderr}
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if errors.Is(err, flag.ErrHelp) {
-		return exitDone
+		return nil
 	}
 	if err != nil {
-		log.Say("%v", err)
-		return exitUsage
+		return err
 	}
-	r := contest.Report{Date: time.Now().UTC().Truncate(time.Second), Rounds: o.scale.Rounds, Duration: o.scale.Duration.Seconds(), Short: o.scale.Small}
-	if err := contest.Do(ctx, "bench", func(run *contest.Run) { measureAll(run, o, log, &r) }); err != nil {
-		log.Say("%v", err)
-		return exitFailed
+	var r contest.Report
+	if err := contest.Do(ctx, "bench", func(run *contest.Run) { r = measureAll(run, o, contest.Progress{W: stderr}) }); err != nil {
+		return err
 	}
-	if err := r.Write(stdout, o.out); err != nil {
-		log.Say("%v", err)
-		return exitFailed
-	}
-	if failures := r.Failures(); failures > 0 {
-		log.Say("%d of the scenarios failed", failures)
-		return exitFailed
-	}
-	return exitDone
+	return r.Write(stdout, o.out)
 }
 
 // parse returns the options, with defaults, and makes the directories for results.
@@ -124,7 +107,6 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// selected returns the selected scenarios.
 func selected(r *rig.Rig, o options) []contest.Scenario {
 	return slices.DeleteFunc(scenarios.All(r, o.scale), func(s contest.Scenario) bool { return !o.only.MatchString(s.Name) })
 }
@@ -139,19 +121,20 @@ func names() string {
 
 // measureAll sets up the rig and runs the scenarios. It fails if nothing can be
 // measured; the report has the failures of single scenarios.
-func measureAll(run *contest.Run, o options, log contest.Progress, rep *contest.Report) {
+func measureAll(run *contest.Run, o options, log contest.Progress) contest.Report {
 	began := time.Now()
-	cfg := rig.Config{Dir: o.dir, Profile: o.profile, Log: log}
+	r := &rig.Rig{Dir: o.dir, Profile: o.profile}
 	if !o.scale.Small {
-		cfg.SharedBuffers = "4GB" // keeps the tables of millions of users in memory
+		r.SharedBuffers = "4GB" // keeps the tables of millions of users in memory
 	}
-	r := rig.New(run, cfg)
-	rep.Setting = r.Setting
-	o.scale.Baseline = contest.Must(r.UnderName(o.scale.Baseline, rig.ProgramServer))
-	o.scale.Centrifugo = contest.Must(r.UnderName(o.scale.Centrifugo, rig.ProgramFan))
+	r.Open(run, log)
+	o.scale.Baseline = r.UnderName(o.scale.Baseline, rig.ProgramServer)
+	o.scale.Centrifugo = r.UnderName(o.scale.Centrifugo, rig.ProgramFan)
+	rep := contest.Report{Date: began.UTC().Truncate(time.Second), Rounds: o.scale.Rounds, Duration: o.scale.Duration.Seconds(), Short: o.scale.Small, Setting: r.Setting}
 	for _, c := range selected(r, o) {
 		rep.Results = append(rep.Results, c.Run(run.Context(), o.scale, log))
 		contest.Check(run.Context().Err())
 	}
 	rep.Seconds = time.Since(began).Seconds()
+	return rep
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -34,42 +36,33 @@ type Report struct {
 	Duration float64     `json:"duration_seconds"` // of a timed round
 	Short    bool        `json:"short,omitempty"`
 	Setting  []Parameter `json:"setting"`
-	Results  []Result    `json:"results"`
-}
-
-// Failures returns how many scenarios failed.
-func (r *Report) Failures() int {
-	n := 0
-	for _, s := range r.Results {
-		if len(s.Failures) > 0 {
-			n++
-		}
-	}
-	return n
+	Results  []Scenario  `json:"results"`
 }
 
 // Write prints the report to w as Markdown and, unless dir is empty, writes the
 // results of each scenario into it. It keeps the files of scenarios
-// that were not run.
+// that were not run. It fails if a scenario has failed.
 func (r *Report) Write(w io.Writer, dir string) error {
 	_, err := io.WriteString(w, r.markdown())
-	if dir == "" {
-		return err
-	}
 	for _, s := range r.Results {
+		if len(s.Failures) > 0 {
+			err = errors.Join(err, fmt.Errorf("scenario %s failed", s.Name))
+		}
+		if dir == "" {
+			continue
+		}
 		alone := *r
-		alone.Results = []Result{s}
+		alone.Results = []Scenario{s}
 		b, failed := json.MarshalIndent(alone, "", "  ")
 		if failed == nil {
-			failed = os.WriteFile(filepath.Join(dir, s.Scenario+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
+			failed = os.WriteFile(filepath.Join(dir, s.Name+".json"), append(b, '\n'), 0o644) //nolint:gosec // nothing in it is secret
 		}
 		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-// markdown returns the whole report: the setting, the verdicts on aims, and the
-// measures of each scenario.
+// markdown returns the whole report.
 func (r *Report) markdown() string {
 	var b strings.Builder
 	if r.Short {
@@ -87,7 +80,7 @@ func (r *Report) markdown() string {
 	var aims [][]string
 	for _, res := range r.Results {
 		for _, v := range res.Verdicts {
-			aims = append(aims, append([]string{res.Scenario}, v.cells()...))
+			aims = append(aims, append([]string{res.Name}, v.cells()...))
 		}
 	}
 	if len(aims) > 0 {
@@ -103,23 +96,22 @@ func (r *Report) markdown() string {
 // CPUOthers measures how much other processes disturbed a round.
 const CPUOthers = "CPU others"
 
-// quiet is how many cores other processes may use before a round counts as
-// disturbed.
+// quiet is how many cores other processes may use before a round is disturbed.
 const quiet = 0.2
 
 // markdown adds a scenario: a row for each measure, a column for each side.
-func (r *Result) markdown(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s\n\n%s%s.\n\n", r.Scenario, strings.ToUpper(r.Says[:1]), r.Says[1:])
+func (c *Scenario) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "\n### %s\n\n%s%s.\n\n", c.Name, strings.ToUpper(c.Says[:1]), c.Says[1:])
 	head := []string{"median (min–max)", "unit"}
 	var rows [][]string
-	for i, s := range r.Sides {
+	for i, s := range c.Sides {
 		fmt.Fprintf(b, "- %s: %s\n", s.Name, s.Says)
 		head = append(head, s.Name)
 		for _, m := range s.Measures {
 			at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == m.Name })
 			if at < 0 {
 				at = len(rows)
-				rows = append(rows, append([]string{m.Name, m.Unit}, make([]string, len(r.Sides))...))
+				rows = append(rows, append([]string{m.Name, m.Unit}, make([]string, len(c.Sides))...))
 			}
 			cell := FormatNumber(m.Median)
 			if m.Name == CPUOthers && m.Median > quiet {
@@ -133,12 +125,11 @@ func (r *Result) markdown(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	table(b, head, rows)
-	for _, f := range r.Failures {
+	for _, f := range c.Failures {
 		fmt.Fprintf(b, "\nFAILED %s\n", f)
 	}
 }
 
-// cells describes an aim and its verdict.
 func (v Verdict) cells() []string {
 	want := "≥ " + FormatNumber(v.Aim.AtLeast)
 	if v.Aim.AtMost > 0 {
@@ -155,7 +146,6 @@ func (v Verdict) cells() []string {
 	return append(cells, want+v.Unit, says)
 }
 
-// table writes a table in Markdown.
 func table(b *strings.Builder, head []string, rows [][]string) {
 	line := func(cells []string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
 	line(head)
@@ -163,4 +153,72 @@ func table(b *strings.Builder, head []string, rows [][]string) {
 	for _, row := range rows {
 		line(row)
 	}
+}
+
+// Measure is one number of one run.
+type Measure struct {
+	Name  string
+	Unit  string
+	Value float64
+}
+
+func Of(name, unit string, value float64) Measure { return Measure{name, unit, value} }
+
+// Median returns the middle of values, or the mean of the two in the middle.
+// values must not be empty.
+func Median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Percentile returns the p-th percentile of sorted values (nearest rank), 0 if
+// there are none.
+func Percentile(sorted []float64, p float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(p * float64(len(sorted)) / 100))
+	return sorted[max(rank, 1)-1]
+}
+
+// FormatNumber formats a number ≥ 0 with about three significant digits and
+// thousands separators, such as "59,835" and "3.14".
+func FormatNumber(n float64) string {
+	switch {
+	case n == 0:
+		return "0"
+	case n < 0.1:
+		return strconv.FormatFloat(n, 'g', 2, 64)
+	case n < 10:
+		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 2, 64), ".00")
+	case n < 100:
+		return strings.TrimSuffix(strconv.FormatFloat(n, 'f', 1, 64), ".0")
+	}
+	s := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// ErrWrong means that a number differs from the expected one.
+var ErrWrong = errors.New("wrong")
+
+// CheckTotals compares totals with the expected ones and names the first few users with
+// a wrong total.
+func CheckTotals(got, want map[string]int64) error {
+	var wrong []string
+	for user, n := range want {
+		if m, ok := got[user]; !ok || m != n {
+			wrong = append(wrong, fmt.Sprintf("user %s has %d unread, must have %d", user, m, n))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("%d of %d totals are %w: %s", len(wrong), len(want), ErrWrong, strings.Join(wrong[:min(3, len(wrong))], "; "))
 }

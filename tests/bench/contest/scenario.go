@@ -4,6 +4,7 @@ package contest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,26 +13,32 @@ import (
 
 // Scenario compares ways to do one job.
 type Scenario struct {
-	Name string
+	Name string `json:"scenario"`
 	// Says describes the comparison.
-	Says string
+	Says string `json:"says"`
 	// Main is the measure in progress output.
-	Main string
-	Aims []Aim
+	Main string `json:"main"`
+	Aims []Aim  `json:"-"`
 	// Open sets up the state that all rounds share; nil if there is none.
-	Open func(*Run)
+	Open func(*Run) `json:"-"`
 	// Sides take turns in every round.
-	Sides []Side
+	Sides []Side `json:"sides"`
+
+	// Verdicts are the outcomes of the aims, and Failures errors and wrong totals.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
+	Failures []string  `json:"failures,omitempty"`
 }
 
 // Side is one way to do the job.
 type Side struct {
-	Name string
+	Name string `json:"name"`
 	// Says describes the setup of the side: connections, batches.
-	Says string
+	Says string `json:"says"`
 	// Run does the job once, from the same state in every round. It returns the
 	// same measures in the same order every time.
-	Run func(*Run) []Measure
+	Run func(*Run) []Measure `json:"-"`
+	// Measures are those of all rounds.
+	Measures []Series `json:"measures"`
 }
 
 // Aim is the target for a measure of one side: a multiple of the same measure of the side Over or,
@@ -67,23 +74,6 @@ func (s Scale) Pick(full, small int) int {
 	return full
 }
 
-// Result is the outcome of a scenario.
-type Result struct {
-	Scenario string       `json:"scenario"`
-	Says     string       `json:"says"`
-	Sides    []SideResult `json:"sides"`
-	Verdicts []Verdict    `json:"verdicts,omitempty"`
-	// Failures are errors and wrong totals.
-	Failures []string `json:"failures,omitempty"`
-}
-
-// SideResult is the outcome of a side.
-type SideResult struct {
-	Name     string   `json:"name"`
-	Says     string   `json:"says,omitempty"`
-	Measures []Series `json:"measures"`
-}
-
 // Series is a measure over the rounds.
 type Series struct {
 	Name   string    `json:"name"`
@@ -103,25 +93,21 @@ type Verdict struct {
 
 // Run runs the sides in turns, A B C A B C, so that other work on the machine
 // affects all of them. A round with a failure does not count, but the next one
-// still runs.
-func (c Scenario) Run(ctx context.Context, s Scale, log Progress) Result {
-	out := Result{Scenario: c.Name, Says: c.Says}
+// still runs. It returns the scenario with the selected sides and their outcome.
+func (c Scenario) Run(ctx context.Context, s Scale, log Progress) Scenario {
 	fail := func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
-		out.Failures = append(out.Failures, text)
+		c.Failures = append(c.Failures, text)
 		log.Say("%s: FAILED %s", c.Name, text)
 	}
-	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side Side) bool { return s.Sides != nil && !s.Sides.MatchString(side.Name) })
-	for _, side := range sides {
-		out.Sides = append(out.Sides, SideResult{Name: side.Name, Says: side.Says})
-	}
+	c.Sides = slices.DeleteFunc(slices.Clone(c.Sides), func(side Side) bool { return s.Sides != nil && !s.Sides.MatchString(side.Name) })
 	err := Do(ctx, c.Name, func(shared *Run) {
 		if c.Open != nil {
 			c.Open(shared)
 		}
 		for round := 1; round <= s.Rounds && ctx.Err() == nil; round++ {
 			var measured [][]Measure
-			for _, side := range sides {
+			for _, side := range c.Sides {
 				var measures []Measure
 				err := Do(ctx, fmt.Sprintf("%s-%s-%d", c.Name, side.Name, round), func(run *Run) { measures = side.Run(run) })
 				if err != nil {
@@ -131,8 +117,8 @@ func (c Scenario) Run(ctx context.Context, s Scale, log Progress) Result {
 				measured = append(measured, measures)
 				log.Say("%s: round %d of %d: %s: %s", c.Name, round, s.Rounds, side.Name, headline(measures, c.Main))
 			}
-			if len(measured) == len(sides) {
-				out.add(measured)
+			if len(measured) == len(c.Sides) {
+				c.add(measured)
 			}
 		}
 	})
@@ -140,11 +126,11 @@ func (c Scenario) Run(ctx context.Context, s Scale, log Progress) Result {
 		fail("%v", err)
 	}
 	for _, a := range c.Aims {
-		if v, ok := out.judge(a); ok {
-			out.Verdicts = append(out.Verdicts, v)
+		if v, ok := c.judge(a); ok {
+			c.Verdicts = append(c.Verdicts, v)
 		}
 	}
-	return out
+	return c
 }
 
 // headline formats one of the measures for progress output.
@@ -157,10 +143,9 @@ func headline(measures []Measure, name string) string {
 	return "done"
 }
 
-// add adds the measures of one round.
-func (r *Result) add(round [][]Measure) {
+func (c *Scenario) add(round [][]Measure) {
 	for i, measures := range round {
-		side := &r.Sides[i]
+		side := &c.Sides[i]
 		for j, m := range measures {
 			if j == len(side.Measures) {
 				side.Measures = append(side.Measures, Series{Name: m.Name, Unit: m.Unit})
@@ -173,8 +158,8 @@ func (r *Result) add(round [][]Measure) {
 }
 
 // Series returns a measure of a side.
-func (r *Result) Series(side, name string) (Series, bool) {
-	for _, s := range r.Sides {
+func (c *Scenario) Series(side, name string) (Series, bool) {
+	for _, s := range c.Sides {
 		if s.Name != side {
 			continue
 		}
@@ -189,12 +174,12 @@ func (r *Result) Series(side, name string) (Series, bool) {
 
 // judge returns the verdict on an aim, if any round was completed. It computes a multiple for each
 // round, because the sides of one round ran close together.
-func (r *Result) judge(a Aim) (Verdict, bool) {
-	of, ok := r.Series(a.Of, a.Measure)
+func (c *Scenario) judge(a Aim) (Verdict, bool) {
+	of, ok := c.Series(a.Of, a.Measure)
 	v := Verdict{Aim: a, Series: Series{Name: a.Measure + " of " + a.Of, Values: slices.Clone(of.Values)}}
 	if a.Over != "" && ok {
 		var over Series
-		over, ok = r.Series(a.Over, a.Measure)
+		over, ok = c.Series(a.Over, a.Measure)
 		v.Name, v.Unit = v.Name+" / "+a.Over, " ×"
 		for i := range over.Values {
 			v.Values[i] /= over.Values[i]
@@ -210,4 +195,57 @@ func (r *Result) judge(a Aim) (Verdict, bool) {
 		v.MissedBy = max(0, (v.Median-a.AtMost)/a.AtMost)
 	}
 	return v, true
+}
+
+// Run is a piece of work, such as the turn of a side. As in a test, the first failed Check
+// ends it, and it closes what it has opened.
+type Run struct {
+	// Name names the work in profiles.
+	Name string
+
+	ctx      context.Context
+	cleanups []func(context.Context) error
+}
+
+func (r *Run) Context() context.Context { return r.ctx }
+
+// Cleanup calls cleanup once the work has ended, also if it has failed. The last function is
+// called first. Their context is never done.
+func (r *Run) Cleanup(cleanup func(context.Context) error) { r.cleanups = append(r.cleanups, cleanup) }
+
+// failure is the value of a panic that ends the work.
+type failure struct{ error }
+
+// Check ends the run if err is not nil. Only the goroutine of the run may call it.
+func Check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Must returns v, and ends the run if err is not nil.
+func Must[T any](v T, err error) T {
+	Check(err)
+	return v
+}
+
+// Do runs work. It returns the error that ended the work, and those of cleanups.
+func Do(ctx context.Context, name string, work func(*Run)) (err error) {
+	r := &Run{Name: name, ctx: ctx}
+	defer func() {
+		for _, cleanup := range slices.Backward(r.cleanups) {
+			err = errors.Join(err, cleanup(context.WithoutCancel(ctx)))
+		}
+	}()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p)
+		}
+	}()
+	work(r)
+	return nil
 }

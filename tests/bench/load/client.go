@@ -1,10 +1,15 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,33 +188,110 @@ func (c *Client) applyState(_ context.Context, b []byte, now time.Time) (told in
 	return told, nil
 }
 
-// Deliver publishes one message in one request.
-func (a *API) Deliver(ctx context.Context, m Message) error {
-	_, err := a.PublishJSON(ctx, m.event)
-	return err
-}
-
 // CheckClients compares the final counts of clients and tables with the sent
 // messages.
 func (a *API) CheckClients(ctx context.Context, clients []*Client, messages []Message) error {
-	want, held := map[string]int64{}, map[string]int64{}
+	sent := map[string]int64{}
 	for _, m := range messages {
-		want[UserOf(m.Client)]++
+		sent[UserOf(m.Client)]++
 	}
-	var users []string
-	for i, c := range clients {
-		users = append(users, UserOf(i))
-		held[UserOf(i)] = c.total
-	}
+	users := slices.Collect(maps.Keys(sent))
 	totals, err := a.Totals(ctx, users)
 	if err != nil {
 		return err
 	}
-	if err := contest.CheckTotals(totals, want); err != nil {
-		return fmt.Errorf("in the tables: %w", err)
+	want := map[string]int64{}
+	for _, user := range users {
+		want[user], want["the client of "+user] = sent[user], sent[user]
 	}
-	if err := contest.CheckTotals(held, want); err != nil {
-		return fmt.Errorf("on the clients: %w", err)
+	for i, c := range clients {
+		totals["the client of "+UserOf(i)] = c.total
 	}
-	return nil
+	return contest.CheckTotals(totals, want)
+}
+
+// Centrifugo is a running centrifugo, a fan-out server that stores nothing: it sends what a publisher
+// sends to a user's channel to the connected clients. It shows the latency to a client without a log
+// and tables.
+type Centrifugo struct{ api *API }
+
+// centrifugoKey authorizes publishers.
+const centrifugoKey = "api-key"
+
+// StartCentrifugo starts the binary with a channel for each user, and everything
+// else as by default.
+func StartCentrifugo(run *contest.Run, binary string, connections int) Centrifugo {
+	file := contest.Must(os.CreateTemp("", "centrifugo-*.json"))
+	run.Cleanup(func(context.Context) error { return os.Remove(file.Name()) })
+	server := rig.Start(run, "/health", func(port int) *exec.Cmd {
+		_, secret, _ := strings.Cut(rig.JWTKeys, "HS256:")
+		_, err := fmt.Fprintf(file, `{"http_server":{"address":"127.0.0.1","port":%d},"http_api":{"key":%q},
+			"client":{"token":{"hmac_secret_key":%q},"subscribe_to_user_personal_channel":{"enabled":true}},
+			"health":{"enabled":true},"log":{"level":"error"}}`, port, centrifugoKey, secret)
+		contest.Check(err)
+		contest.Check(file.Close())
+		return exec.CommandContext(run.Context(), binary, "--config", file.Name()) //nolint:gosec // the binary that the user names
+	})
+	c := Centrifugo{NewAPI(run, server.URL, connections)}
+	c.api.authorization = "apikey " + centrifugoKey
+	return c
+}
+
+// pushed is the data of a message that an app would need.
+type pushed struct {
+	ConversationID string `json:"conversation_id"`
+	Seq            int64  `json:"seq"`
+}
+
+// Deliver publishes a message to the channel of its recipient.
+func (c Centrifugo) Deliver(ctx context.Context, m Message) error {
+	answer, err := c.api.Do(ctx, http.MethodPost, "/api/publish", map[string]any{"channel": "#" + UserOf(m.Client), "data": pushed{m.conversation, m.seq}}, http.StatusOK)
+	if err == nil && bytes.Contains(answer, []byte(`"error"`)) {
+		err = fmt.Errorf("publish: %s", answer)
+	}
+	return err
+}
+
+// Connect connects a client with a token.
+func (c Centrifugo) Connect(ctx context.Context, _ int, token string) (*Client, error) {
+	client, answer, err := dial(ctx, c.api.url+"/connection/websocket", nil, fmt.Sprintf(`{"id":1,"connect":{"token":%q}}`, token))
+	if err != nil {
+		return nil, err
+	}
+	client.apply = client.applyPushes
+	if !bytes.Contains(answer, []byte(`"client"`)) {
+		err = fmt.Errorf("greeted with %s: %w", answer, contest.ErrWrong)
+	}
+	return client, err
+}
+
+// applyPushes applies a frame of centrifugo: lines of JSON, of which each is a message or an empty
+// object, a ping.
+func (c *Client) applyPushes(ctx context.Context, b []byte, now time.Time) (told int, err error) {
+	for line := range bytes.Lines(b) {
+		var f struct {
+			Push *struct {
+				Pub struct {
+					Data pushed `json:"data"`
+				} `json:"pub"`
+			} `json:"push"`
+		}
+		if err := json.Unmarshal(line, &f); err != nil {
+			return told, fmt.Errorf("frame %s: %w", line, err)
+		}
+		if f.Push == nil {
+			if err := c.Conn.Write(ctx, websocket.MessageText, []byte("{}")); err != nil {
+				return told, fmt.Errorf("answer a ping: %w", err)
+			}
+			continue
+		}
+		data := f.Push.Pub.Data
+		due := c.sent[data.ConversationID]
+		if data.Seq < 1 || data.Seq > int64(len(due)) {
+			return told, fmt.Errorf("message %+v was not sent: %w", data, contest.ErrWrong)
+		}
+		c.arrivals = append(c.arrivals, arrival{due[data.Seq-1], now})
+		told++
+	}
+	return told, nil
 }

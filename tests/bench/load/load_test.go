@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,63 +18,65 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// every returns a schedule with one message per interval.
-func every(interval time.Duration, n int) []Message {
-	messages := make([]Message, n)
-	for i := range messages {
-		messages[i] = Message{Due: time.Duration(i) * interval, conversation: "c", seq: int64(i) + 1}
-	}
-	return messages
-}
-
 // A stalled server does not delay the schedule: all messages that are due during the stall count as
 // late, so the latencies include the whole stall.
 func TestStallDelaysEverythingDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		until := began.Add(time.Second)
-		stall := func(context.Context, Message) error {
-			time.Sleep(time.Until(until))
+		start := time.Now()
+		due := func(i int) time.Duration { return time.Duration(i) * 100 * time.Millisecond }
+		arrivals := make([]arrival, 20)
+		err := Paced(t.Context(), 20, -1, due, func(_ context.Context, i int) error {
+			time.Sleep(time.Until(start.Add(time.Second)))
+			arrivals[i] = arrival{due(i), time.Now()}
 			return nil
-		}
-		o, err := send(t.Context(), stall, every(100*time.Millisecond, 20))
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, m := range o.sent {
-			if want := max(0, time.Second-m.Due); o.accepted[i]-m.Due != want {
-				t.Errorf("message %d took %s, want %s", i, o.accepted[i]-m.Due, want)
+		for i, a := range arrivals {
+			if want := max(0, time.Second-a.due); a.at.Sub(start)-a.due != want {
+				t.Errorf("message %d took %s, want %s", i, a.at.Sub(start)-a.due, want)
 			}
 		}
-		for _, m := range o.Measures(500 * time.Millisecond) {
-			// Of the 15 messages after the warm-up, 5 waited for 500, 400, … 100 ms.
-			if want, ok := map[string]float64{"accepted p50": 0, "accepted p99": 500}[m.Name]; ok && m.Value != want {
-				t.Errorf("%s is %v, want %v", m.Name, m.Value, want)
-			}
-		}
+		// Of the 15 messages after the warm-up, 5 waited for 500, 400, … 100 ms.
+		checkLatencies(t, start, arrivals, 500*time.Millisecond, map[string]float64{LatencyMedian: 0, LatencyTail: 500})
 	})
 }
 
-// The first message that cannot be published ends the round.
-func TestFailureToPublish(t *testing.T) {
+func checkLatencies(t *testing.T, start time.Time, arrivals []arrival, warmUp time.Duration, want map[string]float64) {
+	t.Helper()
+	measures, err := latencies(start, len(arrivals), arrivals, warmUp)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, m := range measures {
+		if v, ok := want[m.Name]; ok && m.Value != v {
+			t.Errorf("%s is %v, want %v", m.Name, m.Value, v)
+		}
+	}
+}
+
+// With a limit, a call waits for an earlier one. The first failure ends the schedule.
+func TestPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		down := errors.New("connection refused")
+		start, down := time.Now(), errors.New("connection refused")
 		var n atomic.Int64
-		_, err := send(t.Context(), func(context.Context, Message) error {
+		err := Paced(t.Context(), 100, 1, func(int) time.Duration { return 0 }, func(context.Context, int) error {
+			time.Sleep(time.Second)
 			if n.Add(1) == 3 {
 				return down
 			}
 			return nil
-		}, every(time.Second, 100))
-		if !errors.Is(err, down) || n.Load() != 3 {
-			t.Errorf("after %d messages: %v", n.Load(), err)
+		})
+		if !errors.Is(err, down) || n.Load() > 4 || time.Since(start) < 3*time.Second {
+			t.Errorf("after %d messages and %s: %v", n.Load(), time.Since(start), err)
 		}
 	})
 }
 
 func TestSchedule(t *testing.T) {
 	l := Load{
-		Clients: 200, Conversations: 10, Connections: 16,
+		Clients: 200, Conversations: 10,
 		Rate: 500, WarmUp: 5 * time.Second, Measured: 20 * time.Second,
 	}
 	messages, err := l.Schedule()
@@ -115,6 +118,11 @@ func changes(version int, conversation string, unread, last int) string {
 		version, unread, conversation, unread, last)
 }
 
+// push is a frame of centrifugo.
+func push(conversation string, seq int) string {
+	return fmt.Sprintf(`{"push":{"channel":"#u","pub":{"data":{"conversation_id":%q,"seq":%d}}}}`, conversation, seq)
+}
+
 func TestClient(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -132,8 +140,16 @@ func TestClient(t *testing.T) {
 		{"more unread than there are", []string{changes(2, "c", 2, 1)}, []int{-1}},
 		{"a conversation of another user", []string{changes(1, "x", 1, 1)}, []int{-1}},
 		{"no JSON", []string{`{`}, []int{-1}},
+		{"a push", []string{push("c", 1)}, []int{1}},
+		{"two pushes in one frame", []string{push("c", 1) + "\n" + push("c", 2) + "\n"}, []int{2}},
+		{"a push of a message that was not sent", []string{push("c", 4)}, []int{-1}},
+		{"a push to another user", []string{push("x", 1)}, []int{-1}},
+		{"a push without JSON", []string{`{"push"`}, []int{-1}},
 	} {
 		a := newClient(nil)
+		if strings.Contains(c.frames[0], "push") {
+			a.apply = a.applyPushes
+		}
 		a.sent["c"] = []time.Duration{10, 20, 30}
 		total := 0
 		for i, f := range c.frames {
@@ -160,45 +176,9 @@ func TestClient(t *testing.T) {
 
 func TestLosses(t *testing.T) {
 	start := time.Now()
-	o := Observation{start: start, sent: every(time.Second, 3), accepted: make([]time.Duration, 3)}
-	o.arrivals = []arrival{{0, start.Add(5 * time.Millisecond)}, {time.Second, start.Add(1007 * time.Millisecond)}}
-	if err := o.Check(); !errors.Is(err, contest.ErrWrong) {
+	arrivals := []arrival{{0, start.Add(5 * time.Millisecond)}, {time.Second, start.Add(1007 * time.Millisecond)}}
+	if _, err := latencies(start, 3, arrivals, 0); !errors.Is(err, contest.ErrWrong) {
 		t.Errorf("one of three did not arrive: %v", err)
 	}
-	for _, m := range o.Measures(0) {
-		if want, ok := map[string]float64{"latency p50": 5, "latency max": 7}[m.Name]; ok && m.Value != want {
-			t.Errorf("%s is %v, want %v", m.Name, m.Value, want)
-		}
-	}
-	o.arrivals = append(o.arrivals, arrival{2 * time.Second, start.Add(2 * time.Second)})
-	if err := o.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A frame of centrifugo may contain several messages. An empty message is a ping and is answered.
-func TestPushes(t *testing.T) {
-	push := func(conversation string, seq int) string {
-		return fmt.Sprintf(`{"push":{"channel":"#u","pub":{"data":{"conversation_id":%q,"seq":%d}}}}`, conversation, seq)
-	}
-	for _, c := range []struct {
-		name, frame string
-		told        int // -1 is an error
-	}{
-		{"one", push("c", 1), 1},
-		{"two", push("c", 2) + "\n" + push("c", 1) + "\n", 2},
-		{"a message that was not sent", push("c", 4), -1},
-		{"a conversation of another user", push("x", 1), -1},
-		{"no JSON", "{", -1},
-	} {
-		a := newClient(nil)
-		a.sent["c"] = []time.Duration{10, 20, 30}
-		told, err := a.applyPushes(t.Context(), []byte(c.frame), time.Unix(1, 0))
-		if err != nil {
-			told = -1
-		}
-		if told != c.told || told >= 0 && len(a.arrivals) != told {
-			t.Errorf("%s: %d messages told (%v), %d arrived, want %d", c.name, told, err, len(a.arrivals), c.told)
-		}
-	}
+	checkLatencies(t, start, arrivals, 0, map[string]float64{LatencyMedian: 5, "latency max": 7})
 }

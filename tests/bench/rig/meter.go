@@ -3,7 +3,6 @@ package rig
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -12,29 +11,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/procfs"
 
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/tests/bench/contest"
 )
 
-// Usage is the cost of some work.
-type Usage struct {
-	// pace is the rate and the duration of work at full speed.
-	pace []contest.Measure
-	// Resources are the processor time and peak memory of each program, the sum of the
-	// processor time, and the write-ahead log.
-	Resources []contest.Measure
-}
-
-// All returns all measures.
-func (u Usage) All() []contest.Measure { return append(u.pace, u.Resources...) }
-
 // ProcessorTime is the sum of the processor time of the servers that do the work: of
 // badged and Postgres, or of Redis.
 const ProcessorTime = "CPU badged, Postgres and Redis"
 
-// Meter runs work, which returns its number of events, and measures its cost.
-func (r *Rig) Meter(run *contest.Run, work func() (events int)) Usage {
+// Meter runs work, which returns its number of events, and measures its rate and cost: the processor
+// time and peak memory of each program, and the write-ahead log.
+func (r *Rig) Meter(run *contest.Run, work func() (events int)) []contest.Measure {
 	debug.FreeOSMemory() // do not count the memory of earlier rounds
 	walBefore, syncsBefore := r.walUsage(run)
 	endProfile := r.startProfile(run)
@@ -53,24 +42,23 @@ func (r *Rig) Meter(run *contest.Run, work func() (events int)) Usage {
 	}
 	wal, syncs := r.walUsage(run)
 	n := float64(events)
-	u := Usage{pace: []contest.Measure{
+	measures := []contest.Measure{
 		contest.Of("rate", "events/s", n/took.Seconds()),
 		contest.Of("cost", "µs/event", took.Seconds()*1e6/n),
 		contest.Of("time", "s", took.Seconds()),
 		contest.Of("events", "events", n),
-	}}
+	}
 	sum := contest.Of(ProcessorTime, "µs/event", 0)
-	u.Resources = cpuMeasures(cpuBefore, cpuAfter, events)
-	for _, m := range u.Resources {
+	for _, m := range cpuMeasures(cpuBefore, cpuAfter, events) {
+		measures = append(measures, m)
 		if m.Name == "CPU badged" || m.Name == "CPU Postgres" || m.Name == "CPU Redis" {
 			sum.Value += m.Value
 		}
 	}
-	u.Resources = append(u.Resources, sum,
+	measures = append(measures, sum,
 		contest.Of("WAL", "bytes/event", float64(wal-walBefore)/n),
 		contest.Of("fsyncs", "per 1,000 events", float64(syncs-syncsBefore)*1000/n))
-	u.Resources = append(u.Resources, peaks...)
-	return u
+	return append(measures, peaks...)
 }
 
 // walUsage returns the size and the syncs of the write-ahead log. It reads the position of the log,
@@ -116,8 +104,11 @@ func (r *Rig) startProfile(run *contest.Run) (end func()) {
 	contest.Check(pprof.StartCPUProfile(f))
 	return func() {
 		pprof.StopCPUProfile()
-		text := contest.Must(r.statements(run.Context()))
-		contest.Check(os.WriteFile(path+".statements.txt", []byte(text), 0o644)) //nolint:gosec // nothing in it is secret
+		statements := contest.Must(os.Create(path + ".statements.csv")) //nolint:gosec // as above
+		contest.Check(inDatabase(run.Context(), r.Postgres.URL(), func(conn *pgx.Conn) error {
+			_, err := conn.PgConn().CopyTo(run.Context(), statements, "COPY ("+statementsSQL+") TO STDOUT WITH (FORMAT csv, HEADER)")
+			return errors.Join(err, statements.Close())
+		}))
 	}
 }
 
@@ -127,25 +118,131 @@ func profilePath(dir, name string) string {
 	return filepath.Join(dir, strings.ReplaceAll(name, "/", "-"))
 }
 
-// statementsSQL sums up statements that differ only in the partition.
-const statementsSQL = `SELECT regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g') AS statement,
-       sum(calls)::bigint, sum(total_exec_time), sum(total_plan_time), sum(rows)::bigint, sum(wal_bytes)::bigint,
-       sum(shared_blks_hit)::bigint, sum(shared_blks_read)::bigint
-FROM pg_stat_statements GROUP BY 1 ORDER BY sum(total_exec_time) + sum(total_plan_time) DESC LIMIT 25`
+// statementsSQL returns the statements that took the most time. It sums up statements that differ only
+// in the partition.
+const statementsSQL = `SELECT sum(calls) AS calls, sum(total_exec_time)::numeric(12, 1) AS total_ms, sum(total_plan_time)::numeric(12, 1) AS plan_ms,
+       sum(rows) AS rows, sum(wal_bytes) AS wal_bytes, sum(shared_blks_hit) AS hit_pages, sum(shared_blks_read) AS read_pages,
+       left(regexp_replace(regexp_replace(query, '_p[0-9]+', '_pNN', 'g'), '\s+', ' ', 'g'), 160) AS statement
+FROM pg_stat_statements GROUP BY statement ORDER BY sum(total_exec_time) + sum(total_plan_time) DESC LIMIT 25`
 
-// statements returns a table of the statements that took the most time.
-func (r *Rig) statements(ctx context.Context) (text string, err error) {
-	text = "   calls   total ms    plan ms     rows    WAL KiB   hit pages  read pages  statement\n"
-	err = inDatabase(ctx, r.Postgres.URL(), func(conn *pgx.Conn) error {
-		var statement string
-		var calls, n, wal, hit, read int64
-		var ms, planned float64
-		rows, _ := conn.Query(ctx, statementsSQL)
-		_, err := pgx.ForEachRow(rows, []any{&statement, &calls, &ms, &planned, &n, &wal, &hit, &read}, func() error {
-			text += fmt.Sprintf("%8d %10.1f %10.1f %8d %10d %11d %11d  %.160s\n", calls, ms, planned, n, wal>>10, hit, read, statement)
-			return nil
-		})
-		return err
-	})
-	return text, err
+// Names of programs, as processes have them.
+const (
+	programClient   = "client" // this process
+	ProgramServer   = "badged"
+	programPostgres = "postgres"
+	programRedis    = "redis-server"
+	ProgramFan      = "centrifugo"
+)
+
+// parts are the measured programs and their names in reports.
+func parts() []struct{ name, program string } {
+	return []struct{ name, program string }{
+		{"badged", ProgramServer},
+		{"Postgres", programPostgres},
+		{"Redis", programRedis},
+		{"centrifugo", ProgramFan},
+		{"bench", programClient},
+	}
+}
+
+// processes returns this process and its live descendants, by program. Systems without
+// /proc have none.
+func processes() map[string][]procfs.ProcStat {
+	running, _ := procfs.AllProcs()
+	all := map[int]procfs.ProcStat{}
+	for _, p := range running {
+		if stat, err := p.Stat(); err == nil { // else it has ended
+			all[p.PID] = stat
+		}
+	}
+	self := os.Getpid()
+	ours := map[string][]procfs.ProcStat{}
+	for pid, stat := range all {
+		if pid == self {
+			ours[programClient] = append(ours[programClient], stat)
+		} else if descends(pid, self, all) {
+			ours[stat.Comm] = append(ours[stat.Comm], stat)
+		}
+	}
+	return ours
+}
+
+// descends reports whether a process descends from an ancestor.
+func descends(pid, ancestor int, all map[int]procfs.ProcStat) bool {
+	for pid > 1 {
+		if pid = all[pid].PPID; pid == ancestor { // 0 if the parent has ended
+			return true
+		}
+	}
+	return false
+}
+
+// ResidentMemory returns the resident bytes of a process that are not shared, 0 if it has
+// ended.
+func ResidentMemory(pid int) int64 {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	pages, err := p.Statm()
+	if err != nil {
+		return 0
+	}
+	return int64(pages.Resident-pages.Shared) * int64(os.Getpagesize()) //nolint:gosec // far from overflow
+}
+
+// residentMemory returns the sum for each program. It leaves out shared memory, such as the
+// buffers of Postgres.
+func residentMemory() map[string]int64 {
+	sums := map[string]int64{}
+	for program, all := range processes() {
+		for _, p := range all {
+			sums[program] += ResidentMemory(p.PID)
+		}
+	}
+	return sums
+}
+
+// cpu is the processor time used up to a moment, in seconds.
+type cpu struct {
+	at time.Time
+	// busy is the time of the whole machine, including time taken by the hypervisor.
+	busy float64
+	// own is the time of each program.
+	own map[string]float64
+}
+
+// readCPU reads processor times.
+func readCPU() cpu {
+	now := cpu{at: time.Now(), own: map[string]float64{}}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		stat, _ := fs.Stat() // zero on systems without it
+		t := stat.CPUTotal   // guests are in User
+		now.busy = t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
+	}
+	for program, all := range processes() {
+		for _, p := range all {
+			now.own[program] += p.CPUTime()
+			if program == programPostgres { // its sessions end
+				p.UTime, p.STime = uint(p.CUTime), uint(p.CSTime) //nolint:gosec // not negative
+				now.own[program] += p.CPUTime()
+			}
+		}
+	}
+	return now
+}
+
+// cpuMeasures returns the processor time per event between two moments, for each measured program and
+// for other processes, which disturb the round.
+func cpuMeasures(from, to cpu, events int) (all []contest.Measure) {
+	var ours float64
+	for program, t := range to.own {
+		ours += t - from.own[program]
+	}
+	for _, part := range parts() {
+		if t, ok := to.own[part.program]; ok {
+			all = append(all, contest.Of("CPU "+part.name, "µs/event", (t-from.own[part.program])*1e6/float64(events)))
+		}
+	}
+	return append(all, contest.Of(contest.CPUOthers, "cores", max(0, to.busy-from.busy-ours)/to.at.Sub(from.at).Seconds()))
 }

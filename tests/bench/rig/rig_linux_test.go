@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A data directory in memory is refused.
 func TestMemoryIsRefused(t *testing.T) {
-	err := contest.Do(t.Context(), "memory", func(run *contest.Run) { New(run, Config{Dir: "/dev/shm", Log: contest.Progress{W: t.Output()}}) })
+	err := contest.Do(t.Context(), "memory", func(run *contest.Run) { (&Rig{Dir: "/dev/shm"}).Open(run, contest.Progress{W: t.Output()}) })
 	if err == nil || !strings.Contains(err.Error(), "is in memory") {
 		t.Errorf("a rig in memory: %v", err)
 	}
@@ -57,10 +57,7 @@ func TestProcessesAreMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := (&Rig{dir: t.TempDir()}).UnderName(shell, ProgramServer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := (&Rig{dir: t.TempDir()}).UnderName(shell, ProgramServer)
 	process := exec.CommandContext(t.Context(), binary, "-c", "read line")
 	if _, err := process.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -17,8 +17,6 @@ import (
 
 const loneMeasure = "time a message"
 
-// rooms compares messages to rooms with the same messages as events that name all
-// members, and with a script in Redis that increments a hash for each member.
 func rooms(r *rig.Rig, s contest.Scale) contest.Scenario {
 	room := func(members int) string { return fmt.Sprintf("room of %d", members) }
 	group := func(members int) string { return fmt.Sprintf("events for %d", members) }
@@ -74,7 +72,6 @@ type roomLoad struct {
 // its last message is folded.
 const roomSenders = 16
 
-// String describes the load.
 func (l roomLoad) String() string {
 	if l.rate == 0 {
 		return fmt.Sprintf("%d messages, each once the one before counts, to %d members, %d partitions", l.messages, l.members, l.partitions)
@@ -156,34 +153,28 @@ func (l roomLoad) run(run *contest.Run, r *rig.Rig, eventsOf func(i int) []event
 
 // measure sends the messages after the first.
 func (l roomLoad) measure(run *contest.Run, r *rig.Rig, send func(ctx context.Context, i int) error) []contest.Measure {
-	n := l.count()
-	var took []float64
-	used := r.Meter(run, func() int {
-		if l.rate > 0 {
-			due := func(i int) time.Duration { return time.Duration(float64(i+1) / l.rate * float64(time.Second)) }
-			contest.Check(load.Paced(run.Context(), n, roomSenders, due, func(ctx context.Context, i int) error { return send(ctx, i+1) }))
-			return n
-		}
-		for i := range n {
+	n, limit, due := l.count(), 1, func(int) time.Duration { return 0 }
+	if l.rate > 0 {
+		limit, due = roomSenders, func(i int) time.Duration { return time.Duration(float64(i+1) / l.rate * float64(time.Second)) }
+	}
+	took := make([]float64, n)
+	measures := r.Meter(run, func() int {
+		contest.Check(load.Paced(run.Context(), n, limit, due, func(ctx context.Context, i int) error {
 			began := time.Now()
-			contest.Check(send(run.Context(), i+1))
-			took = append(took, contest.Milliseconds(time.Since(began)))
-		}
+			err := send(ctx, i+1)
+			took[i] = contest.Milliseconds(time.Since(began))
+			return err
+		}))
 		return n
 	})
-	measures := used.All()
-	if len(took) > 0 {
-		slices.Sort(took)
-		measures = append(measures, contest.Of(loneMeasure, "ms", contest.Percentile(took, 50)), contest.Of(loneMeasure+", p99", "ms", contest.Percentile(took, 99)))
-	}
-	return measures
+	slices.Sort(took)
+	return append(measures, contest.Of(loneMeasure, "ms", contest.Percentile(took, 50)), contest.Of(loneMeasure+", p99", "ms", contest.Percentile(took, 99)))
 }
 
 // check compares the totals of some users. Every message counts for each.
 func (l roomLoad) check(totals func(users []string) (map[string]int64, error)) {
-	users := l.users()
+	users, want := l.users(), map[string]int64{}
 	users = users[:min(len(users), load.BadgesAtOnce)]
-	want := map[string]int64{}
 	for _, u := range users {
 		want[u] = int64(l.count()) + 1
 	}
@@ -214,7 +205,6 @@ func (l roomLoad) inRedis(run *contest.Run, r *rig.Rig) []contest.Measure {
 	return measures
 }
 
-// roomReads measures reading the badge of a user who is in many rooms.
 func roomReads(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const none, many, nested = "no rooms", "200 rooms", "200 rooms and 1,000 paths"
 	l := roomLoad{rooms: s.Pick(200, 5), members: s.Pick(1000, 20), messages: s.Pick(2000, 20), partitions: defaultPartitions}
@@ -274,5 +264,5 @@ func (l roomLoad) read(run *contest.Run, r *rig.Rig, a *load.API, want int64, du
 			}
 		}
 		return n
-	}).All()
+	})
 }

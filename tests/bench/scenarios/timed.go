@@ -38,7 +38,7 @@ func (l timed) round(run *contest.Run, r *rig.Rig) []contest.Measure {
 	clients := load.ConnectAll(run, l.load.Clients, func(ctx context.Context, _ int, token string) (*load.Client, error) {
 		return load.ConnectNew(ctx, d.Gateway.URL, token, nil)
 	})
-	a := load.NewAPI(run, d.API.URL, l.load.Connections)
+	a := load.NewAPI(run, d.API.URL, load.Connections)
 	if l.load.Rooms {
 		contest.Check(a.Settle(run.Context(), []string{load.UserOf(0)}, l.joins()...))
 	}
@@ -46,23 +46,21 @@ func (l timed) round(run *contest.Run, r *rig.Rig) []contest.Measure {
 		leaveOpen(run, []string{d.Databases[0], r.Postgres.URL()}[i%2])
 	}
 	before := rig.Transactions(run, d.Databases)
-	measures := observe(run, r, a.Deliver, clients, messages, l.load.WarmUp)
+	measures := l.observe(run, r, a.Deliver, clients, messages)
 	transactions := float64(rig.Transactions(run, d.Databases)-before) / float64(len(messages))
 	contest.Check(a.CheckClients(run.Context(), clients, messages))
 	return append(measures, contest.Of(transactionsMeasure, "an event", transactions))
 }
 
 // observe sends the messages and returns the cost and latencies.
-func observe(
-	run *contest.Run, r *rig.Rig, deliver func(context.Context, load.Message) error, clients []*load.Client, messages []load.Message, warmUp time.Duration,
-) []contest.Measure {
-	var o load.Observation
+func (l timed) observe(
+	run *contest.Run, r *rig.Rig, deliver func(context.Context, load.Message) error, clients []*load.Client, messages []load.Message,
+) (latencies []contest.Measure) {
 	used := r.Meter(run, func() int {
-		o = contest.Must(load.Observe(run.Context(), deliver, clients, messages))
+		latencies = contest.Must(load.Observe(run.Context(), deliver, clients, messages, l.load.WarmUp))
 		return len(messages)
 	})
-	contest.Check(o.Check())
-	return append(o.Measures(warmUp), used.Resources...)
+	return append(latencies, used...)
 }
 
 // joins returns the events by which the members join the rooms.
@@ -98,7 +96,7 @@ func single(r *rig.Rig, s contest.Scale) contest.Scenario {
 	}
 	at := func(rate int) timed {
 		return timed{deploy: rig.Deploy{Partitions: defaultPartitions}, load: load.Load{
-			Clients: s.Pick(200, 20), Conversations: 10, Connections: 64,
+			Clients: s.Pick(200, 20), Conversations: 10,
 			Rate: float64(s.Pick(rate, min(rate, 100))), WarmUp: min(5*time.Second, s.Duration/4), Measured: s.Duration,
 		}}
 	}
@@ -119,8 +117,8 @@ func single(r *rig.Rig, s contest.Scale) contest.Scenario {
 		if s.Centrifugo != "" {
 			sides = append(sides, contest.Side{Name: fan, Says: l.load.String() + "; in memory, nothing is kept", Run: func(run *contest.Run) []contest.Measure {
 				messages := contest.Must(l.load.Schedule())
-				server := load.StartCentrifugo(run, s.Centrifugo, l.load.Connections)
-				return observe(run, r, server.Deliver, load.ConnectAll(run, l.load.Clients, server.Connect), messages, l.load.WarmUp)
+				server := load.StartCentrifugo(run, s.Centrifugo, load.Connections)
+				return l.observe(run, r, server.Deliver, load.ConnectAll(run, l.load.Clients, server.Connect), messages)
 			}})
 		}
 	}
@@ -153,7 +151,7 @@ func smallRooms(r *rig.Rig, s contest.Scale) contest.Scenario {
 		name := fmt.Sprintf("%d members, %d partitions, %s, %d messages/s", members, partitions, shardsOf(databases), rate)
 		scenario.Sides = append(scenario.Sides, ofBuilds(s, name, func(name, binary string) contest.Side {
 			return timed{members: members, deploy: rig.Deploy{Binary: binary, Databases: databases, Partitions: partitions}, load: load.Load{
-				Clients: s.Pick(100, 10), Conversations: 1, Connections: 64, Rooms: true,
+				Clients: s.Pick(100, 10), Conversations: 1, Rooms: true,
 				Rate: float64(rate), WarmUp: min(2*time.Second, s.Duration/4), Measured: s.Duration,
 			}}.side(r, name)
 		})...)

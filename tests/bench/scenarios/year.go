@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/pg/sqlfile"
 	"github.com/badged/badged/internal/server/auth"
 	"github.com/badged/badged/tests/bench/contest"
@@ -22,8 +23,6 @@ import (
 //go:embed year.sql
 var yearText string
 
-// year measures what a chat and its operators do on a database that has grown for a year,
-// beside one that has not.
 func year(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const young, old = "a day old", "a year old"
 	few := &grown{rig: r, users: 1000, revocations: 1000, letters: 100, events: 10_000, ranges: 1}
@@ -57,7 +56,6 @@ type grown struct {
 	seq      int64
 }
 
-// String describes the rows.
 func (g *grown) String() string {
 	return fmt.Sprintf("%d users with 10 conversations and a room each, %d revocations, %d dead letters, %d events in %d complete ranges of each partition", g.users, g.revocations, g.letters, g.events, g.ranges)
 }
@@ -66,15 +64,15 @@ func (g *grown) String() string {
 func (g *grown) open(run *contest.Run) {
 	ctx, d := run.Context(), g.rig.Deploy(run, rig.Deploy{})
 	g.database, g.api = d.Databases[0], load.NewAPI(run, d.API.URL, 1)
-	g.publish(ctx, "room.joined", `"conversation_id":"template"`, "template")
+	g.publish(ctx, "template", events.RoomJoined, events.Data{ConversationID: "template"})
 	for i := range 10 {
-		g.publish(ctx, "message.delivered", fmt.Sprintf(`"conversation_id":"with %d","seq":%d`, i, 100+i), "template")
+		g.publish(ctx, "template", events.MessageDelivered, events.Data{ConversationID: fmt.Sprint("with ", i), Seq: int64(100 + i)})
 	}
 	// A message to the user of a room is a dead letter, or refused if published over HTTP.
 	contest.Check(rig.ExecIn(ctx, g.database, `SELECT badged.publish('{"specversion":"1.0","id":"letter","source":"/bench","type":"message.delivered",
 		"data":{"conversation_id":"template","seq":1,"user_ids":["template"]}}')`))
 	for i := range 100 { // positions of all partitions are behind the copies
-		g.publish(ctx, "message.delivered", `"conversation_id":"first","seq":1`, fmt.Sprint("first-", i))
+		g.publish(ctx, fmt.Sprint("first-", i), events.MessageDelivered, events.Data{ConversationID: "first", Seq: 1})
 	}
 	contest.Check(d.API.Stop())
 	g.fill(ctx)
@@ -118,13 +116,12 @@ func (g *grown) fill(ctx context.Context) {
 }
 
 // publish publishes an event about a user and waits until it counts.
-func (g *grown) publish(ctx context.Context, typ, data, user string) {
+func (g *grown) publish(ctx context.Context, user string, typ events.Type, data events.Data) {
 	g.seq++
-	if typ != "room.posted" {
-		data += fmt.Sprintf(`,"user_ids":[%q]`, user)
+	if typ != events.RoomPosted {
+		data.UserIDs = []string{user}
 	}
-	position := contest.Must(g.api.PublishJSON(ctx, fmt.Appendf(nil, `{"specversion":"1.0","id":"year-%d","source":"/bench","type":%q,"data":{%s}}`, g.seq, typ, data)))
-	g.get(ctx, "/v1/users/"+user+"/badge?at_least="+position)
+	contest.Check(g.api.Settle(ctx, []string{user}, event(fmt.Sprint("year-", g.seq), typ, data)))
 }
 
 func (g *grown) get(ctx context.Context, path string) {
@@ -151,12 +148,6 @@ func (g *grown) paths() []yearPath {
 	get := func(path string) func(context.Context) {
 		return func(ctx context.Context) { g.get(ctx, "/v1/users/"+g.active()+path) }
 	}
-	publish := func(typ, format string) func(context.Context) {
-		return func(ctx context.Context) {
-			user := g.active()
-			g.publish(ctx, typ, strings.NewReplacer("USER", user, "SEQ", fmt.Sprint(1000+g.seq)).Replace(format), user)
-		}
-	}
 	command := func(format string) func(context.Context) {
 		return func(ctx context.Context) {
 			args := strings.Fields(strings.ReplaceAll(format, "USER", g.active()))
@@ -182,9 +173,16 @@ func (g *grown) paths() []yearPath {
 			contest.Check(err)
 			contest.Check(c.Conn.CloseNow())
 		}},
-		{"message to a user", 100, publish("message.delivered", `"conversation_id":"with 1","seq":SEQ`)},
-		{"message to a room", 100, publish("room.posted", `"conversation_id":"room of USER","seq":SEQ`)},
-		{"read", 50, publish("conversation.read", `"conversation_id":"with 1","up_to_seq":100`)},
+		{"message to a user", 100, func(ctx context.Context) {
+			g.publish(ctx, g.active(), events.MessageDelivered, events.Data{ConversationID: "with 1", Seq: 1000 + g.seq})
+		}},
+		{"message to a room", 100, func(ctx context.Context) {
+			user := g.active()
+			g.publish(ctx, user, events.RoomPosted, events.Data{ConversationID: "room of " + user, Seq: 1000 + g.seq})
+		}},
+		{"read", 50, func(ctx context.Context) {
+			g.publish(ctx, g.active(), events.ConversationRead, events.Data{ConversationID: "with 1", UpToSeq: 100})
+		}},
 		{"revoke tokens", 20, func(ctx context.Context) {
 			contest.Must(g.api.Do(ctx, http.MethodPost, "/v1/users/"+g.active()+"/disconnect", map[string]bool{"revoke": true}, http.StatusAccepted))
 		}},

@@ -24,11 +24,15 @@ type Config struct {
 	// Skew is the exponent of Zipf's law for the activity of users; 0 is
 	// uniform.
 	Skew float64
-	Seed uint64
+	// InTurn delivers to all users in turn, and then to their next conversation.
+	InTurn bool
+	Seed   uint64
 }
 
-// String describes the stream.
 func (c Config) String() string {
+	if c.InTurn {
+		return fmt.Sprintf("%d users with %d conversations each, in turn", c.Users, c.Conversations)
+	}
 	return fmt.Sprintf("%d users with %d conversations each, %.0f/%.0f delivered/read, %.0f %% repeated, Zipf exponent %g, seed %d",
 		c.Users, c.Conversations, 100*(1-c.Reads), 100*c.Reads, 100*c.Repeats, c.Skew, c.Seed)
 }
@@ -61,7 +65,6 @@ func (e Event) ConversationID() string {
 	return "talk-" + padded(e.User) + "-" + strconv.Itoa(int(e.Conversation))
 }
 
-// padded formats n with leading zeros.
 func padded(n int32) string {
 	s := strconv.Itoa(int(n))
 	return "0000000"[min(len(s), 7):] + s
@@ -126,6 +129,10 @@ func (s *Stream) next() Event {
 		s.read[at] = max(s.read[at], int32(e.Seq)) //nolint:gosec // at most last
 	} else {
 		e.User, e.Conversation = s.users.draw(s.random), s.chosen.draw(s.random)
+		if s.cfg.InTurn {
+			users, conversations := int64(s.cfg.Users), int64(s.cfg.Conversations)
+			e.User, e.Conversation = int32(e.N%users), int32(e.N/users%conversations) //nolint:gosec // few millions
+		}
 		at := s.at(e)
 		s.last[at]++
 		e.Seq = int64(s.last[at])
