@@ -104,10 +104,10 @@ func (r *Rig) startProfile(run *contest.Run) (end func()) {
 	contest.Check(pprof.StartCPUProfile(f))
 	return func() {
 		pprof.StopCPUProfile()
-		statements := contest.Must(os.Create(path + ".statements.csv")) //nolint:gosec // as above
+		table := contest.Must(os.Create(path + ".statements.csv")) //nolint:gosec // as above
 		contest.Check(inDatabase(run.Context(), r.Postgres.URL(), func(conn *pgx.Conn) error {
-			_, err := conn.PgConn().CopyTo(run.Context(), statements, "COPY ("+statementsSQL+") TO STDOUT WITH (FORMAT csv, HEADER)")
-			return errors.Join(err, statements.Close())
+			_, err := conn.PgConn().CopyTo(run.Context(), table, "COPY ("+statementsSQL+") TO STDOUT WITH (FORMAT csv, HEADER)")
+			return errors.Join(err, table.Close())
 		}))
 	}
 }
