@@ -173,7 +173,7 @@ func Paced(ctx context.Context, n, limit int, due func(i int) time.Duration, sen
 	sending, within := errgroup.WithContext(ctx)
 	sending.SetLimit(limit)
 	for i := range n {
-		if wait.For(within, time.Until(start.Add(due(i)))) != nil {
+		if err := wait.For(within, time.Until(start.Add(due(i)))); err != nil || within.Err() != nil { // both may have come
 			break
 		}
 		sending.Go(func() error { return send(within, i) })
