@@ -33,7 +33,7 @@ func usersOf(partition, n int) (these, others []string) {
 func TestFieldCaseLockedPartition(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Borrow(t).NewDB(t, migrated())
-	p := serve(t, database)
+	p := serve(t, withPools(database, 16))
 	const locked = 3
 	these, others := usersOf(locked, 24)
 	publish(t, p, delivered("lunch", 1, `"`+strings.Join(append(these, others...), `","`)+`"`))
