@@ -49,6 +49,14 @@ func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.
 // below the least seq in Sent.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
+// unname removes a message from Named. A full list keeps it: with one message less, the list would
+// seem to have all mentions by name since the user joined.
+func (m *Membership) unname(seq int64) {
+	if m.Named.Len() <= maxRecent {
+		m.Named.Remove(seq)
+	}
+}
+
 // MayCount returns the messages in Sent and Named of a membership whose seq is at least
 // `from`. Before folding a mark of the messages from this seq on, load the room's chunks that
 // have these messages, since the chunks show which messages are live.
@@ -98,8 +106,11 @@ func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 			u.remark(r, c, seq, true)
 		}
 	}
-	for seq := range m.Named.between(back, read) {
-		if live, all, _ := r.Message(seq); live && !m.Own.Contains(seq) {
+	for _, seq := range slices.Collect(m.Named.between(back, read)) {
+		switch live, all, recalled := r.Message(seq); {
+		case recalled:
+			m.unname(seq) // it was recalled after u had read it
+		case live && !m.Own.Contains(seq):
 			c.named(all).Add(seq)
 			u.remark(r, c, seq, false)
 		}

@@ -37,8 +37,9 @@ type Membership struct {
 	// are computed from ReadSeq. A read at or above Reached ends the mark.
 	Reached int64
 	// Sent has the last messages that the user sent, read or not. Named has the last messages
-	// that mention the user by name, read or not. A mark needs both lists to find the messages
-	// that it must add to Own and Mentions, which have unread messages only.
+	// that mention the user by name, read or not, except messages that were recalled while they
+	// were unread. A mark needs both lists to find the messages that it must add to Own and
+	// Mentions, which have unread messages only.
 	Sent, Named Recent
 	// Unmarked lists messages that the user has read since the rows were last written. The
 	// next write deletes the user's marks at these messages (see [Mark]).

@@ -143,7 +143,7 @@ func (s *State) post(e *events.Event) (why Reason) {
 		r.changed(e.AppendedAt)
 	}
 	if applies {
-		s.recollect(r, &d)
+		s.recollect(r, &d, live)
 	}
 	if live {
 		p := post{s, r, d.Seq, c.All.Contains(d.Seq), visible, e.AppendedAt.UnixMicro(), nil}
@@ -172,10 +172,11 @@ func (s *State) post(e *events.Event) (why Reason) {
 	return none
 }
 
-// recollect adds a message to Sent of the sender's membership, and to Named of the memberships
-// of the users that it mentions. It also adds messages that are read or recalled, since a mark
-// may later make them count again.
-func (s *State) recollect(r *Room, d *events.Data) {
+// recollect adds a message to Sent of the sender's membership and, if the message is live, to
+// Named of the memberships of the users that it mentions. It also adds messages that are read,
+// since a mark may later make them count again. A recalled message counts again only after a
+// change, which names all users that it then mentions.
+func (s *State) recollect(r *Room, d *events.Data, live bool) {
 	member := func(id string) (*User, *Conversation) {
 		if u, ok := s.Users[id]; ok {
 			if c, ok := u.Conversations[r.ID]; ok && c.Member() {
@@ -186,6 +187,9 @@ func (s *State) recollect(r *Room, d *events.Data) {
 	}
 	if u, c := member(d.SenderID); c != nil && c.Membership.sent(d.Seq) {
 		u.touch(c)
+	}
+	if !live {
+		return
 	}
 	for _, id := range d.MentionedUserIDs {
 		if u, c := member(id); c != nil && c.Membership.named(d.Seq) {
@@ -325,7 +329,7 @@ func (p *post) mentionsOnly(named []string, wasAll bool) {
 			c.named(p.all).Add(p.seq)
 		default:
 			c.named(wasAll).Remove(p.seq)
-			c.Membership.Named.Remove(p.seq)
+			c.Membership.unname(p.seq)
 			m.Gone = true
 		}
 		p.changed(u, c)
@@ -364,6 +368,7 @@ func (s *State) recall(e *events.Event) Reason {
 				}
 			} else {
 				member.named(all).Remove(seq)
+				member.Membership.unname(seq)
 			}
 			p.changed(u, member)
 		}

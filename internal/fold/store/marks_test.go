@@ -54,6 +54,30 @@ func TestMarksReachBackToWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A message that was recalled, and counts again after a change that mentions nobody, is no mention
+// after a mark either, whether the member had read it before the recall or not.
+func TestMarksForgetMentionsOfRecalledMessages(t *testing.T) {
+	for name, before := range map[string][]events.Event{
+		"not read": nil,
+		"read":     {foldtest.Event("read before", events.ConversationRead, "hall", foldtest.UpTo(1), "ann")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := storetest.NewMemory()
+			m.Commit(t, foldtest.Event("join", events.RoomJoined, "hall", nil, "ann"))
+			m.Commit(t, foldtest.Event("post", events.RoomPosted, "hall", func(d *events.Data) { d.Seq, d.MentionedUserIDs = 1, []string{"ann"} }))
+			m.Commit(t, append(before, foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(1)))...)
+			m.Commit(t, foldtest.Event("reset", events.ConversationReset, "hall", foldtest.UpTo(0), "ann"))
+			m.Commit(t, foldtest.Event("change", events.RoomChanged, "hall", foldtest.Seq(1)))
+			if unread, _ := marked(t, m, 1, 1); unread != 1 {
+				t.Errorf("%d messages are unread, want 1", unread)
+			}
+			if v := m.User("ann").Conversations["hall"].ViewIn(m.Rooms["hall"], nil); v.Mentions != 0 {
+				t.Errorf("%d messages mention ann, want none", v.Mentions)
+			}
+		})
+	}
+}
+
 // Messages of the member's own are left out also where the room has closed chunks, and
 // recalls of them are followed.
 func TestMarkedMessagesOfClosedChunks(t *testing.T) {
