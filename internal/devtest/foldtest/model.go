@@ -46,7 +46,7 @@ type Conversation struct {
 	room       *room
 	own, named map[int64]bool
 	// sent and remembered are like own and named, but also cover messages that were already read. A
-	// mark needs them.
+	// mark needs them. A recall ends what is remembered of an unread message.
 	sent, remembered map[int64]bool
 	// joinedAt is the read position at the time of joining, or a lower position to which the member
 	// was reset later: the senders of messages up to joinedAt are unknown. from, unless 0, is a
@@ -187,7 +187,7 @@ func (w *world) post(e *events.Event) {
 		if changes && !named && c.named[d.Seq] && !c.own[d.Seq] && d.Seq > c.counted() {
 			c.remembered[d.Seq] = false
 		}
-		c.remembered[d.Seq] = c.remembered[d.Seq] || named
+		c.remembered[d.Seq] = c.remembered[d.Seq] || named && !r.recalled[d.Seq]
 		if d.Seq <= c.counted() || r.recalled[d.Seq] {
 			continue
 		}
@@ -206,6 +206,7 @@ func (w *world) recall(e *events.Event) {
 	delete(r.all, d.Seq)
 	for _, u := range w.users {
 		if c := u.conversations[d.ConversationID]; c != nil && c.room != nil && d.Seq > c.counted() {
+			c.remembered[d.Seq] = c.remembered[d.Seq] && !c.named[d.Seq]
 			delete(c.own, d.Seq)
 			delete(c.named, d.Seq)
 		}
@@ -227,7 +228,8 @@ func (c *Conversation) recount(from int64) {
 		if seq > c.counted() && seq <= from {
 			live := !c.room.recalled[seq]
 			c.own[seq] = live && c.sent[seq]
-			c.named[seq] = live && !c.own[seq] && c.remembered[seq]
+			c.remembered[seq] = live && c.remembered[seq]
+			c.named[seq] = c.remembered[seq] && !c.own[seq]
 		}
 	}
 }
