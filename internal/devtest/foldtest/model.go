@@ -60,7 +60,7 @@ type room struct {
 	last                  int64
 	category              string
 	members               int
-	resets                map[[2]string]bool
+	resets                [][2]string // the last 16, as rooms remember them
 	revisions             map[int64]int64
 }
 
@@ -147,7 +147,7 @@ func (w *world) user(id string) *user {
 
 func (w *world) room(id string) *room {
 	if w.rooms[id] == nil {
-		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat", resets: map[[2]string]bool{}, revisions: map[int64]int64{}}
+		w.rooms[id] = &room{posted: map[int64]bool{}, all: map[int64]bool{}, recalled: map[int64]bool{}, category: "chat", revisions: map[int64]int64{}}
 	}
 	return w.rooms[id]
 }
@@ -237,11 +237,12 @@ func (c *Conversation) recount(from int64) {
 // reset ends a room at a message: it deletes all later messages, for all members.
 func (w *world) reset(e *events.Event) {
 	d, r := &e.Data, w.room(e.Data.ConversationID)
-	if key := [2]string{e.Source, e.ID}; r.resets[key] {
+	key := [2]string{e.Source, e.ID}
+	if slices.Contains(r.resets, key) {
 		return
-	} else {
-		r.resets[key] = true
 	}
+	r.resets = append(r.resets, key)
+	r.resets = r.resets[max(0, len(r.resets)-16):]
 	r.last = d.Seq
 	end := func(sets ...map[int64]bool) {
 		for _, set := range sets {
