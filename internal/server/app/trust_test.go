@@ -114,9 +114,13 @@ func TestQuotasWhileTheirShardIsAway(t *testing.T) {
 	lost := pgtest.Borrow(t)
 	s := run(t, open(t, withQuota(t, shardSettings(t, lost.NewDB(t, schematest.Migrated(shardedPartitions)), newShard(t)))))
 	others := onEach("u")[3:] // on the other shard
-	if a := s.publishLimited(t, "before", 6, others); a.status != http.StatusAccepted {
-		t.Fatalf("6 of 10 events: %d %s", a.status, a.body)
-	}
+	eventually(t, "6 of 10 events are stored", func() bool {
+		a := s.publishLimited(t, "before", 6, others)
+		if a.status != http.StatusAccepted && a.status != http.StatusServiceUnavailable { // a busy machine may be late with the quota, which then counts nothing
+			t.Fatalf("6 of 10 events: %d %s", a.status, a.body)
+		}
+		return a.status == http.StatusAccepted
+	})
 	lost.Kill()
 	if a := s.publishLimited(t, "away", 4, others); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 		t.Errorf("with a quota: %d %s", a.status, a.body)
