@@ -38,7 +38,7 @@ PACKAGES  ?= $(shell getconf _NPROCESSORS_ONLN)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties: 300 in make nightly.
-# In make test each draws 3, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
+# In make test each draws 5, with LEAVE= 10: a fifth of RAPID_CHECKS with -short.
 PROPERTIES ?= 100
 # Histories to fold without I/O in make test.
 HISTORIES ?= 1000
@@ -92,7 +92,7 @@ QUICK  := -vet=off -ldflags=-w
 # What is left out of packages.
 SHALLOW = $(if $(filter long,$(LEAVE)),-skip $(call named,!= "tests"))
 # The tool is built once, with cgo or without.
-GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),15,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
+GOTEST  = RAPID_CHECKS=$(if $(filter long,$(LEAVE)),25,50) $$($(TOOL) -n gotestsum) --format pkgname-and-test-fails -- $(QUICK) -short -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
 # Tests of packages, and what compiles them, yield to those of the program, which talk to
 # each other.
