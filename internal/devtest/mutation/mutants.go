@@ -246,7 +246,7 @@ var mutants = []mutant{
 	{"a recall of a marked message does not find the member", []edit{{marksFile, "	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})\n", ""}}, rooms},
 	{"an older read ends a mark in a room", []edit{{conversationFile, "readDelivered(seq, last int64) Reason {\n\tif seq >= c.ReadPosition() {", "readDelivered(seq, last int64) Reason {\n\tif seq >= c.ReadSeq {"}}, recents},
 	{"a mark in a room survives its read", []edit{{conversationFile, "	c.unmarkFrom()\n", ""}}, rooms},
-	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	if applies {\n		s.recollect(r, &d)\n	}\n	if live {", "	if live {\n		s.recollect(r, &d)"}}, recents},
+	{"what a member sent is forgotten once it is recalled", []edit{{stateRoom, "	if applies {\n		s.recollect(r, &d, live)\n	}\n	if live {", "	if live {\n		s.recollect(r, &d, live)"}}, recents},
 	{"a mark reaches back to what was forgotten", []edit{{marksFile, "	if r.Len() > maxRecent+1 {", "	if r.Len() > maxRecent {"}}, recents},
 	{"the chunks of a mark in a room are not loaded", []edit{{"internal/fold/store/rooms.go", "				if seq <= room.Since {", "				if false {"}}, recents},
 	{"clients see the read position of a mark in a room", []edit{{"pubsub/membership.go", "max(m.ReadSeq, m.ReachedSeq),", "m.ReadSeq,"}}, membersRead},

@@ -54,7 +54,7 @@ func TestMarksReachBackToWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A message that was recalled, and counts again after a change that mentions nobody, is no mention
+// A message that was recalled, and counts again after a change without mentions, is no mention
 // after a mark either, whether the member had read it before the recall or not.
 func TestMarksForgetMentionsOfRecalledMessages(t *testing.T) {
 	for name, before := range map[string][]events.Event{
