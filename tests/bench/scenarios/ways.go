@@ -139,7 +139,7 @@ func (c counting) remote(name string, d driver, deploy rig.Deploy) contest.Side 
 	})
 }
 
-// checkTotals compares the totals of all users with those of the stream.
+// checkTotals compares the totals of all users with the totals that follow from the stream.
 func checkTotals(ctx context.Context, w way, s *stream.Stream) error {
 	want := s.Totals()
 	got, err := w.Totals(ctx, slices.Collect(maps.Keys(want)))
