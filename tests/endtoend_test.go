@@ -22,38 +22,25 @@ func delivered(conversation string, seq int, users string) string {
 		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
 }
 
-// publish publishes one event and returns its position. Like a publisher, it repeats the request
-// while the database does not answer in time, as on a busy machine.
+// publish publishes one event and returns its position.
 func publish(t *testing.T, p *process, body string) string {
 	t.Helper()
-	for range polls(t, "the event to be stored") {
-		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", body)
-		switch status {
-		case http.StatusAccepted:
-			return header.Get("Badged-Position")
-		case http.StatusServiceUnavailable:
-		default:
-			t.Fatalf("publish: %d %s", status, answer)
-		}
+	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", body)
+	if status != http.StatusAccepted {
+		t.Fatalf("publish: %d %s", status, answer)
 	}
-	return ""
+	return header.Get("Badged-Position")
 }
 
 // total returns a user's total once it includes a position.
 func total(t *testing.T, p *process, user, position string) int64 {
 	t.Helper()
-	for range polls(t, "the badge of "+user) {
-		status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
-		var badge struct{ Total int64 }
-		switch err := json.Unmarshal([]byte(answer), &badge); {
-		case status == http.StatusServiceUnavailable:
-		case err != nil || status != http.StatusOK:
-			t.Fatalf("badge of %s: %d %s", user, status, answer)
-		default:
-			return badge.Total
-		}
+	status, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge?timeout=30s&at_least="+position, "", "")
+	var badge struct{ Total int64 }
+	if err := json.Unmarshal([]byte(answer), &badge); err != nil || status != http.StatusOK {
+		t.Fatalf("badge of %s: %d %s", user, status, answer)
 	}
-	return 0
+	return badge.Total
 }
 
 // A published message becomes visible over a connection, in the API and in the CLI, and is not

@@ -232,25 +232,11 @@ func totalOf(t *testing.T, answer string) int64 {
 
 // send sends a request; the status is 0 if there is no answer.
 func (c *chat) send(ctx context.Context, method, path, body string) (status int, header http.Header, answer string) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
-	if err != nil {
-		c.t.Error(err)
-		return 0, nil, ""
+	status, header, answer, err := exchangeOnce(ctx, publisherKey, method, c.url+path, "application/cloudevents+json", body)
+	if err != nil && ctx.Err() == nil {
+		c.t.Errorf("%s %s: %v", method, path, err)
 	}
-	req.Header.Set("Authorization", "Bearer "+publisherKey)
-	req.Header.Set("Content-Type", "application/cloudevents+json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		if ctx.Err() == nil {
-			c.t.Errorf("%s %s: %v", method, path, err)
-		}
-		return 0, nil, ""
-	}
-	defer res.Body.Close()
-	b, _ := io.ReadAll(res.Body)
-	return res.StatusCode, res.Header, string(b)
+	return status, header, answer
 }
 
 // goesOn waits until publishing and folding have resumed.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -235,22 +234,11 @@ func (p *process) post(events ...string) (position string, err error) {
 }
 
 func (p *process) postWithin(ctx context.Context, events ...string) (position string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/events", strings.NewReader(strings.Join(events, "\n")))
-	if err != nil {
-		return "", err
+	status, header, answer, err := exchange(ctx, publisherKey, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", strings.Join(events, "\n"))
+	if err == nil && status != http.StatusAccepted {
+		err = fmt.Errorf("publish: %d %s", status, answer)
 	}
-	req.Header.Set("Authorization", "Bearer "+publisherKey)
-	req.Header.Set("Content-Type", "application/x-ndjson")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusAccepted {
-		err = fmt.Errorf("publish: %d %s", res.StatusCode, answer)
-	}
-	return res.Header.Get("Badged-Position"), err
+	return header.Get("Badged-Position"), err
 }
 
 // mustPost is post, but fails the test on an error: only the test's goroutine may call it.

@@ -109,13 +109,13 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 	must(t, "verify", "--quiet", "--database-url="+database)
 }
 
-// answerOf is like request, but fails the test if the server does not answer in time.
+// answerOf sends a request once, and fails the test if the server does not answer in time.
 func answerOf(t *testing.T, method, url, contentType, body string) (status int, header http.Header, answer string) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		status, header, answer = request(t, method, url, contentType, body)
+		status, header, answer = requestOnce(t, publisherKey, method, url, contentType, body)
 	}()
 	select {
 	case <-done:

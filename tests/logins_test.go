@@ -42,7 +42,7 @@ func (p *process) awaitAnswer(method, path, body string, status int, text string
 	p.t.Helper()
 	for range polls(p.t, fmt.Sprintf("%s %s: %d %s", method, path, status, text)) {
 		var got int
-		got, header, answer = request(p.t, method, p.url+path, "application/json", body)
+		got, header, answer = requestOnce(p.t, publisherKey, method, p.url+path, "application/json", body)
 		if got == status && strings.Contains(answer, text) {
 			break
 		}

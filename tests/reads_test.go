@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-// command sends a command over HTTP, as an app with server-sent events does.
+// command sends a command once over HTTP, as an app with server-sent events does.
 func (p *process) command(user, frame string) (status int, answer string) {
 	p.t.Helper()
-	status, _, answer = requestAs(p.t, token(p.t, user), http.MethodPost, p.url+"/v1/commands", "", frame)
+	status, _, answer = requestOnce(p.t, token(p.t, user), http.MethodPost, p.url+"/v1/commands", "", frame)
 	return status, answer
 }
 
-// mustCommand is command, but fails the test unless the command succeeds.
+// mustCommand sends a command, and fails the test unless the command succeeds.
 func (p *process) mustCommand(user, frame string) {
 	p.t.Helper()
-	if status, answer := p.command(user, frame); status != http.StatusOK {
+	if status, _, answer := requestAs(p.t, token(p.t, user), http.MethodPost, p.url+"/v1/commands", "", frame); status != http.StatusOK {
 		p.t.Fatalf("%s is answered %d %s", frame, status, answer)
 	}
 }

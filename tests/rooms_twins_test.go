@@ -80,7 +80,7 @@ func (w *twins) command(room string) {
 	frame := fmt.Sprintf(`{"t":"read","id":1,"conversation_id":%q,"up_to_seq":%d}`, room, max(1, w.seq[room]-w.draw.Int64N(3)))
 	w.said = append(w.said, frame)
 	for _, id := range w.ids {
-		if status, answer := w.p.command(id, frame); status != http.StatusOK && !strings.Contains(answer, "not") {
+		if status, _, answer := requestAs(w.t, token(w.t, id), http.MethodPost, w.p.url+"/v1/commands", "", frame); status != http.StatusOK && !strings.Contains(answer, "not") {
 			w.t.Fatalf("%s is answered %d %s", frame, status, answer)
 		}
 	}

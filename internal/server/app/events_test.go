@@ -50,7 +50,7 @@ func TestEventStreamFollowsPublishedAndRead(t *testing.T) {
 	}
 	r := newRequest(t, http.MethodPost, s.url+"/v1/commands", `{"t":"read","id":7,"conversation_id":"lunch","up_to_seq":2}`)
 	r.Header.Set("Authorization", "Bearer "+s.token(t, "ada"))
-	if a := send(t, r); a.status != http.StatusOK || a.body != `{"t":"ok","id":7}`+"\n" {
+	if a := s.send(t, r); a.status != http.StatusOK || a.body != `{"t":"ok","id":7}`+"\n" {
 		t.Errorf("the command is answered with %d %s", a.status, a.body)
 	}
 	if f := next(); f.T != "changes" || f.Total != 0 {
@@ -74,7 +74,7 @@ func TestOriginsOfEventStreams(t *testing.T) {
 			r.Header.Set("Origin", origin)
 			r.Header.Set("Access-Control-Request-Method", method)
 			r.Header.Set("Access-Control-Request-Headers", "authorization,content-type,last-event-id")
-			a := send(t, r)
+			a := s.send(t, r)
 			if got := a.header.Get("Access-Control-Allow-Origin"); got != want {
 				t.Errorf("%s may ask for %s: %q, want %q", origin, path, got, want)
 			}
@@ -91,7 +91,7 @@ func TestOriginsOfEventStreams(t *testing.T) {
 	// The other routes never allow pages of other origins.
 	r := newRequest(t, http.MethodGet, s.url+"/v1/users/ada/badge", "")
 	r.Header.Set("Origin", "https://chat.example")
-	if got := send(t, r).header.Get("Access-Control-Allow-Origin"); got != "" {
+	if got := s.send(t, r).header.Get("Access-Control-Allow-Origin"); got != "" {
 		t.Errorf("badges are open to %q", got)
 	}
 }
@@ -114,11 +114,12 @@ func TestKeySetThatCannotBeFetched(t *testing.T) {
 	if f := next(); f.T != "snapshot" {
 		t.Errorf("with a known key: %+v", f)
 	}
+	s.impatient = true
 	unknown := func(method, path string) answer {
 		r := newRequest(t, method, s.url+path, "")
 		// {"alg":"HS256","kid":"unknown"}: the key set may have this key.
 		r.Header.Set("Authorization", "Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6InVua25vd24ifQ.e30.AA")
-		return send(t, r)
+		return s.send(t, r)
 	}
 	for path, method := range map[string]string{"/v1/users/ada/badge": http.MethodGet, "/v1/sse": http.MethodGet, "/v1/commands": http.MethodPost} {
 		if a := unknown(method, path); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {

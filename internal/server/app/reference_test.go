@@ -263,7 +263,7 @@ func TestServerAnswersAsDescribed(t *testing.T) {
 			request := newRequest(t, r.Method, url+strings.NewReplacer("{user}", "ada", "{profile}", "heap").Replace(r.Path), body)
 			request.Header.Set("Authorization", key)
 			request.Header.Set("Content-Type", contentType)
-			a := send(t, request)
+			a := s.send(t, request)
 			openAPI.CheckAnswer(t, r.Method, r.Path, a.status, a.header, []byte(a.body))
 			described := slices.ContainsFunc(r.Answers, func(answer describe.Answer) bool { return answer.Status == a.status })
 			if (a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed) && !described {

@@ -33,7 +33,7 @@ func (s *server) badgeAs(t *testing.T, userID, token string) answer {
 	t.Helper()
 	r := newRequest(t, http.MethodGet, s.url+"/v1/users/"+userID+"/badge", "")
 	r.Header.Set("Authorization", "Bearer "+token)
-	return send(t, r)
+	return s.send(t, r)
 }
 
 // greeting returns the first frame of a connection with a token.
@@ -60,6 +60,7 @@ func TestRevocationsThatAreNotReadYet(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	release := lockTable(t, url, "erased_revocations")
 	s := run(t, open(t, settings(url)))
+	s.impatient = true
 	position := s.publish(t, message("lunch", 1, "ada"))
 	if a := s.get(t, "/v1/users/ada/badge?at_least="+position); a.status != http.StatusOK {
 		t.Errorf("a key reads a badge: %d %s", a.status, a.body)
@@ -100,6 +101,7 @@ func TestRevocationsThatCannotBeRead(t *testing.T) {
 		tokens[user] = token
 	}
 	release := lockTable(t, url, "erased_revocations")
+	s.impatient = true
 	a := s.disconnect(t, "ann")
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || !strings.Contains(a.body, "stored but not in force yet") {
 		t.Errorf("a request that is stored and cannot be read: %d %s", a.status, a.body)

@@ -109,7 +109,7 @@ func (s *server) query(t *testing.T, users []string, position string) answer {
 	r := newRequest(t, http.MethodPost, s.url+"/v1/badges/query", body)
 	r.Header.Set("Authorization", "Bearer "+publisherKey)
 	r.Header.Set("Content-Type", "application/json")
-	return send(t, r)
+	return s.send(t, r)
 }
 
 func wantTotals(t *testing.T, got map[string]int64, users []string, want int64) {
@@ -243,6 +243,7 @@ func TestALostShardStopsItsUsersOnly(t *testing.T) {
 	post := func(id string) string { return event("p"+id, "room.posted", `"conversation_id":"lobby","seq":`+id) }
 
 	lost.Kill()
+	s.impatient = true
 	if a := s.tryPublish(t, message("2", users)); a.status != http.StatusServiceUnavailable {
 		t.Errorf("publish for all: %d %s", a.status, a.body)
 	}
@@ -324,6 +325,7 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 			s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
 			users := onEach("u")
 			wantTotals(t, s.totals(t, users, s.publish(t, message("1", users))), users, 1)
+			s.impatient = true
 			for _, sql := range tc.lose {
 				if _, err := s.databases[2].serving.Exec(t.Context(), sql); err != nil {
 					t.Fatal(err)
@@ -391,6 +393,7 @@ func TestAMovedPartitionIsFollowed(t *testing.T) {
 func TestMessagesToRoomsNeedEveryShardOfTheMap(t *testing.T) {
 	urls := []string{newShard(t), newShard(t), newShard(t)}
 	s := run(t, open(t, shardSettings(t, urls[:2]...)))
+	s.impatient = true
 	room := func(id string) answer {
 		return s.tryPublish(t, event(id, "room.posted", `"conversation_id":"lobby","seq":1`))
 	}

@@ -98,7 +98,7 @@ func (s *server) publishTraced(t *testing.T, event, header string) string {
 	r.Header.Set("Authorization", "Bearer "+publisherKey)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("traceparent", header)
-	a := send(t, r)
+	a := s.send(t, r)
 	if a.status != http.StatusAccepted {
 		t.Fatalf("publish: %d %s", a.status, a.body)
 	}
@@ -203,7 +203,7 @@ func TestTracesContinueThePublishers(t *testing.T) {
 	stranger := newRequest(t, http.MethodPost, s.url+"/v1/events", message("lunch", 5, "ada"))
 	stranger.Header.Set("Authorization", "Bearer a guess")
 	stranger.Header.Set("traceparent", "00-"+other+"-"+parentID+"-01")
-	if a := send(t, stranger); a.status != http.StatusUnauthorized {
+	if a := s.send(t, stranger); a.status != http.StatusUnauthorized {
 		t.Errorf("a stranger is answered with %d %s", a.status, a.body)
 	}
 	finish(t, s)
