@@ -148,7 +148,7 @@ func TestArchive(t *testing.T) {
 		keys := filepath.Join(t.TempDir(), "keys")
 		writeFile(t, keys, id.String()+"\n")
 		folder := filepath.Join(s3.Dir, "archives", "encrypted")
-		testArchive(t, "s3://archives/encrypted", folder, "--archive-keys="+keys)
+		database := testArchive(t, "s3://archives/encrypted", folder, "--archive-keys="+keys)
 		if _, stderr, code := command(t, "restore", "-q", "--from=s3://archives/encrypted", "--database-url="+newDatabase(t)); code != 1 || !strings.Contains(stderr, "manifest.json is encrypted: give the file of its keys with --archive-keys") {
 			t.Errorf("without the key, restoring exits with %d and prints %s", code, stderr)
 		}
@@ -162,7 +162,6 @@ func TestArchive(t *testing.T) {
 		for file, text := range map[string]string{both: next.String() + "\n" + id.String() + "\n", only: next.String() + "\n"} {
 			writeFile(t, file, text)
 		}
-		database := newDatabase(t)
 		for i, want := range []string{" files encrypted again, ", "0 files encrypted again, "} {
 			out := must(t, "archive", "--reencrypt", "--to=s3://archives/encrypted", "--archive-keys="+both, "--database-url="+database)
 			if !strings.Contains(out, want) || i == 0 && !regexp.MustCompile(`(?m)^[1-9]`).MatchString(out) {
@@ -178,10 +177,10 @@ func TestArchive(t *testing.T) {
 	})
 }
 
-// testArchive tests an archive at dir, whose files are in folder. flags are added to every
-// command that uses the archive.
-func testArchive(t *testing.T, dir, folder string, flags ...string) {
-	database := newDatabase(t)
+// testArchive tests an archive at dir, whose files are in folder, and returns the database that was
+// archived. flags are added to every command that uses the archive.
+func testArchive(t *testing.T, dir, folder string, flags ...string) (database string) {
+	database = newDatabase(t)
 	// Without the long interval, reconciliation would show clients the rows that are
 	// corrupted below.
 	p := serve(t, database, "--reconcile-interval=10m")
@@ -263,7 +262,7 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 		t.Errorf("the audit trail has %d restores, of 1", n)
 	}
 	if len(flags) > 0 {
-		return // `load` could not recognize an encrypted file
+		return database // `load` could not recognize an encrypted file
 	}
 	file := filepath.Join(folder, events.Topic(events.PartitionOf("ann", partitions))+".00001.ndjson.zst")
 	if len(stackOf(database)) > 1 {
@@ -276,4 +275,5 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) {
 	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is a line of an archive: to fill ") {
 		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
 	}
+	return database
 }
