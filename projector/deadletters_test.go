@@ -12,7 +12,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/internal/log/eventbatch"
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
@@ -263,7 +262,7 @@ func TestBadEventsOfBatches(t *testing.T) {
 		row = append(row, string(payload))
 	}
 	row[7], row[99] = `{"bad":7}`, `nonsense`
-	packed := eventbatch.Pack(row)
+	packed := foldtest.Row(row...)
 	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, 100)`
 	d.exec(t, insert, packed)
 	packed[len(packed)-1] ^= 0xFF

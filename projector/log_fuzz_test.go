@@ -12,7 +12,6 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/fold/logread"
 	"github.com/badged/badged/internal/fold/store"
-	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 // FuzzLog writes any row into the log, between two valid events. The partition
@@ -33,7 +32,7 @@ func FuzzLog(f *testing.F) {
 	}
 	good := foldtest.InLog(`"type":"user.read_all","data":{"user_ids":["` + foldtest.User(0, 0) + `"]}`)
 	f.Add("["+good+`,{"bad":true},`+good+`,"\xff"]`, ``, []byte{})
-	packed := string(eventbatch.Pack(slices.Repeat([]string{good, `{"bad":true}`}, 20)))
+	packed := string(foldtest.Row(slices.Repeat([]string{good, `{"bad":true}`}, 20)...))
 	f.Add(packed, ``, []byte{})
 	f.Add(packed[:len(packed)-9]+"\x00\xff"+packed[len(packed)-7:], ``, []byte{})
 	f.Add("["+good+`,{"\xc3\x28\x00":1}`, ``, []byte{})

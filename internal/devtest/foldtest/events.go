@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 // Partitions is the number of partitions of databases in tests.
@@ -94,6 +95,15 @@ func Named(id string, e events.Event) events.Event {
 // InLog returns the JSON of an event as other software might write it into the log. rest has the
 // members after source.
 func InLog(rest string) string { return `{"specversion":"1.0","id":"bad","source":"sql",` + rest + `}` }
+
+// Row returns a row of the log with several events. It panics if they do not fit into a row.
+func Row(events ...string) []byte {
+	row, err := eventbatch.Pack(events)
+	if err != nil {
+		panic(err)
+	}
+	return row
+}
 
 // Nested returns events that deliver a message in each of 20 categories of a workspace. These are
 // more categories than the row of a user can store.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/events"
-	"github.com/badged/badged/internal/log/eventbatch"
+	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
 // appendRow appends a row as it is.
@@ -24,7 +24,7 @@ func packed(names ...string) []byte {
 	for i, name := range names {
 		texts[i] = fmt.Sprintf("%q", name)
 	}
-	return eventbatch.Pack(texts)
+	return foldtest.Row(texts...)
 }
 
 // numbered returns n names.

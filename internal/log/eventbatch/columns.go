@@ -111,7 +111,11 @@ func (r *Columns) Packed() (*Columns, error) {
 			if err != nil {
 				return nil, fmt.Errorf("make a message id: %w", err)
 			}
-			p.Add(id, Pack(r.payloads[begin:end]), "")
+			row, err := Pack(r.payloads[begin:end])
+			if err != nil {
+				return nil, err
+			}
+			p.Add(id, row, "")
 		}
 		p.events = append(p.events, int16(end-begin))
 		if own { // badged writes all events of such a message

@@ -74,11 +74,14 @@ func Fits(events, bytes, more int) bool {
 }
 
 // Pack returns a row with several events. It compresses the row if that saves at least an
-// eighth. The caller must have checked with Fits that the events fit into a row.
-func Pack[T string | []byte](events []T) []byte {
-	size := 2
+// eighth. It fails if the events do not fit into a row.
+func Pack[T string | []byte](events []T) ([]byte, error) {
+	size := 1 + len(events)
 	for _, e := range events {
-		size += len(e) + 1
+		size += len(e)
+	}
+	if len(events) > MaxEvents || size > MaxBytes {
+		return nil, fmt.Errorf("a row with %d events and %d bytes is too large: a row has at most %d events and %d bytes", len(events), size, MaxEvents, MaxBytes)
 	}
 	text := append(make([]byte, 0, size), '[')
 	for i, e := range events {
@@ -89,12 +92,12 @@ func Pack[T string | []byte](events []T) []byte {
 	}
 	text = append(text, ']')
 	if len(text) < smallestCompressed {
-		return text
+		return text, nil
 	}
 	if packed := encoder().EncodeAll(text, make([]byte, 0, len(text)/4)); len(packed) < len(text)-len(text)/8 {
-		return packed
+		return packed, nil
 	}
-	return text
+	return text, nil
 }
 
 // Plain returns a row as JSON. It fails if the row cannot be decompressed, or if the JSON would

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,11 +36,20 @@ func unpacked(t *testing.T, row []byte) []string {
 	return texts
 }
 
+func packed(t testing.TB, events []string) []byte {
+	t.Helper()
+	row, err := Pack(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
 // What is packed is unpacked, compressed if that makes it smaller.
 func TestPack(t *testing.T) {
 	for _, n := range []int{2, 3, 10, 1000} {
 		events := someEvents(n)
-		row := Pack(events)
+		row := packed(t, events)
 		if diff := cmp.Diff(events, unpacked(t, row)); diff != "" {
 			t.Errorf("%d events (-want +got):\n%s", n, diff)
 		}
@@ -48,7 +58,7 @@ func TestPack(t *testing.T) {
 		}
 	}
 	short := []string{`{}`, `{"a":1}`}
-	if row := Pack(short); string(row) != `[{},{"a":1}]` {
+	if row := packed(t, short); string(row) != `[{},{"a":1}]` {
 		t.Errorf("a small batch is %q, want plain JSON", row)
 	}
 }
@@ -100,7 +110,7 @@ func TestUnpackOtherForms(t *testing.T) {
 
 // A row that cannot be taken apart is refused, with little memory.
 func TestUnpackRefuses(t *testing.T) {
-	good := Pack(someEvents(100))
+	good := packed(t, someEvents(100))
 	damaged := bytes.Clone(good)
 	damaged[len(damaged)/2] ^= 0x55
 	someText := []byte(strings.Join(someEvents(10), "\n"))
@@ -147,7 +157,7 @@ func TestIsJSON(t *testing.T) {
 	}
 }
 
-// Fits keeps both limits.
+// Fits and Pack keep both limits.
 func TestFits(t *testing.T) {
 	row := make([]string, 0, 3)
 	bytes := 0
@@ -159,8 +169,13 @@ func TestFits(t *testing.T) {
 			row, bytes = append(row, `"`+strings.Repeat("a", size-2)+`"`), bytes+size
 		}
 	}
-	if got := len(unpacked(t, Pack(row))); got != 2 {
+	if got := len(unpacked(t, packed(t, row))); got != 2 {
 		t.Errorf("a full row has %d events, want 2", got)
+	}
+	for _, tooLarge := range [][]string{append(row, "1"), slices.Repeat([]string{"1"}, MaxEvents+1)} {
+		if _, err := Pack(tooLarge); err == nil || !strings.Contains(err.Error(), "is too large: a row has at most 1000 events and 1048576 bytes") {
+			t.Errorf("packing %d events: %v", len(tooLarge), err)
+		}
 	}
 	if Fits(MaxEvents, 10, 1) || !Fits(MaxEvents-1, 10, 1) {
 		t.Error("a row has not exactly MaxEvents")
@@ -195,7 +210,7 @@ func BenchmarkPack(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			size := 0
 			for b.Loop() {
-				size = len(Pack(events))
+				size = len(packed(b, events))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/event")
 			b.ReportMetric(float64(size)/float64(n), "bytes/event")
@@ -205,7 +220,7 @@ func BenchmarkPack(b *testing.B) {
 
 func BenchmarkUnpack(b *testing.B) {
 	for _, n := range []int{2, 62, 1000} {
-		row := Pack(someEvents(n))
+		row := packed(b, someEvents(n))
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
 				if _, err := Unpack(row); err != nil {

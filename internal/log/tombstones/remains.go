@@ -86,11 +86,14 @@ func (r *Remains) Append(b []byte) ([]byte, error) {
 	return append(b, bytes.TrimSpace(text.Bytes())...), nil
 }
 
+// Of returns what a payload of the log has: the content of a tombstone, or an event.
+func Of(payload []byte) Remains {
+	if r, ok := Parse(payload); ok {
+		return r
+	}
+	return Remains{Event: payload}
+}
+
 // EventIn returns the event in a payload of the log. If the payload is a tombstone, this is
 // the event that remains in it, nil if none remains; otherwise it is the payload itself.
-func EventIn(payload []byte) []byte {
-	if r, ok := Parse(payload); ok {
-		return r.Event
-	}
-	return payload
-}
+func EventIn(payload []byte) []byte { return Of(payload).Event }

@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/internal/log/eventbatch"
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
@@ -101,16 +100,16 @@ func TestRetryAWholeRow(t *testing.T) {
 		}
 		return string(b)
 	}
-	row := eventbatch.Pack([]string{encode(1), encode(2)})
-	large := eventbatch.Pack([]string{strings.Repeat(encode(1), 20)})
+	row := foldtest.Row(encode(1), encode(2))
+	large := foldtest.Row(strings.Repeat(encode(1), 20))
 	for _, tc := range []struct {
 		name    string
 		payload []byte
 		want    string // an error
 	}{
 		{"that can be read now", row, ""},
-		{"that can be decompressed now", eventbatch.Pack(slices.Repeat([]string{encode(1), encode(2)}, 10)), ""},
-		{"with an event that is invalid", eventbatch.Pack([]string{encode(1), `{}`}), "event 1 of its row: invalid event: specversion: is required"},
+		{"that can be decompressed now", foldtest.Row(slices.Repeat([]string{encode(1), encode(2)}, 10)...), ""},
+		{"with an event that is invalid", foldtest.Row(encode(1), `{}`), "event 1 of its row: invalid event: specversion: is required"},
 		{"that ends too early", row[:len(row)-1], "the row of the log still cannot be decoded: the batch is not valid JSON: it ends too early; publish its events again"},
 		{"that is damaged", large[:len(large)-4], "the row of the log still cannot be decoded: the row cannot be decompressed: "},
 		{"that was too large to keep", nil, "its payload was not stored"},

@@ -19,7 +19,6 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
-	"github.com/badged/badged/internal/log/eventbatch"
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/archiving"
 	"github.com/badged/badged/internal/partition/rebuild"
@@ -471,7 +470,7 @@ func TestArchiveBatches(t *testing.T) {
 		row = append(row, string(payload))
 	}
 	row[5], row[size-1] = garbage, `nonsense`
-	packed := eventbatch.Pack(row)
+	packed := foldtest.Row(row...)
 	const insert = `INSERT INTO badged.events_p00 (uuid, payload, events) VALUES (gen_random_uuid(), $1, $2)`
 	d.Exec(t, insert, packed, size)
 	packed[len(packed)-1] ^= 0xFF

@@ -344,10 +344,15 @@ func (r *restoring) add(ctx context.Context, records []archive.Record, shares bo
 	for begin, end := 0, 0; begin < len(records); begin = end {
 		for end = begin; end < len(records) && records[end].Position == records[begin].Position; end++ {
 		}
-		if row := records[begin:end]; !shares || slices.ContainsFunc(row, isLeft) {
-			rows = append(rows, rowOf(row))
-			added += len(row)
+		if shares && !slices.ContainsFunc(records[begin:end], isLeft) {
+			continue
 		}
+		row, err := rowOf(records[begin:end])
+		if err != nil {
+			return fmt.Errorf("the row archived from %s: %w", records[begin].Position, err)
+		}
+		rows = append(rows, row)
+		added += end - begin
 	}
 	if _, err := r.conn.CopyFrom(ctx, pgx.Identifier{"badged", events.Topic(r.partition)}, restoredColumns, pgx.CopyFromRows(rows)); err != nil {
 		return fmt.Errorf("append %d rows: %w", len(rows), err)
@@ -361,7 +366,7 @@ func isLeft(r archive.Record) bool { return r.Left() }
 
 // rowOf returns the row of the log from which the records were archived. The result has the values
 // of restoredColumns.
-func rowOf(records []archive.Record) []any {
+func rowOf(records []archive.Record) ([]any, error) {
 	first := &records[0]
 	payload := first.Payload
 	if len(records) > 1 || !standsAlone(payload) {
@@ -369,14 +374,17 @@ func rowOf(records []archive.Record) []any {
 		for i := range records {
 			texts[i] = string(records[i].Payload)
 		}
-		payload = eventbatch.Pack(texts)
+		var err error
+		if payload, err = eventbatch.Pack(texts); err != nil {
+			return nil, err
+		}
 	}
 	var metadata any
 	if first.Metadata != nil {
 		metadata = string(first.Metadata)
 	}
 	own := slices.ContainsFunc(records, func(r archive.Record) bool { return r.Own })
-	return []any{[16]byte(first.UUID), first.AppendedAt, own, len(records), payload, metadata}
+	return []any{[16]byte(first.UUID), first.AppendedAt, own, len(records), payload, metadata}, nil
 }
 
 // standsAlone reports whether the payload of a single event can be stored as a row without packing

@@ -40,7 +40,7 @@ func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 		}
 		return nil, 0, nil
 	}
-	texts, empty, same, size := make([]string, len(all)), true, true, 2
+	texts, empty, same := make([]string, len(all)), true, true
 	for i, event := range all {
 		part, err := f.Event(event)
 		if err != nil {
@@ -48,7 +48,6 @@ func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 		}
 		texts[i] = string(part)
 		empty, same = empty && texts[i] == nothing, same && bytes.Equal(part, event)
-		size += len(part) + 1
 	}
 	switch {
 	case empty:
@@ -57,10 +56,11 @@ func (f Filter) Row(payload []byte) (row []byte, n int, err error) {
 		return payload, len(all), nil
 	case len(all) == 1 && !eventbatch.IsBatch(payload):
 		return []byte(texts[0]), 1, nil
-	case size > eventbatch.MaxBytes:
-		return nil, 0, fmt.Errorf("a child's row with %d events would have %d bytes; the limit is %d", len(all), size, eventbatch.MaxBytes)
 	}
-	return eventbatch.Pack(texts), len(all), nil
+	if row, err = eventbatch.Pack(texts); err != nil {
+		return nil, 0, fmt.Errorf("the row of a child: %w", err)
+	}
+	return row, len(all), nil
 }
 
 // Archived filters the payload of an archived record as Event does. In addition, the first child
@@ -76,10 +76,7 @@ func (f Filter) Archived(payload []byte) ([]byte, error) {
 // Event returns the child's part of an event or of a tombstone, or `null` if the child gets
 // nothing.
 func (f Filter) Event(payload []byte) ([]byte, error) {
-	was, isTombstone := tombstones.Parse(payload)
-	if !isTombstone {
-		was.Event = payload
-	}
+	was := tombstones.Of(payload)
 	left := tombstones.Remains{Members: f.members(was.Members)}
 	if was.Event == nil {
 		return left.Append(nil)

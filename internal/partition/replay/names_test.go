@@ -12,7 +12,6 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
-	"github.com/badged/badged/internal/log/eventbatch"
 )
 
 // The log is searched for a user by an index in complete ranges, and read in the last one: for
@@ -73,7 +72,7 @@ func TestNamesOfPayloads(t *testing.T) {
 			t.Errorf("%s has a name that is not in it", payload)
 		}
 	}
-	packed := eventbatch.Pack(slices.Repeat([]string{event}, 100))
+	packed := foldtest.Row(slices.Repeat([]string{event}, 100)...)
 	for _, unreadable := range [][]byte{packed, []byte(`{"user_ids":["\u0061nn"]}`), []byte("ann"), []byte(`["` + strings.Repeat("x", 100_000) + `"]`)} {
 		if !has(unreadable, "ann") {
 			t.Errorf("%.40q tells that it does not have a name", unreadable)

@@ -48,7 +48,6 @@ type row struct {
 // not name the user, and so does not change.
 func (w *rewriter) row(records []events.Record) (*row, error) {
 	texts, changed, whole := make([]string, len(records)), false, true
-	size := 2
 	for i := range records {
 		rest, differs, err := w.record(&records[i])
 		if err != nil {
@@ -56,7 +55,6 @@ func (w *rewriter) row(records []events.Record) (*row, error) {
 		}
 		texts[i], changed = string(rest), changed || differs
 		whole = whole && texts[i] == "null"
-		size += len(rest) + 1
 	}
 	if !changed {
 		return nil, nil //nolint:nilnil // it does not name the user
@@ -68,10 +66,10 @@ func (w *rewriter) row(records []events.Record) (*row, error) {
 	}
 	r := &row{Position: records[0].Position, payload: []byte(texts[0]), whole: whole}
 	if len(records) > 1 {
-		if size > eventbatch.MaxBytes {
-			return nil, fmt.Errorf("without the user, the row at %s would have %d bytes; a row may have at most %d", r.Position, size, eventbatch.MaxBytes)
+		var err error
+		if r.payload, err = eventbatch.Pack(texts); err != nil {
+			return nil, fmt.Errorf("the row at %s without the user: %w", r.Position, err)
 		}
-		r.payload = eventbatch.Pack(texts)
 	}
 	return r, nil
 }
@@ -81,10 +79,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	if !mayName(r.Payload, w.userID) {
 		return r.Payload, false, nil
 	}
-	was, isTombstone := tombstones.Parse(r.Payload)
-	if !isTombstone {
-		was.Event = r.Payload
-	}
+	was := tombstones.Of(r.Payload)
 	left := was
 	e, decodeErr := events.Decode(was.Event)
 	switch {
