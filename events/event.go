@@ -147,7 +147,7 @@ type Event struct {
 type Data struct {
 	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`
-	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
+	Seq            int64    `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too."`
 	UpToSeq        int64    `json:"up_to_seq" minimum:"1" doc:"The seq of the last message that is read."`
 	// Seqs, in a ConversationMarkedUnread, are messages that the user has read.
 	Seqs []int64 `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"The seqs of messages that the user has read and that count as unread again."`

@@ -15,7 +15,7 @@ func TestInvalidFramesEndNoSession(t *testing.T) {
 		c, _ := w.connect("ann" + categories)
 		for _, tc := range []struct{ say, answer string }{
 			{`{"t":"read","id":1,"conversation_id":123,"up_to_seq":5}`, `{"t":"error","id":1,"code":"invalid","message":"field conversation_id must not be a JSON number"}`},
-			{`{"t":"read","conversation_id":"c1","up_to_seq":"5","id":"two"}`, `{"t":"error","id":"two","code":"invalid","message":"field up_to_seq must not be a JSON string"}`},
+			{`{"t":"read","conversation_id":"c1","up_to_seq":"five","id":"two"}`, `{"t":"error","id":"two","code":"invalid","message":"field up_to_seq must not be a JSON string"}`},
 			{`{"t":"auth","id":3,"token":5}`, `{"t":"error","id":3,"code":"invalid","message":"field token must not be a JSON number"}`},
 			{`{"id":4}`, `{"t":"error","id":4,"code":"invalid","message":"frame has no type t"}`},
 			{`{"t":"read","id":{},"conversation_id":5}`, `{"t":"error","code":"invalid","message":"id must be a number or a string"}`},

@@ -30,10 +30,10 @@ func TestMarkedMessages(t *testing.T) {
 	ann.awaitTotal(0)
 
 	for frame, want := range map[string]string{
-		`{"t":"mark_unread","id":5,"conversation_id":"c","seqs":[0]}`:    "seqs[0] must be at least 1, is 0",
-		`{"t":"mark_unread","id":6,"conversation_id":"c","seqs":[]}`:     "seqs must name at least one message",
-		`{"t":"mark_unread","id":7,"conversation_id":"c","seqs":["1"]}`:  "field seqs must not be a JSON string",
-		`{"t":"mark_unread","id":8,"conversation_id":"room","seqs":[1]}`: "seqs must be absent in a room: give from_seq",
+		`{"t":"mark_unread","id":5,"conversation_id":"c","seqs":[0]}`:     "seqs[0] must be at least 1, is 0",
+		`{"t":"mark_unread","id":6,"conversation_id":"c","seqs":[]}`:      "seqs must name at least one message",
+		`{"t":"mark_unread","id":7,"conversation_id":"c","seqs":["one"]}`: "field seqs must not be a JSON string",
+		`{"t":"mark_unread","id":8,"conversation_id":"room","seqs":[1]}`:  "seqs must be absent in a room: give from_seq",
 	} {
 		if strings.Contains(frame, "room") {
 			p.mustPost(
@@ -89,7 +89,7 @@ func TestMarkedMessagesOfARoom(t *testing.T) {
 	p.mustPost(delivered("c", 1, `"ann"`))
 	for frame, want := range map[string]string{
 		`{"t":"mark_unread","id":5,"conversation_id":"hall","from_seq":0}`:            "from_seq must be at least 1",
-		`{"t":"mark_unread","id":6,"conversation_id":"hall","from_seq":"1"}`:          "field from_seq must not be a JSON string",
+		`{"t":"mark_unread","id":6,"conversation_id":"hall","from_seq":"01"}`:         "field from_seq must not be a JSON string",
 		`{"t":"mark_unread","id":7,"conversation_id":"hall","from_seq":1,"seqs":[1]}`: "give seqs or from_seq, not both",
 		`{"t":"mark_unread","id":8,"conversation_id":"c","from_seq":1}`:               "from_seq works only in rooms that you have joined; give seqs instead",
 	} {

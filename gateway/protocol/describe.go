@@ -136,7 +136,7 @@ func CloseCodes() []CodeInfo {
 		{CloseProtocol, "protocol error", "a missing, late, invalid or second `hello`, a binary frame, or a frame that is not a JSON object", never + "; fix the client"},
 		{CloseForbidden, "forbidden", "`auth` with a token of another user", never},
 		{CloseNoProtocol, "no common subprotocol", "the subprotocol `badge.v1` was not offered", never + "; fix the client"},
-		{CloseCapacity, "over capacity", "the server has reached its limit of connections", later},
+		{CloseCapacity, "over capacity", "the server has reached its limit of connections, or too many clients connect at once", later},
 		{CloseRateLimited, "rate limited", "too many connections from your address, or too many commands, pings, pongs or bytes from you", later},
 		{CloseUserConnections, "too many connections of this user", "the user has reached the limit of connections; the existing connections stay open", later},
 		{CloseSlow, "too slow", "the client reads too slowly", backOff},

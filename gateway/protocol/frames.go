@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,7 @@ type ClientFrame struct {
 	Version        int64           `json:"version" minimum:"0" doc:"The version of the state that the client has."`
 	Device         string          `json:"device" minLength:"1" maxLength:"128" doc:"The id of the device that the app has registered for pushes. Give it only while the app is in the foreground: badged then sends the device no pushes until the connection ends, and delivers the delayed pushes afterwards."`
 	ConversationID string          `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
-	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The seq of the last message that the user has read, or seen."`
+	UpToSeq        int64           `json:"up_to_seq" minimum:"1" doc:"The seq of the last message that the user has read, or seen. In each command, a seq may also be a string of its digits."`
 	Seqs           []int64         `json:"seqs" minItems:"1" maxItems:"1000" minimum:"1" doc:"The seqs of messages that the user has read and that count as unread again."`
 	FromSeq        *int64          `json:"from_seq" minimum:"1" doc:"The seq of a message in a room: this message and all later messages count as unread again."`
 	Category       *string         `json:"category" minLength:"1" maxLength:"255" doc:"The category. It covers its own conversations, and the conversations of all categories whose name begins with it and a slash."`
@@ -148,6 +149,13 @@ func (f *ClientFrame) fields() map[string]any {
 	}
 }
 
+// seqFields are the fields with seqs. JavaScript rounds numbers above 2⁵³, so their values may also
+// be strings of digits, as in events.
+var (
+	seqFields    = []string{"up_to_seq", "seqs", "from_seq"}
+	quotedDigits = regexp.MustCompile(`"([1-9][0-9]*)"`)
+)
+
 // take sets the fields of f from members. It returns an error for the first member with a value
 // of the wrong type. take compares names exactly, unlike encoding/json, which would accept
 // "Category" for "category".
@@ -158,7 +166,11 @@ func (f *ClientFrame) take(members []member) (mistyped error) {
 		if !known {
 			continue
 		}
-		typ, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(m.value, field))
+		value := []byte(m.value)
+		if slices.Contains(seqFields, m.name) {
+			value = quotedDigits.ReplaceAll(value, []byte("$1"))
+		}
+		typ, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(value, field))
 		if wrong && mistyped == nil {
 			mistyped = fmt.Errorf("field %s must not be a JSON %s", m.name, typ.Value)
 		}

@@ -174,6 +174,26 @@ func TestClientFramesAreGolden(t *testing.T) {
 	}
 }
 
+// A seq may be a string of its digits: JavaScript rounds greater numbers.
+func TestSeqsAsStrings(t *testing.T) {
+	const large = 1851234567890123777
+	for frame, want := range map[string]ClientFrame{
+		`{"t":"read","conversation_id":"7","up_to_seq":"1851234567890123777"}`:          {T: "read", ConversationID: "7", UpToSeq: large},
+		`{"t":"mark_unread","conversation_id":"7","seqs":[7, "1851234567890123777"]}`:   {T: "mark_unread", ConversationID: "7", Seqs: []int64{7, large}},
+		`{"t":"mark_unread","conversation_id":"hall","from_seq":"1851234567890123777"}`: {T: "mark_unread", ConversationID: "hall", FromSeq: new(int64(large))},
+	} {
+		got, err := DecodeFrame([]byte(frame))
+		if a, b := mustJSON(t, got), mustJSON(t, want); a != b || err != nil {
+			t.Errorf("%s is %s, %v; want %s", frame, a, err, b)
+		}
+	}
+	for _, seq := range []string{`"x"`, `""`, `"007"`, `"1.0"`, `" 1"`, `"99999999999999999999"`} {
+		if _, err := DecodeFrame([]byte(`{"t":"read","conversation_id":"c","up_to_seq":` + seq + `}`)); err == nil || !strings.Contains(err.Error(), "field up_to_seq must not be a JSON ") {
+			t.Errorf("up_to_seq %s is answered with %v", seq, err)
+		}
+	}
+}
+
 // Only frames with a token may be long. Others are answered, so that one command that is
 // too long ends no connection.
 func TestLongFrames(t *testing.T) {
