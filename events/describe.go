@@ -53,7 +53,7 @@ func Types() []TypeInfo {
 			Example: Event{ID: "design-crew/unread/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada}},
 		},
 		{
-			Type: ConversationReset, Does: "Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored.",
+			Type: ConversationReset, Does: "Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level, category and a mark of the conversation do not change; the category changes with the next message that has a greater seq. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored.",
 			Required: []string{"conversation_id", "user_ids"}, Optional: []string{"up_to_seq", "seqs"},
 			Means:   map[string]string{"up_to_seq": "The seq of the last message that is read, by default none.", "seqs": "The seqs of the messages that are unread, by default none."},
 			Example: Event{ID: "design-crew/reset/ada/1", Data: Data{ConversationID: "design-crew", UserIDs: ada, UpToSeq: 40, Seqs: []int64{41, 42}}},
@@ -128,7 +128,7 @@ func Types() []TypeInfo {
 			Example: Event{ID: "town-hall/7/edited/2", Data: Data{ConversationID: "town-hall", Seq: 7, SenderID: "ben", Revision: 2}},
 		},
 		{
-			Type: RoomReset, Does: "The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes.",
+			Type: RoomReset, Does: "The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. If up_to_seq is greater than seq, later messages up to it are read. Levels and marks do not change, except that marked messages up to up_to_seq are read. The category changes with the next message that has a greater seq. If one of the last resets of a room is repeated with the same source and id, nothing changes.",
 			Required: []string{"conversation_id"}, Optional: []string{"seq", "up_to_seq"},
 			Means:   map[string]string{"seq": "The seq of the last message of the room, by default none.", "up_to_seq": "The least read position of every member."},
 			Example: Event{ID: "town-hall/truncated/1", Data: Data{ConversationID: "town-hall"}},

@@ -7,7 +7,7 @@ type Numbers struct {
 	Mentions            int64 `json:"mentions" doc:"The number of unread messages that mention the user, in conversations whose level is not none."`
 	UnreadConversations int64 `json:"unread_conversations" doc:"The number of conversations that add something to the total, for apps whose badge counts conversations instead of messages."`
 	Unseen              int64 `json:"unseen" doc:"The part of the total that the user has not seen: messages above the seen positions of their conversations."`
-	Muted               Muted `json:"muted,omitzero" doc:"Unread messages that a level excludes from the total, for apps that show a grey number for them; absent if there are none."`
+	Muted               Muted `json:"muted,omitzero" doc:"Unread messages, and marks of conversations, that a level excludes from the total, for apps that show a grey number for them; absent if there are none."`
 	Marked              int64 `json:"marked,omitempty" doc:"The part of the total that comes from conversations that were marked unread and have no unread message; absent if it is 0."`
 }
 

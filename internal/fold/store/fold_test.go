@@ -444,6 +444,9 @@ func TestStories(t *testing.T) {
 			deliver("1", 1), event("2", events.ConversationLevelSet, level(events.LevelNone)), deliver("3", 2), event("4", events.ConversationLevelSet, level(events.LevelAll)),
 		}, 2},
 		{"who leaves has nothing unread", []events.Event{deliver("1", 1), event("2", events.ConversationLeft, nil)}, 0},
+		{"who leaves a category has no marks, also without messages", []events.Event{
+			event("1", events.ConversationMarkedUnread, nil), event("2", events.UserLeftAll, func(d *events.Data) { d.ConversationID, d.Category = "", events.DefaultCategory }),
+		}, 0},
 		{"an old message does not bring a left conversation back", []events.Event{
 			deliver("1", 5), event("2", events.ConversationLeft, nil), deliver("3", 4), event("4", events.ConversationMarkedUnread, nil),
 		}, 0},
