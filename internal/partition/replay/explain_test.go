@@ -298,7 +298,7 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 				trusted := e.Type != events.ConversationExpired && !e.Data.ByApp
 				return e.Data.ConversationID == c.ConversationID && (e.Data.UpToSeq == c.ReadSeq || !trusted && e.Data.UpToSeq > c.ReadSeq)
 			}
-			return e.Type == events.UserReadAll || e.Type == events.ConversationLeft
+			return e.Type == events.UserReadAll || e.Type == events.ConversationLeft || e.Type == events.UserLeftAll
 		}) {
 			return "last read " + c.LastRead.ID
 		}
