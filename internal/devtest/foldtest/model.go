@@ -424,7 +424,7 @@ func (u *user) fold(e *events.Event, w *world) {
 				c.seen = max(c.seen, c.lastMessage())
 			case c.room != nil:
 				u.quit(id)
-			default:
+			case c.known:
 				c.leave(0)
 			}
 		}

@@ -122,9 +122,9 @@ func (u *User) endMembership(c *Conversation, r *Room) {
 	r.Dismiss()
 }
 
-// leaveAll folds user.left_all. u leaves every room and every ordinary conversation that path
-// covers, also a conversation of which no message was delivered: it may be marked unread, or have
-// a level. The version of u grows by at most one.
+// leaveAll folds user.left_all. u leaves every room that path covers, and every ordinary
+// conversation that path covers and of which a client may know: also one without messages, which
+// may be marked unread or have a level. The version of u grows by at most one.
 func (u *User) leaveAll(path string, in *State) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
@@ -133,7 +133,7 @@ func (u *User) leaveAll(path string, in *State) bool {
 		case r != nil:
 			u.endMembership(c, r)
 			changed = append(changed, c)
-		default:
+		case c.Version > 0:
 			if visible, _ := u.update(c, func(c *Conversation) Reason { return c.leave(0) }); visible {
 				changed = append(changed, c)
 			}
