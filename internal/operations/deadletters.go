@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"github.com/badged/badged/internal/cluster"
@@ -104,22 +103,11 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int6
 	return letter, err
 }
 
-// findDeadLetter returns a dead letter and its database. If no database has the letter, it returns
-// the first database and [deadletters.ErrNotFound]. But if a database is not available, and may
-// thus have the letter, it returns no database and an error that names this database.
+// findDeadLetter searches all databases for a dead letter: see searched. Without the letter, the
+// error is [deadletters.ErrNotFound].
 func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
-	present, away := o.cfg.Cluster.Present()
-	for _, s := range present {
+	return searched(o.cfg.Cluster, deadletters.ErrNotFound, func(s *cluster.Database) (DeadLetter, error) {
 		l, err := deadletters.New(s.Pool, s.Log).Find(ctx, id)
-		if err == nil {
-			return s, newDeadLetter(s, l), nil
-		}
-		if !errors.Is(err, deadletters.ErrNotFound) {
-			return nil, DeadLetter{}, s.Wrap(err)
-		}
-	}
-	if away != nil {
-		return nil, DeadLetter{}, away
-	}
-	return present[0], DeadLetter{}, deadletters.ErrNotFound
+		return newDeadLetter(s, l), err
+	})
 }

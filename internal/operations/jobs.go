@@ -142,28 +142,14 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return job, err
 }
 
-// findJob returns a job and its database. If no database has the job, it returns the first database
-// and [ErrNoJob]. But if a database is not available, and may thus have the job, it returns no
-// database and an error that names this database.
+// findJob searches all databases for a job: see searched. Without the job, the error is [ErrNoJob].
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
-	present, away := o.cfg.Cluster.Present()
-	for _, s := range present {
-		err := reap(ctx, s.Pool)
-		var job Job
-		if err == nil {
-			job, err = oneJob(ctx, s.Pool, s, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
+	return searched(o.cfg.Cluster, ErrNoJob, func(s *cluster.Database) (Job, error) {
+		if err := reap(ctx, s.Pool); err != nil {
+			return Job{}, err
 		}
-		if err == nil {
-			return s, job, nil
-		}
-		if !errors.Is(err, ErrNoJob) {
-			return nil, Job{}, s.Wrap(err)
-		}
-	}
-	if away != nil {
-		return nil, Job{}, away
-	}
-	return present[0], Job{}, fmt.Errorf("read job %d: %w", id, ErrNoJob)
+		return oneJob(ctx, s.Pool, s, fmt.Sprintf("read job %d", id), statements.Get("find a job"), kind, id)
+	})
 }
 
 // CancelJob asks the process that runs a job to cancel it, and returns without waiting for that

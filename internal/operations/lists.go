@@ -78,6 +78,30 @@ func merged[T any](ctx context.Context, some []*cluster.Database, limit int, ord
 	return all, nil
 }
 
+// searched returns an element, such as a job, and its database. find reads the element from one
+// database, and fails with missing if the database does not have it. If no database has the
+// element, searched returns the first database and the error missing. But if a database is not
+// available, and may thus have the element, it returns no database and an error that names this
+// database.
+func searched[T any](c *cluster.Cluster, missing error, find func(s *cluster.Database) (T, error)) (*cluster.Database, T, error) {
+	var none T
+	var err error
+	present, away := c.Present()
+	for _, s := range present {
+		var found T
+		if found, err = find(s); err == nil {
+			return s, found, nil
+		}
+		if !errors.Is(err, missing) {
+			return nil, none, s.Wrap(err)
+		}
+	}
+	if away != nil {
+		return nil, none, away
+	}
+	return present[0], none, err
+}
+
 // lengthOf returns the length of a text, 0 for nil.
 func lengthOf(text *string) int {
 	if text == nil {
