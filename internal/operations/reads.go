@@ -70,38 +70,39 @@ func (o *Operations) Read(ctx context.Context, by Operator, action string, argum
 	if !o.reads.isNew(read, now) {
 		return nil
 	}
-	if err := record(ctx, some[0].Pool, by, action, string(encoded)); err != nil {
-		return fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
+	if err := record(ctx, some[0].Pool, by, action, arguments, nothingShown); err != nil {
+		return err
 	}
 	o.reads.add(read, now)
 	return nil
 }
 
+// nothingShown is what the error says about a read that could not be recorded.
+const nothingShown = "nothing was shown"
+
 // record adds an action to the audit trail. One statement inserts the records of its start and its
-// end.
-func record(ctx context.Context, db DB, by Operator, action, arguments string) error {
-	_, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, arguments)
-	return err
+// end. The error says what was not done because the action is not recorded.
+func record(ctx context.Context, db DB, by Operator, action string, arguments any, notDone string) error {
+	encoded, err := json.Marshal(arguments)
+	if err != nil {
+		return fmt.Errorf("encode the arguments of %s: %w", action, err)
+	}
+	if _, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, string(encoded)); err != nil {
+		return fmt.Errorf("record %s in the audit trail; %s: %w", action, notDone, err)
+	}
+	return nil
 }
 
 // RecordRead records a read by a command of the command line. It returns false and no error if
 // the role may not write or the server is a standby. The caller may then read nevertheless,
 // since such a role could also read the tables without badged.
 func RecordRead(ctx context.Context, db DB, action string, arguments any) (recorded bool, err error) {
-	encoded, err := json.Marshal(arguments)
-	if err != nil {
-		return false, fmt.Errorf("encode the arguments of %s: %w", action, err)
-	}
-	by := OSUser()
-	err = record(ctx, db, by, action, string(encoded))
+	err = record(ctx, db, OSUser(), action, arguments, nothingShown)
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok &&
 		(refused.Code == "42501" || refused.Code == "25006") {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("record %s in the audit trail; nothing was shown: %w", action, err)
-	}
-	return true, nil
+	return err == nil, err
 }
 
 // NoUser has the arguments that the trail records for a user without data. It does not contain the
@@ -149,12 +150,5 @@ func RecordDisconnect(ctx context.Context, db DB, by Operator, userID string, re
 		at := revokeBefore.UTC()
 		d.RevokeBefore = &at
 	}
-	encoded, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("encode the arguments of %s: %w", ActDisconnect, err)
-	}
-	if err := record(ctx, db, by, ActDisconnect, string(encoded)); err != nil {
-		return fmt.Errorf("record %s in the audit trail; no connection was ended: %w", ActDisconnect, err)
-	}
-	return nil
+	return record(ctx, db, by, ActDisconnect, d, "no connection was ended")
 }
