@@ -4,10 +4,10 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/gateway/internal/view"
 	"github.com/badged/badged/gateway/protocol"
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // Metrics are the metrics of a gateway.
@@ -32,39 +32,26 @@ type Metrics struct {
 // NewMetrics returns metrics, and registers them with r unless r is nil. It panics if they are
 // registered with r already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	opts := func(name, help string) prometheus.CounterOpts {
-		return prometheus.CounterOpts{Namespace: "badged", Subsystem: "gateway", Name: name, Help: help}
-	}
 	m := &Metrics{
-		connections: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "gateway", Name: "connections", Help: "Open client connections.",
-		}),
-		streams: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "gateway", Name: "event_streams", Help: "Open client connections over server-sent events.",
-		}),
-		refused:         auto.NewCounter(opts("connections_refused_total", "Requests that could not be upgraded to a WebSocket, for example since their origin is not allowed.")),
-		frames:          auto.NewCounterVec(opts("frames_sent_total", "Frames sent to clients, by type."), []string{"type"}),
-		bytes:           auto.NewCounter(opts("frame_bytes_sent_total", "Bytes of frames sent to clients.")),
-		commands:        auto.NewCounterVec(opts("commands_total", "Commands of clients, by type and result."), []string{"type", "result"}),
-		limited:         auto.NewCounter(opts("commands_limited_total", "Commands of clients rejected by the rate limit.")),
-		closes:          auto.NewCounterVec(opts("closes_total", "Connections that the server closed or refused, by close code. For server-sent events it is the close code with the same meaning as the status."), []string{"code"}),
-		repairs:         auto.NewCounter(opts("reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables.")),
-		compared:        auto.NewCounter(opts("reconciled_users_total", "Connected users whose clients were compared with the tables. Each user is compared at least once per --reconcile-interval, and once more after a failure of Redis.")),
-		gaps:            auto.NewCounter(opts("bus_gaps_total", "Outages of the bus. After each, every client was compared with the tables.")),
-		reconcileErrors: auto.NewCounter(opts("reconciliation_errors_total", "Comparisons with the tables that failed.")),
+		connections:     metric.Gauge(r, "badged_gateway_connections", "Open client connections."),
+		streams:         metric.Gauge(r, "badged_gateway_event_streams", "Open client connections over server-sent events."),
+		refused:         metric.Counter(r, "badged_gateway_connections_refused_total", "Requests that could not be upgraded to a WebSocket, for example since their origin is not allowed."),
+		frames:          metric.CounterVec(r, "badged_gateway_frames_sent_total", "Frames sent to clients, by type.", "type"),
+		bytes:           metric.Counter(r, "badged_gateway_frame_bytes_sent_total", "Bytes of frames sent to clients."),
+		commands:        metric.CounterVec(r, "badged_gateway_commands_total", "Commands of clients, by type and result.", "type", "result"),
+		limited:         metric.Counter(r, "badged_gateway_commands_limited_total", "Commands of clients rejected by the rate limit."),
+		closes:          metric.CounterVec(r, "badged_gateway_closes_total", "Connections that the server closed or refused, by close code. For server-sent events it is the close code with the same meaning as the status.", "code"),
+		repairs:         metric.Counter(r, "badged_gateway_reconciliation_repairs_total", "Clients that had missed an update and were corrected from the tables."),
+		compared:        metric.Counter(r, "badged_gateway_reconciled_users_total", "Connected users whose clients were compared with the tables. Each user is compared at least once per --reconcile-interval, and once more after a failure of Redis."),
+		gaps:            metric.Counter(r, "badged_gateway_bus_gaps_total", "Outages of the bus. After each, every client was compared with the tables."),
+		reconcileErrors: metric.Counter(r, "badged_gateway_reconciliation_errors_total", "Comparisons with the tables that failed."),
+		rooms:           metric.Gauge(r, "badged_gateway_rooms", "Rooms with connected members. A room counts once for each partition that has connected members of it."),
+		roomUpdates:     metric.Counter(r, "badged_gateway_room_updates_total", "Updates of rooms that the gateway received from the bus."),
+		roomMissed:      metric.Counter(r, "badged_gateway_room_updates_missed_total", "Connected members whose state was read from the tables because they had missed an update of a room, or were far behind in it."),
+		stale: metric.Histogram(r, "badged_gateway_staleness_seconds", "Seconds from the append of a change to the frame that contains it, by the clock of the database.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}),
 	}
-	m.rooms = auto.NewGauge(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "gateway", Name: "rooms", Help: "Rooms with connected members. A room counts once for each partition that has connected members of it.",
-	})
-	m.roomUpdates = auto.NewCounter(opts("room_updates_total", "Updates of rooms that the gateway received from the bus."))
-	m.roomMissed = auto.NewCounter(opts("room_updates_missed_total", "Connected members whose state was read from the tables because they had missed an update of a room, or were far behind in it."))
-	m.stale = auto.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "badged", Subsystem: "gateway", Name: "staleness_seconds",
-		Help:    "Seconds from the append of a change to the frame that contains it, by the clock of the database.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-	})
-	ahead := auto.NewCounterVec(opts("clients_ahead_total", "Clients that got a snapshot because their state was newer than the tables, by how the gateway found this."), []string{"found"})
+	ahead := metric.CounterVec(r, "badged_gateway_clients_ahead_total", "Clients that got a snapshot because their state was newer than the tables, by how the gateway found this.", "found")
 	m.aheadHello, m.aheadUpdate, m.aheadCompared = ahead.WithLabelValues("hello"), ahead.WithLabelValues("update"), ahead.WithLabelValues("reconciliation")
 	m.snapshots, m.changes, m.rest = m.frames.WithLabelValues("snapshot"), m.frames.WithLabelValues("changes"), m.frames.WithLabelValues("other")
 	for _, t := range []string{protocol.FrameRead, protocol.FrameReadAll, protocol.FrameMarkUnread} {

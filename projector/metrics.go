@@ -4,7 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // Metrics are the metrics of a projector.
@@ -23,51 +24,30 @@ type Metrics struct {
 
 // NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	counter := func(name, help string) prometheus.Counter {
-		return auto.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "projector", Name: name, Help: help})
-	}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return auto.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "projector", Name: name, Help: help, Buckets: buckets,
-		})
-	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return auto.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: name, Help: help,
-		}, []string{"partition"})
-	}
 	m := &Metrics{
-		folded:       counter("events_folded_total", "Events folded into the badges."),
-		duplicates:   counter("events_deduplicated_total", "Repeated events. They changed nothing."),
-		deadLetters:  counter("dead_letters_total", "Events in the log that could not be decoded and became dead letters."),
-		leaps:        counter("seq_leaps_total", "Events whose seq or up_to_seq is at least 1,000 times the last seq of their conversation, counted once in each partition. Usually the publisher has changed the unit of its seqs."),
-		fenced:       counter("fenced_total", "Batches rolled back because another projector had moved the position."),
-		failed:       counter("fold_errors_total", "Batches that failed and are retried."),
-		refused:      counter("direct_appends_refused_total", "Transactions that append and fold events and were rolled back, because other events of the partition must be folded first."),
-		updatesLost:  counter("updates_lost_total", "Updates that the bus did not accept. Reconciliation delivers their changes."),
-		batchEvents:  histogram("batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
-		batchSeconds: histogram("batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
-		delaySeconds: histogram("delay_seconds", "Seconds from the append of the oldest event of a batch to its commit.", prometheus.ExponentialBuckets(0.001, 2.5, 14)),
-		owned: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "partitions_owned", Help: "Partitions that this process folds.",
-		}),
-		owner: gauge("partition_owned", "1 for each partition that this process folds."),
-		deadLettersWaiting: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "dead_letters_waiting", Help: "Dead letters that were neither retried nor discarded, counted up to 10000.",
-		}),
-		dedupRuns:        gauge("dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. For each event, the filter of each run is checked."),
-		dedupBlockKeys:   gauge("dedup_block_keys", "Event keys that are not merged into sorted runs yet, by partition that this process folds. Each event has one key per user."),
-		dedupRunKeys:     gauge("dedup_run_keys", "Event keys in sorted runs, by partition that this process folds. Each event has one key per user."),
-		dedupFilterBytes: gauge("dedup_filter_bytes", "Memory that filters of event keys use, by partition that this process folds. It is part of --cache-mib."),
-		dedupUnfiltered:  gauge("dedup_unfiltered_runs", "Sorted runs of event keys whose filters are not all in memory, by partition that this process folds. Each event costs a database look-up in these runs: raise --cache-mib."),
-		lagEvents:        gauge("lag_events", "Unfolded events in the log, by partition that this process folds."),
-		lagSeconds:       gauge("lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds."),
-		dedupGeneration:  gauge("dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window."),
-		epochs: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "projector", Name: "epochs_begun_total",
-			Help: "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because Postgres has lost commits.",
-		}, []string{"reason"}),
+		folded:             metric.Counter(r, "badged_projector_events_folded_total", "Events folded into the badges."),
+		duplicates:         metric.Counter(r, "badged_projector_events_deduplicated_total", "Repeated events. They changed nothing."),
+		deadLetters:        metric.Counter(r, "badged_projector_dead_letters_total", "Events in the log that could not be decoded and became dead letters."),
+		leaps:              metric.Counter(r, "badged_projector_seq_leaps_total", "Events whose seq or up_to_seq is at least 1,000 times the last seq of their conversation, counted once in each partition. Usually the publisher has changed the unit of its seqs."),
+		fenced:             metric.Counter(r, "badged_projector_fenced_total", "Batches rolled back because another projector had moved the position."),
+		failed:             metric.Counter(r, "badged_projector_fold_errors_total", "Batches that failed and are retried."),
+		refused:            metric.Counter(r, "badged_projector_direct_appends_refused_total", "Transactions that append and fold events and were rolled back, because other events of the partition must be folded first."),
+		updatesLost:        metric.Counter(r, "badged_projector_updates_lost_total", "Updates that the bus did not accept. Reconciliation delivers their changes."),
+		batchEvents:        metric.Histogram(r, "badged_projector_batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
+		batchSeconds:       metric.Histogram(r, "badged_projector_batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),
+		delaySeconds:       metric.Histogram(r, "badged_projector_delay_seconds", "Seconds from the append of the oldest event of a batch to its commit.", prometheus.ExponentialBuckets(0.001, 2.5, 14)),
+		owned:              metric.Gauge(r, "badged_projector_partitions_owned", "Partitions that this process folds."),
+		owner:              metric.GaugeVec(r, "badged_projector_partition_owned", "1 for each partition that this process folds.", "partition"),
+		deadLettersWaiting: metric.Gauge(r, "badged_projector_dead_letters_waiting", "Dead letters that were neither retried nor discarded, counted up to 10000."),
+		dedupRuns:          metric.GaugeVec(r, "badged_projector_dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. For each event, the filter of each run is checked.", "partition"),
+		dedupBlockKeys:     metric.GaugeVec(r, "badged_projector_dedup_block_keys", "Event keys that are not merged into sorted runs yet, by partition that this process folds. Each event has one key per user.", "partition"),
+		dedupRunKeys:       metric.GaugeVec(r, "badged_projector_dedup_run_keys", "Event keys in sorted runs, by partition that this process folds. Each event has one key per user.", "partition"),
+		dedupFilterBytes:   metric.GaugeVec(r, "badged_projector_dedup_filter_bytes", "Memory that filters of event keys use, by partition that this process folds. It is part of --cache-mib.", "partition"),
+		dedupUnfiltered:    metric.GaugeVec(r, "badged_projector_dedup_unfiltered_runs", "Sorted runs of event keys whose filters are not all in memory, by partition that this process folds. Each event costs a database look-up in these runs: raise --cache-mib.", "partition"),
+		lagEvents:          metric.GaugeVec(r, "badged_projector_lag_events", "Unfolded events in the log, by partition that this process folds.", "partition"),
+		lagSeconds:         metric.GaugeVec(r, "badged_projector_lag_seconds", "Age in seconds of the oldest unfolded event, by partition that this process folds.", "partition"),
+		dedupGeneration:    metric.GaugeVec(r, "badged_projector_dedup_generation", "Current generation of event keys, by partition that this process folds; grows by one every half --dedup-window.", "partition"),
+		epochs:             metric.CounterVec(r, "badged_projector_epochs_begun_total", "Epochs that this process began, by reason: restart, because Postgres may have lost commits, or rewind, because Postgres has lost commits.", "reason"),
 	}
 	for _, reason := range []string{epochRestart, epochRewind} {
 		m.epochs.WithLabelValues(reason)

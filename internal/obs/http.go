@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // HTTPMetrics counts and times requests. It is safe for concurrent use.
@@ -18,17 +19,10 @@ type HTTPMetrics struct {
 
 // NewHTTPMetrics returns metrics that are registered with r.
 func NewHTTPMetrics(r prometheus.Registerer) *HTTPMetrics {
-	auto := promauto.With(r)
 	return &HTTPMetrics{
-		requests: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "http", Name: "requests_total",
-			Help: "Answered requests by route and status code, without WebSockets and server-sent events.",
-		}, []string{"route", "code"}),
-		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "http", Name: "request_seconds",
-			Help:    "Seconds to answer a request, by route. They include the wait for at_least. WebSockets and server-sent events are not included.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12),
-		}, []string{"route"}),
+		requests: metric.CounterVec(r, "badged_http_requests_total", "Answered requests by route and status code, without WebSockets and server-sent events.", "route", "code"),
+		seconds: metric.HistogramVec(r, "badged_http_request_seconds", "Seconds to answer a request, by route. They include the wait for at_least. WebSockets and server-sent events are not included.",
+			prometheus.ExponentialBuckets(0.0005, 2.5, 12), "route"),
 	}
 }
 

@@ -43,7 +43,7 @@ func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(r).NewGauge(prometheus.GaugeOpts{
-		Namespace: "badged", Name: "build_info", Help: "Always 1; the label is the version of this process.",
+		Name: "badged_build_info", Help: "Always 1; the label is the version of this process.",
 		ConstLabels: prometheus.Labels{"version": version.String()},
 	}).Set(1)
 	return r

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/fold/lag"
 )
@@ -19,20 +19,10 @@ type metrics struct {
 }
 
 func newMetrics(r prometheus.Registerer) metrics {
-	auto := promauto.With(r)
 	return metrics{
-		lag: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "publish", Name: "lag_seconds",
-			Help: "Age in seconds of the oldest unfolded event of all partitions, also of partitions that other processes fold. While it is above --max-lag, publishing over HTTP is refused.",
-		}),
-		refused: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "publish", Name: "refused_total",
-			Help: "Requests to publish that were answered with 429 because folding was further behind than --max-lag.",
-		}),
-		heldSeconds: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "publish", Name: "held_seconds_total",
-			Help: "Seconds that requests to publish waited for folding to catch up, in total.",
-		}),
+		lag:         metric.Gauge(r, "badged_publish_lag_seconds", "Age in seconds of the oldest unfolded event of all partitions, also of partitions that other processes fold. While it is above --max-lag, publishing over HTTP is refused."),
+		refused:     metric.Counter(r, "badged_publish_refused_total", "Requests to publish that were answered with 429 because folding was further behind than --max-lag."),
+		heldSeconds: metric.Counter(r, "badged_publish_held_seconds_total", "Seconds that requests to publish waited for folding to catch up, in total."),
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // Metrics are the metrics of an ingester.
@@ -18,18 +19,12 @@ type Metrics struct {
 
 // NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Namespace: "badged", Subsystem: "ingest", Name: name, Help: help}, labels)
-	}
 	m := &Metrics{
-		messages: counter("messages_total", "Messages of brokers that were stored as events or as dead letters.", "broker", "stream"),
-		letters:  counter("dead_letters_total", "Messages of brokers that became dead letters.", "broker", "stream"),
-		lost:     counter("lost_total", "Messages that a broker deleted before badged read them; an upper bound.", "broker", "stream"),
-		failed:   counter("errors_total", "Attempts to read or store messages that failed. badged repeats them.", "broker"),
-		owned: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "ingest", Name: "partitions_owned", Help: "Partitions of brokers that this process reads.",
-		}, []string{"broker"}),
+		messages: metric.CounterVec(r, "badged_ingest_messages_total", "Messages of brokers that were stored as events or as dead letters.", "broker", "stream"),
+		letters:  metric.CounterVec(r, "badged_ingest_dead_letters_total", "Messages of brokers that became dead letters.", "broker", "stream"),
+		lost:     metric.CounterVec(r, "badged_ingest_lost_total", "Messages that a broker deleted before badged read them; an upper bound.", "broker", "stream"),
+		failed:   metric.CounterVec(r, "badged_ingest_errors_total", "Attempts to read or store messages that failed. badged repeats them.", "broker"),
+		owned:    metric.GaugeVec(r, "badged_ingest_partitions_owned", "Partitions of brokers that this process reads.", "broker"),
 		backlogs: &backlogs{of: map[backlogKey]*backlog{}},
 	}
 	if r != nil {

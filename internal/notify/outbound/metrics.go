@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // Metrics are the metrics of a notifier.
@@ -23,24 +23,18 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "badged", Subsystem: "notifier", Name: name, Help: help}
-	}
-	counter := func(name, help string) prometheus.CounterOpts { return prometheus.CounterOpts(opts(name, help)) }
-	gauge := func(name, help string) prometheus.GaugeOpts { return prometheus.GaugeOpts(opts(name, help)) }
 	m := &Metrics{
-		read:    auto.NewCounter(counter("events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook.")),
-		failed:  auto.NewCounter(counter("errors_total", "Statements of the notifier that failed. The notifier repeats them.")),
-		marked:  auto.NewCounter(counter("marked_total", "Rows of devices that became due, or that changed again while they were due.")),
-		settled: auto.NewCounterVec(counter("reported_total", "Due rows for devices and webhooks that were processed, by outcome."), []string{"outcome"}),
-		owned:   auto.NewGauge(gauge("partitions_owned", "Partitions for which this process notifies devices and webhooks.")),
-		due:     auto.NewGaugeVec(gauge("due", "Rows that are due now, by target and partition that this process owns; counted up to 100000 in a partition."), []string{"target", "partition"}),
-		oldest:  auto.NewGaugeVec(gauge("oldest_due_seconds", "Seconds since the oldest due row became due, by target and partition that this process owns; 0 if no row is due."), []string{"target", "partition"}),
-		lag:     auto.NewGaugeVec(gauge("lag_seconds", "Seconds since the append of the oldest folded event that the notifier has not read for devices yet, by partition that this process owns."), []string{"partition"}),
+		read:    metric.Counter(r, "badged_notifier_events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook."),
+		failed:  metric.Counter(r, "badged_notifier_errors_total", "Statements of the notifier that failed. The notifier repeats them."),
+		marked:  metric.Counter(r, "badged_notifier_marked_total", "Rows of devices that became due, or that changed again while they were due."),
+		settled: metric.CounterVec(r, "badged_notifier_reported_total", "Due rows for devices and webhooks that were processed, by outcome.", "outcome"),
+		owned:   metric.Gauge(r, "badged_notifier_partitions_owned", "Partitions for which this process notifies devices and webhooks."),
+		due:     metric.GaugeVec(r, "badged_notifier_due", "Rows that are due now, by target and partition that this process owns; counted up to 100000 in a partition.", "target", "partition"),
+		oldest:  metric.GaugeVec(r, "badged_notifier_oldest_due_seconds", "Seconds since the oldest due row became due, by target and partition that this process owns; 0 if no row is due.", "target", "partition"),
+		lag:     metric.GaugeVec(r, "badged_notifier_lag_seconds", "Seconds since the append of the oldest folded event that the notifier has not read for devices yet, by partition that this process owns.", "partition"),
 
-		behind:        auto.NewGaugeVec(gauge("webhook_behind_events", "Folded events that were not processed for a webhook yet, by webhook and partition that this process owns."), []string{"webhook", "partition"}),
-		behindSeconds: auto.NewGaugeVec(gauge("webhook_behind_seconds", "Seconds since the append of the oldest folded event that was not processed for a webhook yet, by webhook and partition that this process owns; 0 if there is none."), []string{"webhook", "partition"}),
+		behind:        metric.GaugeVec(r, "badged_notifier_webhook_behind_events", "Folded events that were not processed for a webhook yet, by webhook and partition that this process owns.", "webhook", "partition"),
+		behindSeconds: metric.GaugeVec(r, "badged_notifier_webhook_behind_seconds", "Seconds since the append of the oldest folded event that was not processed for a webhook yet, by webhook and partition that this process owns; 0 if there is none.", "webhook", "partition"),
 	}
 	for _, outcome := range outcomeNames {
 		m.settled.WithLabelValues(outcome)

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -285,25 +285,12 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	f := promauto.With(r)
 	m := &Metrics{
-		pushes: f.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "push", Name: "pushes_total",
-			Help: "Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).",
-		}, []string{"platform", "kind", "outcome"}),
-		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "push", Name: "seconds",
-			Help:    "Seconds from when the push to a device became due until the vendor accepted it.",
-			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
-		}, []string{"platform"}),
-		pauses: f.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "push", Name: "pauses_total",
-			Help: "Pauses of pushes, because a vendor asked for a pause or refused the settings of an app.",
-		}, []string{"platform"}),
-		inFlight: f.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "push", Name: "in_flight",
-			Help: "Pushes that were sent to a vendor, which has not answered yet.",
-		}),
+		pushes: metric.CounterVec(r, "badged_push_pushes_total", "Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).", "platform", "kind", "outcome"),
+		seconds: metric.HistogramVec(r, "badged_push_seconds", "Seconds from when the push to a device became due until the vendor accepted it.",
+			[]float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}, "platform"),
+		pauses:   metric.CounterVec(r, "badged_push_pauses_total", "Pauses of pushes, because a vendor asked for a pause or refused the settings of an app.", "platform"),
+		inFlight: metric.Gauge(r, "badged_push_in_flight", "Pushes that were sent to a vendor, which has not answered yet."),
 	}
 	for _, p := range []Platform{APNs, FCM, WebPush, UnifiedPush} {
 		m.pauses.WithLabelValues(string(p))

@@ -4,8 +4,8 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -30,29 +30,13 @@ const (
 
 // NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
 	return &Metrics{
-		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "webhook", Name: "call_seconds",
-			Help:    "Duration of calls in seconds, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
-		}, []string{"webhook", "outcome"}),
-		events: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "webhook", Name: "events_total",
-			Help: "Events that endpoints accepted, by webhook.",
-		}, []string{"webhook"}),
-		state: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "webhook", Name: "state",
-			Help: "1 for the current state of each webhook: active, paused or disabled.",
-		}, []string{"webhook", "state"}),
-		step: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "webhook", Name: "failing_step",
-			Help: "Number of the current wait of a webhook on the ladder, that is, the growing waits after failed calls; 0 while its calls succeed.",
-		}, []string{"webhook"}),
-		failed: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "webhook", Name: "store_errors_total",
-			Help: "Reads and writes of webhooks' settings and states that failed.",
-		}),
+		seconds: metric.HistogramVec(r, "badged_webhook_call_seconds", "Duration of calls in seconds, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",
+			prometheus.ExponentialBuckets(0.001, 4, 8), "webhook", "outcome"),
+		events: metric.CounterVec(r, "badged_webhook_events_total", "Events that endpoints accepted, by webhook.", "webhook"),
+		state:  metric.GaugeVec(r, "badged_webhook_state", "1 for the current state of each webhook: active, paused or disabled.", "webhook", "state"),
+		step:   metric.GaugeVec(r, "badged_webhook_failing_step", "Number of the current wait of a webhook on the ladder, that is, the growing waits after failed calls; 0 while its calls succeed.", "webhook"),
+		failed: metric.Counter(r, "badged_webhook_store_errors_total", "Reads and writes of webhooks' settings and states that failed."),
 	}
 }
 

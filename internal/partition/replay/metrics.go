@@ -2,7 +2,8 @@ package replay
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // SamplerMetrics are the metrics of a Sampler.
@@ -12,15 +13,11 @@ type SamplerMetrics struct {
 
 // NewSamplerMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewSamplerMetrics(r prometheus.Registerer) *SamplerMetrics {
-	auto := promauto.With(r)
-	counter := func(name, help string) prometheus.Counter {
-		return auto.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "verify", Name: name, Help: help})
-	}
 	return &SamplerMetrics{
-		users:      counter("users_total", "Users of the background sample that were replayed and compared."),
-		mismatches: counter("mismatches_total", "Users of the background sample whose badges differed from the log, plus their rooms that differed from the log."),
-		healed:     counter("healed_total", "Users of the background sample whose badges were healed from the log."),
-		putOff:     counter("put_off_total", "Runs of the background sample that were postponed because the log of the partition is long."),
-		failed:     counter("errors_total", "Runs of the background sample that failed."),
+		users:      metric.Counter(r, "badged_verify_users_total", "Users of the background sample that were replayed and compared."),
+		mismatches: metric.Counter(r, "badged_verify_mismatches_total", "Users of the background sample whose badges differed from the log, plus their rooms that differed from the log."),
+		healed:     metric.Counter(r, "badged_verify_healed_total", "Users of the background sample whose badges were healed from the log."),
+		putOff:     metric.Counter(r, "badged_verify_put_off_total", "Runs of the background sample that were postponed because the log of the partition is long."),
+		failed:     metric.Counter(r, "badged_verify_errors_total", "Runs of the background sample that failed."),
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // lasting is how long a fault counts as present after Postgres last reported it. Regular writers
@@ -33,10 +34,7 @@ func watched() []Fault {
 // NewWatch returns a watch whose metrics are registered with r.
 func NewWatch(r prometheus.Registerer) *Watch {
 	w := &Watch{
-		counted: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "postgres", Name: "faults_total",
-			Help: "Postgres errors whose cause was not the statement, by fault.",
-		}, []string{"fault"}),
+		counted: metric.CounterVec(r, "badged_postgres_faults_total", "Postgres errors whose cause was not the statement, by fault.", "fault"),
 		present: prometheus.NewDesc("badged_postgres_fault",
 			"1 for 15 s after Postgres last reported the fault, or until an append succeeds, else 0.", []string{"fault"}, nil),
 		seen: map[Fault]time.Time{},

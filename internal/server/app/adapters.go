@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/internal/server/auth"
@@ -150,11 +150,7 @@ type busState interface {
 
 // registerBusMetrics registers the metrics of a bus.
 func registerBusMetrics(r prometheus.Registerer, bus busState) {
-	auto := promauto.With(r)
-	auto.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "bus", Name: "connected",
-		Help: "1 while every subscription of this process has a connection to Redis, else 0.",
-	}, func() float64 {
+	metric.GaugeFunc(r, "badged_bus_connected", "1 while every subscription of this process has a connection to Redis, else 0.", func() float64 {
 		if bus.Connected() {
 			return 1
 		}
@@ -164,15 +160,13 @@ func registerBusMetrics(r prometheus.Registerer, bus busState) {
 		name, help string
 		value      func(pubsub.Stats) uint64
 	}{
-		{"reconnects_total", "New connections to Redis after a connection was lost.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
-		{"gaps_total", "Outages of Redis during which updates may have been lost.", func(s pubsub.Stats) uint64 { return s.Gaps }},
-		{"canaries_missed_total", "Messages that check a Redis subscription and did not arrive. If two in a row do not arrive, the connection is closed.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
-		{"malformed_total", "Messages from Redis that could not be decoded.", func(s pubsub.Stats) uint64 { return s.Malformed }},
-		{"unsigned_total", "Messages from Redis that were dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
-		{"publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
+		{"badged_bus_reconnects_total", "New connections to Redis after a connection was lost.", func(s pubsub.Stats) uint64 { return s.Reconnects }},
+		{"badged_bus_gaps_total", "Outages of Redis during which updates may have been lost.", func(s pubsub.Stats) uint64 { return s.Gaps }},
+		{"badged_bus_canaries_missed_total", "Messages that check a Redis subscription and did not arrive. If two in a row do not arrive, the connection is closed.", func(s pubsub.Stats) uint64 { return s.CanariesMissed }},
+		{"badged_bus_malformed_total", "Messages from Redis that could not be decoded.", func(s pubsub.Stats) uint64 { return s.Malformed }},
+		{"badged_bus_unsigned_total", "Messages from Redis that were dropped because no key of --bus-key signed them.", func(s pubsub.Stats) uint64 { return s.Unsigned }},
+		{"badged_bus_publish_errors_total", "Publishes to Redis that failed.", func(s pubsub.Stats) uint64 { return s.PublishErrors }},
 	} {
-		auto.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "bus", Name: c.name, Help: c.help,
-		}, func() float64 { return float64(c.value(bus.Stats())) })
+		metric.CounterFunc(r, c.name, c.help, func() float64 { return float64(c.value(bus.Stats())) })
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/gateway"
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/bridge/backpressure"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/obs"
@@ -168,9 +168,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 	if err := a.openDatabases(ctx, "serving"); err != nil {
 		return nil, err
 	}
-	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "log", Name: "partitions", Help: "Partitions of the log.",
-	}, func() float64 { return float64(a.cluster.Layout().Len()) })
+	metric.GaugeFunc(a.registry, "badged_log_partitions", "Partitions of the log.", func() float64 { return float64(a.cluster.Layout().Len()) })
 	if err := a.openBus(); err != nil {
 		return nil, err
 	}

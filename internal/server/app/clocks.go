@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/obs"
 	"github.com/badged/badged/internal/pg/dbclock"
@@ -39,10 +39,7 @@ func (a *App) now() time.Time {
 // such as pruning, compares the clocks itself.
 func (a *App) openClocks() {
 	for _, d := range a.databases {
-		difference := promauto.With(d.registry).NewGauge(prometheus.GaugeOpts{
-			Name: "badged_clock_difference_seconds",
-			Help: "Seconds by which the clock of the database is ahead of the clock of this process; negative if it is behind.",
-		})
+		difference := metric.Gauge(d.registry, "badged_clock_difference_seconds", "Seconds by which the clock of the database is ahead of the clock of this process; negative if it is behind.")
 		a.stageOf(d, "clock", func(ctx context.Context) error { return followClock(ctx, d, difference) })
 	}
 	a.checks = append(a.checks, obs.Check{Name: "clocks", Run: func(context.Context) error {

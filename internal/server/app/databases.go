@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/fold/lag"
 	"github.com/badged/badged/internal/log/groupcommit"
@@ -189,20 +189,13 @@ func unreachable(err error) bool {
 // registerShards registers the metrics of shards.
 func (a *App) registerShards() {
 	for _, d := range a.databases {
-		auto := promauto.With(d.registry)
-		auto.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "shard", Name: "up",
-			Help: "1 while this process can reach the shard, else 0.",
-		}, func() float64 {
+		metric.GaugeFunc(d.registry, "badged_shard_up", "1 while this process can reach the shard, else 0.", func() float64 {
 			if d.Err() != nil {
 				return 0
 			}
 			return 1
 		})
-		auto.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "shard", Name: "partitions",
-			Help: "Partitions that the shard holds, as last known.",
-		}, func() float64 { return float64(len(d.Held())) })
+		metric.GaugeFunc(d.registry, "badged_shard_partitions", "Partitions that the shard holds, as last known.", func() float64 { return float64(len(d.Held())) })
 	}
 	a.registry.MustRegister(awayPartitions{
 		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds. Events for its users are refused.", []string{"partition"}, nil),
@@ -210,10 +203,7 @@ func (a *App) registerShards() {
 	waiting := newWaitingMessages(a.cluster)
 	a.registry.MustRegister(waiting)
 	a.stage("measure of hints", waiting.run)
-	promauto.With(a.registry).NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "shard", Name: "maps_disagree",
-		Help: "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.",
-	}, func() float64 {
+	metric.GaugeFunc(a.registry, "badged_shard_maps_disagree", "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.", func() float64 {
 		if a.cluster.Problem() != nil {
 			return 1
 		}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/log/eventlog"
 	"github.com/badged/badged/projector"
@@ -41,23 +41,13 @@ type publisher struct {
 }
 
 func newPublisher(bus pubsub.Bus, r prometheus.Registerer, logger *slog.Logger) *publisher {
-	auto := promauto.With(r)
 	p := &publisher{
 		bus: bus, logger: logger,
-		appended: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "log", Name: "events_appended_total",
-			Help: "Events appended to the log by this process.",
-		}),
-		failed: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "log", Name: "append_errors_total",
-			Help: "Appends to the log that failed for a reason other than their content.",
-		}),
-		seconds: auto.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "log", Name: "append_seconds",
-			Help: "Seconds that an append took until it was durable.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
-		}),
-		woken: map[int]struct{}{},
-		wake:  make(chan struct{}, 1),
+		appended: metric.Counter(r, "badged_log_events_appended_total", "Events appended to the log by this process."),
+		failed:   metric.Counter(r, "badged_log_append_errors_total", "Appends to the log that failed for a reason other than their content."),
+		seconds:  metric.Histogram(r, "badged_log_append_seconds", "Seconds that an append took until it was durable.", prometheus.ExponentialBuckets(0.0005, 2, 14)),
+		woken:    map[int]struct{}{},
+		wake:     make(chan struct{}, 1),
 	}
 	return p
 }

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/base/wait"
 )
 
@@ -90,23 +90,16 @@ func NewKeySet(cfg KeySetConfig) (*KeySet, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	auto := promauto.With(cfg.Registerer)
 	s := &KeySet{
 		cfg: cfg,
 		// Do not keep the connection open: the next fetch is minutes later.
 		client: &http.Client{Timeout: fetchTimeout, CheckRedirect: checkRedirect, Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
-		fetches: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "fetches_total", Help: "Fetches of the key set, by result.",
-		}, []string{"result"}),
-		count: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "keys", Help: "Keys of the key set that badged can use.",
-		}),
-		success: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "jwks", Name: "last_success_timestamp_seconds", Help: "When the key set was last fetched, in seconds since 1970; 0 if it was never fetched.",
-		}),
-		ask: make(chan struct{}, 1),
+		fetches: metric.CounterVec(cfg.Registerer, "badged_jwks_fetches_total", "Fetches of the key set, by result.", "result"),
+		count:   metric.Gauge(cfg.Registerer, "badged_jwks_keys", "Keys of the key set that badged can use."),
+		success: metric.Gauge(cfg.Registerer, "badged_jwks_last_success_timestamp_seconds", "When the key set was last fetched, in seconds since 1970; 0 if it was never fetched."),
+		ask:     make(chan struct{}, 1),
 		// Run starts with a fetch.
 		coming: true, done: make(chan struct{}),
 	}

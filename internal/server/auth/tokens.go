@@ -19,10 +19,10 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // TokenConfig configures which tokens are accepted.
@@ -98,9 +98,10 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	t := &Tokens{cfg: cfg, refused: rate.Sometimes{Interval: refusedLogInterval}, keys: map[string]tokenKey{}, verified: promauto.With(cfg.Registerer).NewCounterVec(prometheus.CounterOpts{
-		Namespace: "badged", Subsystem: "auth", Name: "tokens_total", Help: "User tokens checked, by result.",
-	}, []string{"result"})}
+	t := &Tokens{
+		cfg: cfg, refused: rate.Sometimes{Interval: refusedLogInterval}, keys: map[string]tokenKey{},
+		verified: metric.CounterVec(cfg.Registerer, "badged_auth_tokens_total", "User tokens checked, by result.", "result"),
+	}
 	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenUnread, tokenBad} {
 		t.verified.WithLabelValues(result)
 	}

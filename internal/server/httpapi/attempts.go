@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // attempts limits the rate of wrong keys per address. After a burst of triesAtOnce wrong keys above
@@ -78,10 +79,7 @@ func newAttempts(kind string, perSecond float64, log *slog.Logger, counts *prome
 
 // newWrongKeys returns the metric that counts wrong keys. If r is not nil, it registers it.
 func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
-	return promauto.With(r).NewCounterVec(prometheus.CounterOpts{
-		Namespace: "badged", Subsystem: "http", Name: "wrong_keys_total",
-		Help: "Requests with a wrong key, by the kind of key that the route needs, including requests refused without checking the key.",
-	}, []string{"kind"})
+	return metric.CounterVec(r, "badged_http_wrong_keys_total", "Requests with a wrong key, by the kind of key that the route needs, including requests refused without checking the key.", "kind")
 }
 
 // check returns an error if isGood returns false. If the address has sent too many wrong keys,

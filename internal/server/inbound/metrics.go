@@ -2,7 +2,8 @@ package inbound
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // Metrics counts connections. It is safe for concurrent use.
@@ -17,31 +18,15 @@ type Metrics struct {
 
 // NewMetrics returns metrics that are registered with r, unless r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	connections := auto.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "http", Name: "connections",
-		Help: "Open client connections, including WebSockets. A connection is authenticated after a valid key or token has arrived.",
-	}, []string{"state"})
+	connections := metric.GaugeVec(r, "badged_http_connections", "Open client connections, including WebSockets. A connection is authenticated after a valid key or token has arrived.", "state")
 	m := &Metrics{
 		unauthenticated: connections.WithLabelValues("unauthenticated"),
 		authenticated:   connections.WithLabelValues("authenticated"),
-		ended: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "http", Name: "connections_ended_total",
-			Help: "Connections that were closed because a limit was reached. unauthenticated: the oldest unauthenticated connection; idle: the longest idle connection of a user, key or address that exceeds its share; files: a connection when the process had no open files left.",
-		}, []string{"reason"}),
-		expires: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "http", Name: "certificate_expires_timestamp_seconds",
-			Help: "When the certificate of --tls-cert expires, in seconds since 1970; 0 without a certificate.",
-		}),
-		reloads: auto.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "http", Name: "certificate_reloads_total",
-			Help: "Changes of the files of --tls-cert and --tls-key, by result. After an error the former certificate stays in use.",
-		}, []string{"result"}),
+		ended:           metric.CounterVec(r, "badged_http_connections_ended_total", "Connections that were closed because a limit was reached. unauthenticated: the oldest unauthenticated connection; idle: the longest idle connection of a user, key or address that exceeds its share; files: a connection when the process had no open files left.", "reason"),
+		expires:         metric.Gauge(r, "badged_http_certificate_expires_timestamp_seconds", "When the certificate of --tls-cert expires, in seconds since 1970; 0 without a certificate."),
+		reloads:         metric.CounterVec(r, "badged_http_certificate_reloads_total", "Changes of the files of --tls-cert and --tls-key, by result. After an error the former certificate stays in use.", "result"),
+		refused:         metric.CounterVec(r, "badged_http_bodies_refused_total", "Requests that were refused before their body was read. share: the key or user has used up its share of --body-memory-mib; all: all keys, or all users, have used up the memory for them.", "room"),
 	}
-	m.refused = auto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "badged", Subsystem: "http", Name: "bodies_refused_total",
-		Help: "Requests that were refused before their body was read. share: the key or user has used up its share of --body-memory-mib; all: all keys, or all users, have used up the memory for them.",
-	}, []string{"room"})
 	for _, room := range []string{"share", "all"} {
 		m.refused.WithLabelValues(room)
 	}

@@ -2,7 +2,8 @@ package keyring
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // metrics count requests and events by key. Labels are only names of configured keys, so
@@ -21,19 +22,13 @@ const (
 
 // newMetrics registers the metrics with r, unless r is nil.
 func newMetrics(r prometheus.Registerer) *metrics {
-	auto := promauto.With(r)
-	opts := func(name, help string) prometheus.Opts {
-		return prometheus.Opts{Namespace: "badged", Subsystem: "keys", Name: name, Help: help}
-	}
-	key := []string{"kind", "key"}
 	m := &metrics{
-		requests: auto.NewCounterVec(prometheus.CounterOpts(opts("requests_total", "Requests with a valid key, by key.")), key),
-		events:   auto.NewCounterVec(prometheus.CounterOpts(opts("events_total", "Events stored over HTTP, by the key that published them.")), key),
-		refused: auto.NewCounterVec(prometheus.CounterOpts(opts("refused_total", "Requests that were refused because their key does not permit them, by key and reason.")),
-			append(key, "reason")),
-		expires: auto.NewGaugeVec(prometheus.GaugeOpts(opts("expiry_timestamp_seconds", "When a key expires, in seconds since 1970; absent for keys that do not expire.")), key),
-		loads:   auto.NewCounterVec(prometheus.CounterOpts(opts("file_loads_total", "Loads of the file of keys, by result.")), []string{"result"}),
-		current: auto.NewGauge(prometheus.GaugeOpts(opts("file_current", "1 if the keys in use are the keys of the file; 0 while the file has mistakes, so that the keys loaded before stay valid."))),
+		requests: metric.CounterVec(r, "badged_keys_requests_total", "Requests with a valid key, by key.", "kind", "key"),
+		events:   metric.CounterVec(r, "badged_keys_events_total", "Events stored over HTTP, by the key that published them.", "kind", "key"),
+		refused:  metric.CounterVec(r, "badged_keys_refused_total", "Requests that were refused because their key does not permit them, by key and reason.", "kind", "key", "reason"),
+		expires:  metric.GaugeVec(r, "badged_keys_expiry_timestamp_seconds", "When a key expires, in seconds since 1970; absent for keys that do not expire.", "kind", "key"),
+		loads:    metric.CounterVec(r, "badged_keys_file_loads_total", "Loads of the file of keys, by result.", "result"),
+		current:  metric.Gauge(r, "badged_keys_file_current", "1 if the keys in use are the keys of the file; 0 while the file has mistakes, so that the keys loaded before stay valid."),
 	}
 	for _, result := range []string{loadOK, loadFailed} {
 		m.loads.WithLabelValues(result)

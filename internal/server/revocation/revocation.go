@@ -18,8 +18,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/badged/badged/internal/base/metric"
 	"github.com/badged/badged/internal/base/wait"
 	"github.com/badged/badged/internal/pg/sqlfile"
 )
@@ -97,28 +97,19 @@ type List struct {
 // New returns a list that has read nothing yet. Call Load or Run.
 func New(pool *pgxpool.Pool, cfg Config) *List {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	auto := promauto.With(cfg.Registerer)
 	l := &List{
 		cfg: cfg, pool: pool, hints: make(chan struct{}, 1), reading: make(chan struct{}, 1), ending: make(chan struct{}, 1),
-		last: math.MaxInt64, // until the database is known, no row counts as new
-		failed: auto.NewCounter(prometheus.CounterOpts{
-			Namespace: "badged", Subsystem: "auth", Name: "revocation_read_errors_total",
-			Help: "Reads of revocations that failed. Until a read succeeds, this process knows only earlier revocations.",
-		}),
+		last:   math.MaxInt64, // until the database is known, no row counts as new
+		failed: metric.Counter(cfg.Registerer, "badged_auth_revocation_read_errors_total", "Reads of revocations that failed. Until a read succeeds, this process knows only earlier revocations."),
 	}
-	auto.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "auth", Name: "revoked_users", Help: "Users with revoked tokens that this process knows.",
-	}, func() float64 {
+	metric.GaugeFunc(cfg.Registerer, "badged_auth_revoked_users", "Users with revoked tokens that this process knows.", func() float64 {
 		users := int64(0)
 		for _, t := range l.tables() {
 			users = max(users, t.users.Load())
 		}
 		return float64(users)
 	})
-	auto.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "badged", Subsystem: "auth", Name: "revocation_age_seconds",
-		Help: "Seconds since the revocations were last read. After 10 seconds the process accepts no tokens. NaN before the first read.",
-	}, func() float64 {
+	metric.GaugeFunc(cfg.Registerer, "badged_auth_revocation_age_seconds", "Seconds since the revocations were last read. After 10 seconds the process accepts no tokens. NaN before the first read.", func() float64 {
 		if l.known.Load() == nil {
 			return math.NaN()
 		}

@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/badged/badged/events"
+	"github.com/badged/badged/internal/base/metric"
 )
 
 // expiries returns the events that expire conversations. Users with the same conversation,
@@ -63,21 +63,11 @@ type Metrics struct {
 
 // NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	auto := promauto.With(r)
-	counter := func(name, help string) prometheus.Counter {
-		return auto.NewCounter(prometheus.CounterOpts{Namespace: "badged", Subsystem: "expiry", Name: name, Help: help})
-	}
 	return &Metrics{
-		conversations: counter("conversations_total", "Stale conversations of users that were marked as read."),
-		levels:        counter("levels_total", "Levels of conversations with an end time that were ended."),
-		failed:        counter("errors_total", "Sweeps, and attempts to become the sweeping process, that failed. They are repeated."),
-		sweepSeconds: auto.NewHistogram(prometheus.HistogramOpts{
-			Namespace: "badged", Subsystem: "expiry", Name: "sweep_seconds",
-			Help: "Duration of one sweep in seconds, including pauses.", Buckets: prometheus.ExponentialBuckets(0.005, 4, 12),
-		}),
-		lastSweep: auto.NewGauge(prometheus.GaugeOpts{
-			Namespace: "badged", Subsystem: "expiry", Name: "last_sweep_timestamp_seconds",
-			Help: "Start of the last complete sweep of this process, in seconds since 1970; 0 if another process sweeps.",
-		}),
+		conversations: metric.Counter(r, "badged_expiry_conversations_total", "Stale conversations of users that were marked as read."),
+		levels:        metric.Counter(r, "badged_expiry_levels_total", "Levels of conversations with an end time that were ended."),
+		failed:        metric.Counter(r, "badged_expiry_errors_total", "Sweeps, and attempts to become the sweeping process, that failed. They are repeated."),
+		sweepSeconds:  metric.Histogram(r, "badged_expiry_sweep_seconds", "Duration of one sweep in seconds, including pauses.", prometheus.ExponentialBuckets(0.005, 4, 12)),
+		lastSweep:     metric.Gauge(r, "badged_expiry_last_sweep_timestamp_seconds", "Start of the last complete sweep of this process, in seconds since 1970; 0 if another process sweeps."),
 	}
 }
