@@ -4,6 +4,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,9 +26,9 @@ type Address struct {
 	Text string
 }
 
-// ParseAddress parses a URL whose scheme is one of schemes. Its errors do not quote parts of the
+// parseAddress parses a URL whose scheme is one of schemes. Its errors do not quote parts of the
 // URL that may be secret.
-func ParseAddress(text string, schemes []string) (Address, error) {
+func parseAddress(text string, schemes []string) (Address, error) {
 	known := strings.Join(slices.Sorted(slices.Values(schemes)), "://, ") + "://"
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || !slices.Contains(schemes, scheme) {
@@ -63,6 +64,41 @@ func ParseAddress(text string, schemes []string) (Address, error) {
 		return Address{}, errors.New("the part after its hosts cannot be read; write special characters as %XX")
 	}
 	return a, nil
+}
+
+// Form describes the URLs with one scheme.
+type Form[T any] struct {
+	// Name is the default name of the broker. Example is a URL, for messages.
+	Name, Example string
+	// Parse takes its parameters from the address and returns what the URL describes.
+	Parse func(Address) (T, error)
+}
+
+// maxName is the maximum length of a broker's name in bytes. There is a maximum because ids of
+// events and names of consumer groups contain the name.
+const maxName = 32
+
+// Parse parses a URL in the form of its scheme. name is the parameter name of the URL or, without
+// it, the default. shown is the URL without secrets. The error quotes no secrets.
+func Parse[T any](text string, forms map[string]Form[T]) (parsed T, name, shown string, err error) {
+	var none T
+	a, err := parseAddress(text, slices.Collect(maps.Keys(forms)))
+	if err != nil {
+		return none, "", "", err
+	}
+	form := forms[a.Scheme]
+	name, shown = cmp.Or(a.Take("name"), form.Name), a.Shown()
+	parsed, err = form.Parse(a)
+	if err == nil {
+		err = a.Unknown()
+	}
+	if err != nil {
+		return none, "", "", fmt.Errorf("%s: %w; want %s", shown, err, form.Example)
+	}
+	if len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
+		return none, "", "", fmt.Errorf("%s: the name must be 1 to %d characters without spaces and slashes", shown, maxName)
+	}
+	return parsed, name, shown, nil
 }
 
 // cutAny cuts a text before the first of the given characters.

@@ -2,9 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/badged/badged/internal/bridge/broker"
 )
@@ -22,16 +19,12 @@ type Source struct {
 	open func() (Broker, error)
 }
 
-// schemes has, by the scheme of the URL, the default name of the broker, an example URL and the
-// parser.
-var schemes = map[string]struct {
-	name, example string
-	parse         func(broker.Address) (Source, error)
-}{
-	"kafka":  {"kafka", "kafka://USER:PASSWORD@HOST:9092/TOPIC", parseKafka},
-	"nats":   {"nats", "nats://USER:PASSWORD@HOST:4222/STREAM", parseNATS},
-	"redis":  {"redis", "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
-	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
+// forms has the forms of URLs by their schemes.
+var forms = map[string]broker.Form[Source]{
+	"kafka":  {Name: "kafka", Example: "kafka://USER:PASSWORD@HOST:9092/TOPIC", Parse: parseKafka},
+	"nats":   {Name: "nats", Example: "nats://USER:PASSWORD@HOST:4222/STREAM", Parse: parseNATS},
+	"redis":  {Name: "redis", Example: "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", Parse: parseRedis},
+	"rediss": {Name: "redis", Example: "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", Parse: parseRedis},
 }
 
 // Parse parses URLs of brokers. It returns an error for each invalid URL; the errors quote no
@@ -56,30 +49,8 @@ func Parse(urls []string) (all []Source, errs []error) {
 	return all, errs
 }
 
-// maxName is the maximum length of a broker's name in bytes. There is a maximum because event ids
-// contain the name.
-const maxName = 32
-
 func parse(text string) (Source, error) {
-	a, err := broker.ParseAddress(text, slices.Collect(maps.Keys(schemes)))
-	if err != nil {
-		return Source{}, err
-	}
-	form := schemes[a.Scheme]
-	name := a.Take("name")
-	s, err := form.parse(a)
-	if err == nil {
-		err = a.Unknown()
-	}
-	if err != nil {
-		return Source{}, fmt.Errorf("%s: %w; want %s", a.Shown(), err, form.example)
-	}
-	s.Name, s.Shown = name, a.Shown()
-	if name == "" {
-		s.Name = form.name
-	}
-	if len(s.Name) > maxName || strings.ContainsFunc(s.Name, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
-		return Source{}, fmt.Errorf("%s: the name must be 1 to %d characters without spaces and slashes", a.Shown(), maxName)
-	}
-	return s, nil
+	s, name, shown, err := broker.Parse(text, forms)
+	s.Name, s.Shown = name, shown
+	return s, err
 }

@@ -3,9 +3,6 @@ package tail
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/badged/badged/internal/bridge/broker"
 )
@@ -56,16 +53,12 @@ type record struct {
 	about []string
 }
 
-// schemes has, by the scheme of the URL, the default name of the target, an example URL and the
-// parser.
-var schemes = map[string]struct {
-	name, example string
-	parse         func(broker.Address) (Target, error)
-}{
-	"kafka":  {"kafka", "kafka://USER:PASSWORD@HOST:9092/TOPIC", parseKafka},
-	"nats":   {"nats", "nats://USER:PASSWORD@HOST:4222/STREAM?subject=SUBJECT", parseNATS},
-	"redis":  {"redis", "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
-	"rediss": {"redis", "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", parseRedis},
+// forms has the forms of URLs by their schemes.
+var forms = map[string]broker.Form[Target]{
+	"kafka":  {Name: "kafka", Example: "kafka://USER:PASSWORD@HOST:9092/TOPIC", Parse: sending(parseKafka)},
+	"nats":   {Name: "nats", Example: "nats://USER:PASSWORD@HOST:4222/STREAM?subject=SUBJECT", Parse: sending(parseNATS)},
+	"redis":  {Name: "redis", Example: "redis://USER:PASSWORD@HOST:6379/0?stream=STREAM", Parse: sending(parseRedis)},
+	"rediss": {Name: "redis", Example: "rediss://USER:PASSWORD@HOST:6379/0?stream=STREAM", Parse: sending(parseRedis)},
 }
 
 // Parse parses the URLs of targets. It returns an error for each invalid URL; the errors quote no
@@ -87,41 +80,29 @@ func Parse(urls []string) (all []Target, errs []error) {
 	return all, errs
 }
 
-// Limits of the lengths, in bytes, of the target's name and the stream's name. The name of the
-// consumer group contains both names.
-const (
-	maxName   = 32
-	maxStream = 200
-)
+// maxStream is the maximum length of a stream's name in bytes. There is a maximum because the name
+// of the consumer group contains it.
+const maxStream = 200
 
 func parse(text string) (Target, error) {
-	a, err := broker.ParseAddress(text, slices.Collect(maps.Keys(schemes)))
-	if err != nil {
-		return Target{}, err
+	t, name, shown, err := broker.Parse(text, forms)
+	t.Name, t.Shown = name, shown
+	return t, err
+}
+
+// sending returns a parser that also takes the parameter send, and checks the name of the stream.
+func sending(parse func(broker.Address) (Target, error)) func(broker.Address) (Target, error) {
+	return func(a broker.Address) (Target, error) {
+		send := a.List("send")
+		t, err := parse(a)
+		if err == nil && len(t.Stream) > maxStream {
+			err = fmt.Errorf("the name of the stream has more than %d bytes", maxStream)
+		}
+		if err == nil {
+			err = t.setSend(send)
+		}
+		return t, err
 	}
-	form := schemes[a.Scheme]
-	name, send := a.Take("name"), a.List("send")
-	t, err := form.parse(a)
-	if err == nil {
-		err = a.Unknown()
-	}
-	if err == nil && len(t.Stream) > maxStream {
-		err = fmt.Errorf("the name of the stream has more than %d bytes", maxStream)
-	}
-	if err == nil {
-		err = t.setSend(send)
-	}
-	if err != nil {
-		return Target{}, fmt.Errorf("%s: %w; want %s", a.Shown(), err, form.example)
-	}
-	t.Name, t.Shown = name, a.Shown()
-	if name == "" {
-		t.Name = form.name
-	}
-	if len(t.Name) > maxName || strings.ContainsFunc(t.Name, func(r rune) bool { return r <= ' ' || r == '/' || r > '~' }) {
-		return Target{}, fmt.Errorf("%s: the name must be 1 to %d characters without spaces and slashes", a.Shown(), maxName)
-	}
-	return t, nil
 }
 
 // setSend sets what is published. The default is both events and badges.
