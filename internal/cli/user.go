@@ -200,15 +200,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 		if err := archives.WarnLost(ctx, streams.Err, s, "if a copy of them turns up, it may name the user: delete it"); err != nil {
 			return nil, err
 		}
-		if c.Archive == "" {
-			return nil, nil //nolint:nilnil // no archive given
-		}
-		store, err := c.Gathered(ctx, dbs, s, c.Archive)
-		if err != nil {
-			return nil, fmt.Errorf("--archive: %w", err)
-		}
-		a, err := archive.Continue(ctx, store)
-		return archives.OrNone(ctx, s, a, err)
+		return c.Opened(ctx, dbs, s, c.Archive, archive.Continue)
 	})
 	if errors.Is(err, erasure.ErrArchived) {
 		err = fmt.Errorf("%w: --archive DIR", err)

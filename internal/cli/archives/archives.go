@@ -68,6 +68,20 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
+// Opened opens the archive of a database at a location with the function open; see [Keys.Gathered]
+// and [OrNone]. Without a location, it returns nil.
+func (k *Keys) Opened(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database, location string, open func(context.Context, archive.Store) (*archive.Archive, error)) (*archive.Archive, error) {
+	if location == "" {
+		return nil, nil //nolint:nilnil // no archive given
+	}
+	store, err := k.Gathered(ctx, dbs, s, location)
+	if err != nil {
+		return nil, fmt.Errorf("--archive: %w", err)
+	}
+	a, err := open(ctx, store)
+	return OrNone(ctx, s, a, err)
+}
+
 // Given has the flag --archive of commands that replay the log.
 type Given struct {
 	Keys    `embed:""`
@@ -77,15 +91,7 @@ type Given struct {
 // Open opens the archive of a database at the location in --archive. Without --archive it returns
 // nil.
 func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database) (*archive.Archive, error) {
-	if c.Archive == "" {
-		return nil, nil //nolint:nilnil // no archive given
-	}
-	store, err := c.Gathered(ctx, dbs, s, c.Archive)
-	if err != nil {
-		return nil, fmt.Errorf("--archive: %w", err)
-	}
-	a, err := archive.OpenStore(ctx, store)
-	return OrNone(ctx, s, a, err)
+	return c.Opened(ctx, dbs, s, c.Archive, archive.OpenStore)
 }
 
 // Warn prints a warning if the archive lists erasures of users that the database has not
