@@ -63,20 +63,17 @@ func WaitingIn(ctx context.Context, q events.Querier, partitions []int) (map[int
 	if err != nil {
 		return nil, fmt.Errorf("measure the lag: %w", err)
 	}
-	var sql strings.Builder
+	each := make([]string, len(partitions))
 	var args []any
 	for i, p := range partitions {
-		if i > 0 {
-			sql.WriteString("\nUNION ALL\n")
-		}
-		fmt.Fprintf(&sql, `SELECT %d, (SELECT extract(epoch FROM clock_timestamp() - created_at)::double precision FROM badged.%s
+		each[i] = fmt.Sprintf(`SELECT %d, (SELECT extract(epoch FROM clock_timestamp() - created_at)::double precision FROM badged.%s
     WHERE %s ORDER BY transaction_id, "offset" LIMIT 1)`, i, events.Topic(p), logread.After(len(args)+1))
 		args = append(args, cursors[i].TransactionID, cursors[i].Offset)
 	}
 	waiting := make(map[int]Waiting, len(partitions))
 	var i int
 	var age *float64
-	return waiting, query.Each(ctx, q, "measure the lag", sql.String(), args, []any{&i, &age}, func() error {
+	return waiting, query.Each(ctx, q, "measure the lag", strings.Join(each, "\nUNION ALL\n"), args, []any{&i, &age}, func() error {
 		w := Waiting{Folded: cursors[i].Position}
 		if age != nil {
 			// Keep Age above 0, even if the clock was set back.
@@ -94,21 +91,18 @@ func Behind(ctx context.Context, q events.Querier, partitions []int) ([]int, err
 	if err != nil {
 		return nil, fmt.Errorf("find partitions that are behind: %w", err)
 	}
-	var sql strings.Builder
+	each := make([]string, len(partitions))
 	var args []any
 	for i, p := range partitions {
-		if i > 0 {
-			sql.WriteString("\nUNION ALL\n")
-		}
-		fmt.Fprintf(&sql, `SELECT %d WHERE EXISTS (SELECT FROM badged.%s WHERE %s)`, p, events.Topic(p), logread.After(len(args)+1))
+		each[i] = fmt.Sprintf(`SELECT %d WHERE EXISTS (SELECT FROM badged.%s WHERE %s)`, p, events.Topic(p), logread.After(len(args)+1))
 		if len(cursors[i].Pending) == 0 {
 			args = append(args, cursors[i].TransactionID, cursors[i].Offset)
 			continue
 		}
-		fmt.Fprintf(&sql, ` OR EXISTS (SELECT FROM badged.%s WHERE %s)`, events.Topic(p), logread.Late(len(args)+1))
+		each[i] += fmt.Sprintf(` OR EXISTS (SELECT FROM badged.%s WHERE %s)`, events.Topic(p), logread.Late(len(args)+1))
 		args = append(args, cursors[i].Args()...)
 	}
-	return query.All(ctx, q, "find partitions that are behind", pgx.RowTo[int], sql.String(), args...)
+	return query.All(ctx, q, "find partitions that are behind", pgx.RowTo[int], strings.Join(each, "\nUNION ALL\n"), args...)
 }
 
 // NotFolded returns the total number of unfolded events in the given partitions.

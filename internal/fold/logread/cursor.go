@@ -55,12 +55,9 @@ FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock
 // Postgres would have to open the tables of all old ranges of the log; with parameters it
 // skips them.
 func LoadAll(ctx context.Context, q events.Querier, partitions []int) ([]Cursor, error) {
-	var sql strings.Builder
+	each := make([]string, len(partitions))
 	for i, p := range partitions {
-		if i > 0 {
-			sql.WriteString("\nUNION ALL\n")
-		}
-		fmt.Fprintf(&sql, `SELECT %d, %s
+		each[i] = fmt.Sprintf(`SELECT %d, %s
 FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topic(p))
 	}
 	cursors := make([]Cursor, len(partitions))
@@ -69,7 +66,7 @@ FROM badged.%s_offsets WHERE consumer_group = $1`, i, cursorColumns, events.Topi
 	}
 	var i int
 	var c Cursor
-	return cursors, query.Each(ctx, q, "read positions", sql.String(), []any{events.ProjectorGroup}, append([]any{&i}, c.Targets()...), func() error {
+	return cursors, query.Each(ctx, q, "read positions", strings.Join(each, "\nUNION ALL\n"), []any{events.ProjectorGroup}, append([]any{&i}, c.Targets()...), func() error {
 		cursors[i] = c
 		c.Pending = nil // the next row has a list of its own
 		return nil
