@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -69,12 +71,12 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 // begin records the start of an action. The function end, which it returns, records the result of
 // the action.
 func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
-	encoded, err := json.Marshal(arguments)
+	encoded, err := storedJSON(arguments)
 	if err != nil {
 		return nil, fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
 	var id int64
-	if err := db.QueryRow(ctx, statements.Get("begin an action"), by.Name, by.Via, action, string(encoded)).Scan(&id); err != nil {
+	if err := db.QueryRow(ctx, statements.Get("begin an action"), storedText(by.Name), by.Via, action, encoded).Scan(&id); err != nil {
 		return nil, fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
 	}
 	return func(ctx context.Context, result any, failure error) error {
@@ -82,8 +84,7 @@ func begin(ctx context.Context, db DB, by Operator, action string, arguments any
 		defer cancel()
 		var failed *string
 		if failure != nil {
-			s := failure.Error()
-			failed = &s
+			failed = new(storedText(failure.Error()))
 		}
 		text, err := jsonText(result)
 		if err == nil {
@@ -101,9 +102,35 @@ func jsonText(v any) (*string, error) {
 	if v == nil {
 		return nil, nil //nolint:nilnil // null
 	}
-	b, err := json.Marshal(v)
-	text := string(b)
+	text, err := storedJSON(v)
 	return &text, err
+}
+
+// replacement is what Postgres stores instead of characters that it cannot store.
+const replacement = "\ufffd"
+
+// storedText returns s as Postgres can store it: in UTF-8 without NUL.
+func storedText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, replacement), "\x00", replacement)
+}
+
+// jsonEscape matches an escape in JSON. A surrogate pair is one match.
+var jsonEscape = regexp.MustCompile(`\\(?:u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-fC-F][[:xdigit:]]{2}|u[[:xdigit:]]{4}|[^u])`)
+
+// unreadableEscape matches an escape that Postgres stores in a column of the type json, but can
+// never read as text: NUL, or half of a surrogate pair.
+var unreadableEscape = regexp.MustCompile(`^\\u(?:0000|[dD][89a-fA-F][[:xdigit:]]{2})$`)
+
+// storedJSON returns v as JSON from which Postgres can read every string. It is for all columns of
+// the type json, whose strings may come from anyone.
+func storedJSON(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return jsonEscape.ReplaceAllStringFunc(strings.ToValidUTF8(string(b), replacement), func(escape string) string {
+		if unreadableEscape.MatchString(escape) {
+			return `\ufffd`
+		}
+		return escape
+	}), err
 }
 
 // Audit returns up to limit actions, newest first. The page begins before the action with the id

@@ -105,7 +105,7 @@ func TestAudited(t *testing.T) {
 		t.Errorf("it fails with %v", err)
 	}
 	if diff := cmp.Diff([]string{
-		`cli by root: heal {"user":"a\u2028\u0000"}: failed: it is broken`,
+		`cli by root: heal {"user":"a\u2028\ufffd"}: failed: it is broken`,
 		`api by ops: heal {"id":1}: {"healed":true}`,
 	}, d.trail(t)); diff != "" {
 		t.Errorf("the trail (-want +got):\n%s", diff)

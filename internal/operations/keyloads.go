@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,15 +79,15 @@ func (k *KeyLoads) record(ctx context.Context) error {
 }
 
 func (k *KeyLoads) write(ctx context.Context, l *KeyLoad) error {
-	arguments, err := json.Marshal(l)
+	arguments, err := storedJSON(l)
 	if err != nil {
 		return fmt.Errorf("encode a change of keys: %w", err)
 	}
-	names, err := json.Marshal(l.Keys)
+	names, err := storedJSON(l.Keys)
 	if err != nil {
 		return fmt.Errorf("encode the names of keys: %w", err)
 	}
-	if _, err := k.db.Exec(ctx, statements.Get("record loaded keys"), k.process, string(arguments), l.Started, string(names)); err != nil {
+	if _, err := k.db.Exec(ctx, statements.Get("record loaded keys"), storedText(k.process), arguments, l.Started, names); err != nil {
 		return fmt.Errorf("record a change of keys in the audit trail: %w", err)
 	}
 	return nil

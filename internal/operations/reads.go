@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -62,11 +61,11 @@ func (o *Operations) Read(ctx context.Context, by Operator, action string, argum
 	if err != nil {
 		return err
 	}
-	encoded, err := json.Marshal(arguments)
+	encoded, err := storedJSON(arguments)
 	if err != nil {
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
-	read, now := string(by.Via)+" "+by.Name+" "+action+" "+string(encoded), time.Now()
+	read, now := string(by.Via)+" "+by.Name+" "+action+" "+encoded, time.Now()
 	if !o.reads.isNew(read, now) {
 		return nil
 	}
@@ -83,11 +82,11 @@ const nothingShown = "nothing was shown"
 // record adds an action to the audit trail. One statement inserts the records of its start and its
 // end. The error says what was not done because the action is not recorded.
 func record(ctx context.Context, db DB, by Operator, action string, arguments any, notDone string) error {
-	encoded, err := json.Marshal(arguments)
+	encoded, err := storedJSON(arguments)
 	if err != nil {
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
-	if _, err := db.Exec(ctx, statements.Get("record a read"), by.Name, by.Via, action, string(encoded)); err != nil {
+	if _, err := db.Exec(ctx, statements.Get("record a read"), storedText(by.Name), by.Via, action, encoded); err != nil {
 		return fmt.Errorf("record %s in the audit trail; %s: %w", action, notDone, err)
 	}
 	return nil

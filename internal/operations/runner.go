@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -110,7 +109,7 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 	if o.base == nil {
 		return Job{}, ErrNotRunning
 	}
-	text, err := json.Marshal(t.arguments)
+	text, err := storedJSON(t.arguments)
 	if err != nil {
 		return Job{}, fmt.Errorf("encode the arguments of a job: %w", err)
 	}
@@ -140,7 +139,7 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 				return err
 			}
 		}
-		job, err = oneJob(ctx, tx, t.db, "record it", statements.Get("begin a job"), t.kind, string(text), by.Name, o.cfg.Process)
+		job, err = oneJob(ctx, tx, t.db, "record it", statements.Get("begin a job"), t.kind, text, storedText(by.Name), o.cfg.Process)
 		if err != nil {
 			return err
 		}
@@ -235,8 +234,7 @@ func (j *running) end(ctx context.Context, result any, did error) {
 			}
 		}
 		if state != StateCanceled {
-			text := why.Error()
-			told = &text
+			told = new(storedText(why.Error()))
 		}
 		if state == StateFailed {
 			j.log.WarnContext(ctx, "a job has failed", "kind", j.job.Kind, "id", j.job.ID, "error", why)

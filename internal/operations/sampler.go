@@ -3,7 +3,6 @@ package operations
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,11 +118,11 @@ func (s *Sampler) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(c)
+	text, err := storedJSON(c)
 	if err != nil {
 		return fmt.Errorf("encode a sample: %w", err)
 	}
-	if _, err := s.cfg.Pool.Exec(ctx, statements.Get("store a sample"), s.cfg.Process, s.started, s.cfg.Roles, string(text)); err != nil {
+	if _, err := s.cfg.Pool.Exec(ctx, statements.Get("store a sample"), s.cfg.Process, s.started, s.cfg.Roles, text); err != nil {
 		return fmt.Errorf("write a sample: %w", err)
 	}
 	if _, err := s.cfg.Pool.Exec(ctx, statements.Get("forget old samples"), sampleWindow.Seconds()); err != nil {

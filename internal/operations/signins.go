@@ -3,7 +3,6 @@ package operations
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -133,11 +132,11 @@ func (s *SignIns) write(ctx context.Context, counted map[signIn]*failedSignIns) 
 	for _, by := range slices.SortedFunc(maps.Keys(counted), func(a, b signIn) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.from, b.from))
 	}) {
-		encoded, err := json.Marshal(counted[by])
+		encoded, err := storedJSON(counted[by])
 		if err != nil {
 			return fmt.Errorf("encode failed sign-ins: %w", err)
 		}
-		addresses, arguments = append(addresses, by.from), append(arguments, string(encoded))
+		addresses, arguments = append(addresses, by.from), append(arguments, encoded)
 	}
 	if _, err := s.db.Exec(ctx, statements.Get("record failed sign-ins"), addresses, arguments); err != nil {
 		return fmt.Errorf("record failed sign-ins in the audit trail: %w", err)

@@ -2,7 +2,6 @@ package operations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -78,8 +77,8 @@ func (m *jobMeter) progress() JobProgress {
 }
 
 func (m *jobMeter) text() string {
-	b, _ := json.Marshal(m.progress()) // numbers and text always encode
-	return string(b)
+	text, _ := storedJSON(m.progress()) // numbers and text always encode
+	return text
 }
 
 // maxFound is the greatest number of differences that the result of a job lists.
