@@ -166,6 +166,9 @@ func (s *Webhooks) List(ctx context.Context) ([]Webhook, error) { return s.read(
 
 // Get returns a webhook, or [ErrNoWebhook].
 func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
+	if err := checkName(name); err != nil {
+		return Webhook{}, err
+	}
 	return only(s.read(ctx, name))
 }
 
@@ -231,6 +234,9 @@ func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, 
 // Delete deletes a webhook and its pending calls in all databases. If a database is not
 // available, Delete does nothing.
 func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
 	all, err := s.all()
 	if err != nil {
 		return err
@@ -252,6 +258,9 @@ func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
 
 // Test makes a test call of a webhook in any state, also paused or disabled.
 func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
+	if err := checkName(name); err != nil {
+		return result, err
+	}
 	some, err := s.cfg.Cluster.Some()
 	if err != nil {
 		return result, err
@@ -276,6 +285,15 @@ func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result W
 }
 
 var webhookName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// checkName returns [ErrNoWebhook] if no webhook can have the name. Such a name may be any bytes: it
+// must not reach a database or the audit trail.
+func checkName(name string) error {
+	if !webhookName.MatchString(name) {
+		return ErrNoWebhook
+	}
+	return nil
+}
 
 // webhookEvents are the events that a webhook can subscribe to.
 var webhookEvents = []string{outbound.BadgeChanged, outbound.UnreadReminder, outbound.DeadletterBuried, outbound.DriftFound}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/badged/badged/internal/notify/outbound"
 	"github.com/badged/badged/internal/notify/seal"
 	"github.com/badged/badged/internal/notify/webhook"
@@ -235,15 +237,23 @@ func TestWebhookSettingsAreChecked(t *testing.T) {
 }
 
 func TestNoWebhook(t *testing.T) {
-	_, _, webhooks, _ := newWebhooks(t)
-	_, get := webhooks.Get(t.Context(), "crm")
-	_, test := webhooks.Test(t.Context(), operations.OSUser(), "crm")
-	for _, err := range []error{get, test, webhooks.Delete(t.Context(), operations.OSUser(), "crm")} {
-		if !errors.Is(err, operations.ErrNoWebhook) {
-			t.Errorf("the error is %v", err)
+	d, _, webhooks, _ := newWebhooks(t)
+	if _, _, err := webhooks.Put(t.Context(), ops, "other", operations.WebhookSettings{URL: "https://crm.example/", Events: []string{outbound.DriftFound}}); err != nil {
+		t.Fatal(err)
+	}
+	before := d.trail(t)
+	for _, name := range []string{"crm", "", "\x00", "\xff", "a\x00b", "CRM", "a/b", strings.Repeat("a", 10_000)} {
+		_, get := webhooks.Get(t.Context(), name)
+		_, test := webhooks.Test(t.Context(), ops, name)
+		for _, err := range []error{get, test, webhooks.Delete(t.Context(), ops, name)} {
+			if !errors.Is(err, operations.ErrNoWebhook) {
+				t.Errorf("the error of %.20q is %v", name, err)
+			}
 		}
 	}
-	if all, err := webhooks.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("listed %v, %v", all, err)
+	// The trail has the attempts with a name that a webhook may have, and nothing that no webhook can be called.
+	attempts := []string{`api by ops: webhooks.delete {"webhook":"crm"}: failed: there is no such webhook`, `api by ops: webhooks.test {"webhook":"crm"}: failed: there is no such webhook`}
+	if diff := cmp.Diff(append(attempts, before...), d.trail(t)); diff != "" {
+		t.Errorf("the trail (-want +got):\n%s", diff)
 	}
 }
