@@ -44,21 +44,25 @@ SELECT 'revocation', to_jsonb(t) FROM badged.revocations AS t WHERE user_id = $1
 badged.words(payload, reason, user_ids) ?| badged.words_of_user($1)
 
 -- name: read the texts
--- The words match every text that may name the user; the caller searches these texts again.
-SELECT 'dead_letter', to_jsonb(t) FROM badged.dead_letters AS t WHERE {letter may name} AND (partition_id IS NULL OR {held})
+-- The words match every text that may name the user; the caller searches these texts again. Rows
+-- are returned as json and not as jsonb: columns of the type json may have strings and numbers that
+-- jsonb cannot have, such as NUL.
+SELECT 'dead_letter', to_json(t) FROM badged.dead_letters AS t WHERE {letter may name} AND (partition_id IS NULL OR {held})
 UNION ALL
-SELECT 'settled_letter', to_jsonb(t) FROM badged.settled_letters AS t WHERE user_ids @> ARRAY[$1] AND {held}
+SELECT 'settled_letter', to_json(t) FROM badged.settled_letters AS t WHERE user_ids @> ARRAY[$1] AND {held}
 UNION ALL
-SELECT 'job', to_jsonb(t) FROM badged.jobs AS t
+SELECT 'job', to_json(t) FROM badged.jobs AS t
 UNION ALL
-(SELECT 'action', to_jsonb(a) || jsonb_build_object('ended_at', e.ended_at, 'result', e.result, 'error', e.error)
-FROM (
-    SELECT id FROM badged.audit WHERE badged.words(who || '"' || arguments::text) ?| badged.words_of_user($1)
-    UNION
-    SELECT audit_id FROM badged.audit_ends WHERE badged.words(coalesce(result::text, '') || '"' || coalesce(error, '')) ?| badged.words_of_user($1)
-) AS found
-JOIN badged.audit AS a USING (id) LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
-ORDER BY a.id)
+(SELECT 'action', to_json(t) FROM (
+    SELECT a.*, e.ended_at, e.result, e.error
+    FROM (
+        SELECT id FROM badged.audit WHERE badged.words(who || '"' || arguments::text) ?| badged.words_of_user($1)
+        UNION
+        SELECT audit_id FROM badged.audit_ends WHERE badged.words(coalesce(result::text, '') || '"' || coalesce(error, '')) ?| badged.words_of_user($1)
+    ) AS found
+    JOIN badged.audit AS a USING (id) LEFT JOIN badged.audit_ends AS e ON e.audit_id = a.id
+    ORDER BY a.id
+) AS t)
 
 -- name: may name
 (substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea) OR position(convert_to('"' || $1 || '"', 'UTF8') IN payload) > 0 OR position('\\'::bytea IN payload) > 0)

@@ -171,6 +171,22 @@ WHERE consumer_group LIKE 'badged%%'`, fmt.Sprintf("p%02d", p)))
 	return archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Store: store, Before: time.Now().Add(time.Hour)})
 }
 
+// JSON that Postgres stores but cannot read as text does not stop an export, whoever is exported.
+func TestExportWithTextThatPostgresCannotRead(t *testing.T) {
+	d := projectortest.New(t)
+	for _, value := range []string{`"\u0000"`, `"\ud83d"`, `"\ude00"`, `1e999999`} {
+		content := `{"webhook":` + value + `,"user":"ada \"a\""}`
+		d.Exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'webhooks.test', $1::text::json)`, content)
+		d.Exec(t, `INSERT INTO badged.audit_ends (audit_id, result) SELECT max(id), $1::text::json FROM badged.audit`, content)
+		d.Exec(t, `INSERT INTO badged.jobs (kind, arguments, progress, result, started_by, process, state, ended_at) VALUES ('verification', $1::text::json, $1::text::json, $1::text::json, 'ops', 'db1/1', 'done', now())`, content)
+	}
+	for user, want := range map[string]map[string]int{`ada "a"`: {"action": 4, "job": 4}, "bob": {}} {
+		if diff := cmp.Diff(want, kinds(exported(t, d, user, nil))); diff != "" {
+			t.Errorf("of %s (-want +got):\n%s", user, diff)
+		}
+	}
+}
+
 // Archived events and the baseline are exported too.
 func TestExportWithArchive(t *testing.T) {
 	d := projectortest.New(t)
