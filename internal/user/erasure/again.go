@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,6 +97,9 @@ func (f *finder) search(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := f.trail(ctx); err != nil {
+		return err
+	}
 	view := logview.New(f.cfg.Pool, f.cfg.Log, logview.Filter{Partitions: held})
 	if err := view.Next(ctx, func(_ int, r *events.Record) error {
 		f.record(r)
@@ -123,6 +127,20 @@ func (f *finder) search(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// trail looks for sought users among the users of actions in the audit trail.
+func (f *finder) trail(ctx context.Context) error {
+	var text []byte
+	return query.Each(ctx, f.cfg.Pool, "read the audit trail", statements.Get("read the arguments that may name a user"), nil, []any{&text}, func() error {
+		var arguments struct {
+			User string `json:"user"`
+		}
+		if err := json.Unmarshal(text, &arguments); err == nil { // the user of an action is always text
+			f.see(arguments.User)
+		}
+		return nil
+	})
 }
 
 // record looks for sought users among the users that an event names.

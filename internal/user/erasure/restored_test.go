@@ -15,6 +15,7 @@ import (
 	"github.com/badged/badged/internal/devtest/replaytest"
 	"github.com/badged/badged/internal/partition/archive"
 	"github.com/badged/badged/internal/partition/archiving"
+	"github.com/badged/badged/internal/user/erasure"
 )
 
 // An erasure deletes a leftover of an interrupted archiving while the log has its events. If the
@@ -111,5 +112,31 @@ func takeOver(t *testing.T, d *projectortest.Database, dir string) {
 	defer a.Close()
 	if err := archiving.TakeOver(t.Context(), d.Pool, d.Log, a); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A user whose erasure was lost is found also if only the audit trail names the user, whatever else
+// the trail has.
+func TestFindLostInTheTrail(t *testing.T) {
+	d, dir := projectortest.New(t), t.TempDir()
+	user := foldtest.User(0, 0)
+	d.Append(t, foldtest.Deliver("c", 1, user))
+	d.Fold(t)
+	archived(t, d, dir)
+	if _, err := eraseArchived(t.Context(), d, user, dir); err != nil {
+		t.Fatal(err)
+	}
+	d.Exec(t, `DELETE FROM badged.erasures`)
+	a, err := archive.OpenStore(t.Context(), archive.Folder(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range []bool{false, true} {
+		record := map[bool]string{false: `{"webhook":"\u0000"}`, true: fmt.Sprintf(`{"user":%q,"note":"\ud83d"}`, user)}[named]
+		d.Exec(t, `INSERT INTO badged.audit (who, via, action, arguments) VALUES ('ops', 'api', 'x', $1::text::json)`, record)
+		lost, err := erasure.FindLost(t.Context(), erasure.Config{Pool: d.Pool, Log: d.Log, Archive: a})
+		if err != nil || slices.Contains(lost.Users, user) != named || len(lost.Users)+len(lost.Gone) != 1 {
+			t.Errorf("with %s: found %+v, %v", record, lost, err)
+		}
 	}
 }
