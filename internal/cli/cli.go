@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9/logging"
@@ -110,6 +111,10 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 		say(streams.Err, err, "")
 		return exitFailed
 	}
+	if name := notUTF8(args, os.Environ()); name != "" {
+		say(streams.Err, errors.New(name+" is not valid UTF-8"), usageHint(nil))
+		return exitUsage
+	}
 	switch {
 	case len(args) == 0:
 		args = []string{"--help"}
@@ -166,6 +171,29 @@ func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong,
 		kong.Bind(streams),
 		kong.Vars{"version": versionText()},
 	)
+}
+
+// notUTF8 returns the name of an argument or setting that is not valid UTF-8, or "" if there is none.
+// kong would replace the invalid bytes by U+FFFD, and the command might then act on another user. The
+// configuration file needs no check, since YAML is UTF-8. The name does not have the value, which may
+// be a secret.
+func notUTF8(args, environment []string) string {
+	for i, arg := range args {
+		name, _, isFlag := strings.Cut(arg, "=")
+		switch {
+		case utf8.ValidString(arg):
+		case isFlag && strings.HasPrefix(name, "--") && utf8.ValidString(name):
+			return name
+		default:
+			return fmt.Sprintf("argument %d", i+1)
+		}
+	}
+	for _, variable := range environment {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "BADGED_") && !utf8.ValidString(value) {
+			return name
+		}
+	}
+	return ""
 }
 
 // emptyFlag returns a flag that has an empty value on the command line, or "" if there is none. An
