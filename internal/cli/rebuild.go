@@ -215,7 +215,7 @@ type verifyCmd struct {
 	config.Database `embed:""`
 	Partition       *int     `help:"Process only this partition." placeholder:"N" env:"-"`
 	User            []string `help:"Process only this user. Repeat the flag for several users." sep:"none" placeholder:"USER" env:"-"`
-	Sample          int      `help:"Process only N users, drawn at random from the tables." placeholder:"N" env:"-"`
+	Sample          *int     `help:"Process only N users, drawn at random from the tables." placeholder:"N" env:"-"`
 	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON: one line for each difference, and a last line with the summary." env:"-"`
 	Quiet           bool `short:"q" help:"Show no progress." env:"-"`
@@ -224,7 +224,7 @@ type verifyCmd struct {
 // Validate implements kong's validation.
 func (c *verifyCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
-	if len(c.User) > 0 && (c.Sample != 0 || c.Partition != nil) {
+	if len(c.User) > 0 && (c.Sample != nil || c.Partition != nil) {
 		errs = append(errs, errors.New("--user cannot be combined with --sample or --partition"))
 	}
 	for _, u := range c.User {
@@ -232,7 +232,7 @@ func (c *verifyCmd) Validate() error {
 			errs = append(errs, fmt.Errorf("--user %s", reason))
 		}
 	}
-	if c.Sample < 0 {
+	if c.Sample != nil && *c.Sample < 1 {
 		errs = append(errs, errors.New("--sample must be 1 or more"))
 	}
 	return errors.Join(errs...)
@@ -253,7 +253,11 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	meter, warn := metered(streams, "verify", c.Quiet)
 	defer meter.Close()
-	parts, err := operations.VerifyTargets(dbs, operations.VerifyOptions{Partition: c.Partition, Users: c.User, Sample: c.Sample})
+	options := operations.VerifyOptions{Partition: c.Partition, Users: c.User}
+	if c.Sample != nil {
+		options.Sample = *c.Sample
+	}
+	parts, err := operations.VerifyTargets(dbs, options)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,8 @@ func TestVerifyUsage(t *testing.T) {
 		"verify --user=ann --sample=1" + db:    "--user cannot be combined with --sample or --partition",
 		"verify --user=ann --partition=0" + db: "--user cannot be combined with --sample or --partition",
 		"verify --user=" + db:                  "--user must not be empty",
+		"verify --user=ann --sample=0" + db:    "--user cannot be combined with --sample or --partition",
+		"verify --sample=0" + db:               "--sample must be 1 or more",
 		"verify --sample=-1" + db:              "--sample must be 1 or more",
 		"verify ann" + db:                      "unexpected argument ann",
 	})

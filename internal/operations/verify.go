@@ -14,7 +14,7 @@ import (
 type VerifyOptions struct {
 	Partition *int     `json:"partition,omitempty" doc:"Only this partition; all partitions if absent."`
 	Users     []string `json:"users,omitempty" doc:"Only these users. Not together with partition or sample."`
-	Sample    int      `json:"sample,omitempty" doc:"Only this number of users, drawn at random from the tables; at most 100,000."`
+	Sample    int      `json:"sample,omitempty" doc:"Only this number of users, drawn at random from the tables; from 1 to 100,000."`
 }
 
 // VerifyTargets divides a verification among databases: it returns the options of the verification

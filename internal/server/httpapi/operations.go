@@ -190,16 +190,23 @@ func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []b
 const maxSample = 100_000
 
 func (a *API) startVerification(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
-	var options operations.VerifyOptions
-	if err := decodeStrict(body, &options); err != nil {
+	var given struct {
+		operations.VerifyOptions
+		Sample *int `json:"sample"` // overrides the field of VerifyOptions, where 0 means all users
+	}
+	if err := decodeStrict(body, &given); err != nil {
 		return operations.Job{}, badRequest(err.Error())
 	}
+	options := given.VerifyOptions
+	if given.Sample != nil {
+		options.Sample = *given.Sample
+	}
 	switch {
-	case len(options.Users) > 0 && (options.Partition != nil || options.Sample != 0):
+	case len(options.Users) > 0 && (options.Partition != nil || given.Sample != nil):
 		return operations.Job{}, badRequest("users excludes partition and sample")
 	case len(options.Users) > badges.MaxBadges:
 		return operations.Job{}, badRequest(fmt.Sprintf("users must name at most %d", badges.MaxBadges))
-	case options.Sample < 0 || options.Sample > maxSample:
+	case given.Sample != nil && (options.Sample < 1 || options.Sample > maxSample):
 		return operations.Job{}, badRequest(fmt.Sprintf("sample must be from 1 to %d", maxSample))
 	}
 	for i, u := range options.Users {
