@@ -433,7 +433,7 @@ func (d *decoder) time(path string) time.Time {
 	if !ok {
 		return time.Time{}
 	}
-	t, err := rfc3339.Parse(string(text))
+	t, err := rfc3339.ParseAny(string(text)) // the log may have the zero time, which is an absent time
 	if err != nil {
 		d.problems.add(path, "must be an RFC 3339 time such as 2026-01-31T23:59:59Z, is %s", quoteShort(string(text)))
 		return time.Time{}

@@ -32,9 +32,9 @@ type auditCmd struct {
 
 type auditListCmd struct {
 	config.Database `embed:""`
-	Limit           int   `help:"Show at most N actions." default:"50" placeholder:"N" env:"-"`
-	Before          int64 `help:"Show only actions with an id below this one." placeholder:"ID" env:"-"`
-	JSON            bool  `name:"json" help:"Print JSON: one line for each action." env:"-"`
+	Limit           int    `help:"Show at most N actions." default:"50" placeholder:"N" env:"-"`
+	Before          *int64 `help:"Show only actions with an id below this one." placeholder:"ID" env:"-"`
+	JSON            bool   `name:"json" help:"Print JSON: one line for each action." env:"-"`
 }
 
 // Validate implements kong's validation.
@@ -43,7 +43,7 @@ func (c *auditListCmd) Validate() error {
 	if c.Limit < 1 {
 		errs = append(errs, errors.New("--limit must be 1 or more"))
 	}
-	if c.Before < 0 {
+	if c.Before != nil && *c.Before < 1 {
 		errs = append(errs, errors.New("--before must be the id of an action"))
 	}
 	return errors.Join(errs...)
@@ -64,7 +64,10 @@ func (c *auditListCmd) Run(ctx context.Context, streams Streams) error {
 	if !c.JSON {
 		fmt.Fprintln(table, connect.Before("SHARD", dbs.Databases()[0].Name)+"ID\tAT\tWHO\tVIA\tACTION\tARGUMENTS\tEND")
 	}
-	trail, before := operations.New(operations.Config{Cluster: dbs}), c.Before
+	trail, before := operations.New(operations.Config{Cluster: dbs}), int64(0)
+	if c.Before != nil {
+		before = *c.Before
+	}
 	for left := c.Limit; left > 0; {
 		page, err := trail.Audit(ctx, before, min(left, auditPage))
 		if err != nil {
@@ -112,7 +115,7 @@ func brief(text string) string {
 
 type auditVerifyCmd struct {
 	config.Database `embed:""`
-	Count           int64  `help:"With --head: the number of records that an earlier verification printed." placeholder:"N" env:"-"`
+	Count           *int64 `help:"With --head: the number of records that an earlier verification printed." placeholder:"N" env:"-"`
 	Head            string `help:"With --count: the head that the same verification printed. The command fails unless the trail still has this record." placeholder:"HASH" env:"-"`
 	JSON            bool   `name:"json" help:"Print JSON." env:"-"`
 }
@@ -120,10 +123,10 @@ type auditVerifyCmd struct {
 // Validate implements kong's validation.
 func (c *auditVerifyCmd) Validate() error {
 	errs := []error{c.Database.Validate()}
-	if (c.Count == 0) != (c.Head == "") {
+	if (c.Count == nil) != (c.Head == "") {
 		errs = append(errs, errors.New("--count and --head belong together"))
 	}
-	if c.Count < 0 {
+	if c.Count != nil && *c.Count < 1 {
 		errs = append(errs, errors.New("--count must be 1 or more"))
 	}
 	if b, err := hex.DecodeString(c.Head); c.Head != "" && (err != nil || len(b) != 32) {
@@ -138,7 +141,7 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if c.Count != 0 && len(all) > 1 {
+	if c.Count != nil && len(all) > 1 {
 		return errors.New("each shard has an audit trail of its own: with --count and --head, give only the --shard that printed them")
 	}
 	databases, err := connect.Apart(ctx, c.Database, false)
@@ -156,10 +159,14 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d cluster.
 	if _, err := events.Open(ctx, d.Pool); err != nil {
 		return err
 	}
+	kept := operations.AuditHead{Head: strings.ToLower(c.Head)}
+	if c.Count != nil {
+		kept.Count = *c.Count
+	}
 	var v operations.AuditVerified
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, d.Pool, snapshot, func(tx pgx.Tx) (err error) {
-		v, err = operations.VerifyAudit(ctx, tx, operations.AuditHead{Count: c.Count, Head: strings.ToLower(c.Head)})
+		v, err = operations.VerifyAudit(ctx, tx, kept)
 		return err
 	})
 	if err != nil {
@@ -168,7 +175,7 @@ func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d cluster.
 	if c.JSON {
 		err = terminal.PrintJSON(streams.Out, shardVerified{d.Name, v})
 	} else if v.Fault == nil {
-		err = printVerifiedAudit(streams.Out, connect.Prefix(d.Name), v, c.Count > 0)
+		err = printVerifiedAudit(streams.Out, connect.Prefix(d.Name), v, kept.Count > 0)
 	}
 	if err == nil && v.Fault != nil {
 		return v.Fault

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -180,6 +181,8 @@ func TestUsage(t *testing.T) {
 		{"a token for no time", "token ada --ttl=0s " + jwt, "token: --ttl must be more than 0s", "token"},
 		{"a zone of a day", "audit prune --before=2026-01-31T00:00:00+24:00 " + db, `--before: must be a time such as 2026-01-31T23:59:59Z, is "2026-01-31T00:00:00+24:00"`, "audit prune"},
 		{"no age", "audit prune " + db, "audit prune: give --before TIME or --audit-age DURATION", "audit prune"},
+		{"actions before none", "audit list --before=0 " + db, "audit list: --before must be the id of an action", "audit list"},
+		{"a head of no records", "audit verify --count=0 " + db, "audit verify: --count and --head belong together; --count must be 1 or more", "audit verify"},
 		{"half a head", "audit verify --count=3 " + db, "audit verify: --count and --head belong together", "audit verify"},
 		{"a head that is none", "audit verify --count=3 --head=abc " + db, "audit verify: --head must be 64 hexadecimal digits", "audit verify"},
 		{"an assistant that writes without a key", "mcp --allow-writes " + db, "mcp: --allow-writes requires --url (BADGED_URL); --allow-writes requires --admin-key (BADGED_ADMIN_KEY)", "mcp"},
@@ -233,5 +236,30 @@ func TestInterruptedCommandPrintsNothing(t *testing.T) {
 	r := badgedWith(ctx, "", "lag", "--database-url=postgres://127.0.0.1:1/chat")
 	if r.code != exitFailed || r.out != "" || r.err != "" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", r.code, r.out, r.err)
+	}
+}
+
+// A flag that is given is not taken for one that is not: the zero time is refused by every flag with
+// a time.
+func TestZeroTimes(t *testing.T) {
+	parser, err := kong.New(&commands{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for _, leaf := range parser.Model.Leaves(true) {
+		for _, flag := range leaf.Flags {
+			if flag.Target.Type() != reflect.TypeFor[time.Time]() {
+				continue
+			}
+			tried++
+			args := append(strings.Fields(leaf.Path()), "--"+flag.Name+"=0001-01-01T00:00:00Z")
+			if r := badged(t, args...); r.code != exitUsage || !strings.Contains(r.err, "--"+flag.Name+": must be a time") {
+				t.Errorf("%v: exit code %d, stderr:\n%s", args, r.code, r.err)
+			}
+		}
+	}
+	if tried < 4 {
+		t.Errorf("only %d flags have a time", tried)
 	}
 }

@@ -9,12 +9,26 @@ import (
 	"time"
 )
 
-var errForm = errors.New("a time is not in the form of RFC 3339")
+var (
+	errForm = errors.New("a time is not in the form of RFC 3339")
+	errZero = errors.New("a time is the first moment of the year 1")
+)
 
-// Parse parses a time in the format of RFC 3339. [time.Parse] also accepts some texts that RFC 3339
-// does not allow, and Parse refuses them: an offset of 24 hours or with 60 minutes, an hour with one
-// digit, and a comma before the fraction.
+// Parse parses a time in the format of RFC 3339. It refuses the zero [time.Time], since callers would
+// take it for an absent time: an access that ended then would never end.
 func Parse(s string) (time.Time, error) {
+	t, err := ParseAny(s)
+	if err == nil && t.IsZero() {
+		return time.Time{}, errZero
+	}
+	return t, err
+}
+
+// ParseAny does what Parse does, but accepts the zero time. It is for stored data, which may have
+// this time as an absent time. [time.Parse] also accepts some texts that RFC 3339 does not allow, and
+// ParseAny refuses them: an offset of 24 hours or with 60 minutes, an hour with one digit, and a
+// comma before the fraction.
+func ParseAny(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		return time.Time{}, err

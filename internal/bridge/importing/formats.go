@@ -141,7 +141,7 @@ func (m *mongoTime) UnmarshalJSON(b []byte) error {
 	}
 	var text string
 	if json.Unmarshal(tagged.Date, &text) == nil {
-		at, err := rfc3339.Parse(text)
+		at, err := rfc3339.ParseAny(text)
 		*m = mongoTime(at.UnixMilli())
 		return err
 	}

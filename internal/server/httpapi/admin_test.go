@@ -131,6 +131,7 @@ func TestExplainRefuses(t *testing.T) {
 	api := newAdminAPI(t, e)
 	for target, want := range map[string]string{
 		"ada/explain?at=yesterday":            "400 at must be a time such as 2026-01-31T23:59:59Z",
+		"ada/explain?at=0001-01-01T00:00:00Z": "400 at must be a time such as 2026-01-31T23:59:59Z",
 		"ada/explain?at=2026-01-31":           "400 at must be a time such as 2026-01-31T23:59:59Z",
 		"ada/explain?delivered=1001":          "400 delivered must be a number from 0 to 1000",
 		"ada/explain?delivered=all":           "400 delivered must be a number from 0 to 1000",

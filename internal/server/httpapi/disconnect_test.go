@@ -40,6 +40,7 @@ func TestDisconnect(t *testing.T) {
 			revoke: httpapi.Revoke{Before: time.Date(2026, 1, 31, 21, 59, 59, 5e8, time.UTC)},
 		},
 		{name: "both", user: "ada", body: `{"revoke":true,"revoke_before":"2026-01-31T23:59:59Z"}`, want: "400 give revoke or revoke_before, not both"},
+		{name: "the first moment", user: "ada", body: `{"revoke_before":"0001-01-01T00:00:00Z"}`, want: "400 revoke_before must be a time such as 2026-01-31T23:59:59Z"},
 		{name: "no time", user: "ada", body: `{"revoke_before":"yesterday"}`, want: "400 revoke_before must be a time such as 2026-01-31T23:59:59Z"},
 		{
 			name: "the future", user: "ada", body: `{"revoke_before":"3026-01-31T23:59:59Z"}`,

@@ -286,11 +286,11 @@ func idOf(r *http.Request, bits int) (int64, error) {
 }
 
 // pageOf returns the parameters of a page. after is the id after which the page begins, 0 for the
-// first page; `from` is the name of its parameter. limit is 100 by default. bits is the size of the
+// first page; `from` is the name of its parameter. No page begins before the id 0. limit is 100 by default. bits is the size of the
 // ids in bits.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
-		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 {
+		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 || after == 0 && from == "before" {
 			return 0, 0, badRequest(from + " must be an id of the list")
 		}
 	}

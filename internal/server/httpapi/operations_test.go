@@ -229,6 +229,8 @@ func TestOperationsRefuse(t *testing.T) {
 		{"GET rates?since=today", "", "400 since must be a time such as 2026-01-31T23:59:59Z"},
 		{"GET deadletters?limit=0", "", "400 limit must be a number from 1 to 500"},
 		{"GET deadletters?after=-1", "", "400 after must be an id of the list"},
+		{"GET audit?before=0", "", "400 before must be an id of the list"},
+		{"GET rebuilds?before=0", "", "400 before must be an id of the list"},
 		{"GET audit?before=x", "", "400 before must be an id of the list"},
 		{"GET rebuilds?after=1", "", `400 "after" is not a parameter of this route`},
 		{"GET rebuilds/x", "", "400 the id must be a positive number"},

@@ -159,6 +159,7 @@ func TestMistakesOfFiles(t *testing.T) {
 		},
 		{"an unknown field", "keys:\n- {name: chat" + rest + ",\n   sorces: [a]}", ":3: key chat: field 4 is not known: want name, kind, secret, expires, sources, types, users, rooms, read, disconnect, rate, quota"},
 		{"a field twice", "keys:\n- {name: chat" + rest + ", read: yes,\n   read: no}", ":3: key chat: read is given twice"},
+		{"a time that would mean never", "keys:\n- {name: chat" + rest + ", expires: 0001-01-01T00:00:00Z}", ":2: key chat: expires must be a time such as 2027-01-31T23:59:59Z"},
 		{"a date for a time", "keys:\n- {name: chat" + rest + ", expires: 2027-01-31}", ":2: key chat: expires must be a time such as 2027-01-31T23:59:59Z"},
 		{
 			"limits of nothing", "keys:\n- {name: chat" + rest + ", sources: [], rate: 0,\n   quota: 0.5, read: maybe}",
