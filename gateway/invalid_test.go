@@ -20,6 +20,8 @@ func TestInvalidFramesEndNoSession(t *testing.T) {
 			{`{"id":4}`, `{"t":"error","id":4,"code":"invalid","message":"frame has no type t"}`},
 			{`{"t":"read","id":{},"conversation_id":5}`, `{"t":"error","code":"invalid","message":"id must be a number or a string"}`},
 			{`{"t":"read","id":5,"up_to_seq":5}`, `{"t":"error","id":5,"code":"invalid","message":"` + noID + `"}`},
+			{`{"t":"read","id":8,"conversation_id":"c1\ud800","up_to_seq":1}`, `{"t":"error","id":8,"code":"invalid","message":"field conversation_id must be UTF-8, without halves of surrogate pairs"}`},
+			{`{"t":"read","id":"\ud800","conversation_id":"c1","up_to_seq":1}`, `{"t":"error","code":"invalid","message":"field id must be UTF-8, without halves of surrogate pairs"}`},
 			{`{"t":"mark_unread","id":6,"conversation_id":"a\u0000b"}`, `{"t":"error","id":6,"code":"invalid","message":"` + noID + `"}`},
 			{`{"t":"mark_unread","id":7,"conversation_id":"` + strings.Repeat("é", 65) + `"}`, `{"t":"error","id":7,"code":"invalid","message":"` + noID + `"}`},
 		} {

@@ -38,6 +38,8 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 		{`"t":"read_all","conversation_id":"tea"`, `read_all has no field \"conversation_id\"`},
 		{`"t":"read","conversation_id":"tea","up_to_seq":1,"Up_To_Seq":1`, `read has no field \"Up_To_Seq\"`},
 		{`"t":"mark_unread","conversation_id":"tea","seq":[1]`, `mark_unread has no field \"seq\"`},
+		{`"t":"read","conversation_id":"tea\ud800","up_to_seq":1`, "field conversation_id must be UTF-8"},
+		{`"t":"read_all","category":"\udc00"`, "field category must be UTF-8"},
 		{`"t":5`, "field t must not be a JSON number"},
 		{`"conversation_id":"tea"`, "frame has no type t"},
 		{`"t":"dance"`, ""},

@@ -7,6 +7,7 @@ package protocol
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,14 +90,14 @@ func DecodeFrame(b []byte) (ClientFrame, error) {
 		return ClientFrame{}, ErrNotObject
 	}
 	var f ClientFrame
-	mistyped := f.take(members)
+	invalid := f.take(members)
 	if err := checkID(f.ID); err != nil {
 		f.ID = nil
 		return f, err
 	}
 	switch {
-	case mistyped != nil: // the other fields are decoded nevertheless
-		return f, mistyped
+	case invalid != nil: // the other fields are decoded nevertheless
+		return f, invalid
 	case f.T == "":
 		return f, errors.New("frame has no type t")
 	case len(b) > MaxFrameBytes && f.T != FrameHello && f.T != FrameAuth:
@@ -112,7 +113,7 @@ type member struct {
 }
 
 // membersOf returns the members of a JSON object in their order. If several members have the
-// same name, it returns all of them.
+// same name, it returns all of them. The members may have invalid UTF-8.
 func membersOf(b []byte) ([]member, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	var members []member
@@ -157,13 +158,17 @@ var (
 )
 
 // take sets the fields of f from members. It returns an error for the first member with a value
-// of the wrong type. take compares names exactly, unlike encoding/json, which would accept
-// "Category" for "category".
-func (f *ClientFrame) take(members []member) (mistyped error) {
+// of the wrong type, or with text that is not valid Unicode. take compares names exactly, unlike
+// encoding/json, which would accept "Category" for "category".
+func (f *ClientFrame) take(members []member) (invalid error) {
 	fields := f.fields()
 	for _, m := range members {
 		field, known := fields[m.name]
 		if !known {
+			continue
+		}
+		if !m.value.IsValid(jsontext.AllowDuplicateNames(true)) { // encoding/json would decode it to U+FFFD, and so to another id
+			invalid = cmp.Or(invalid, fmt.Errorf("field %s must be UTF-8, without halves of surrogate pairs", m.name))
 			continue
 		}
 		value := []byte(m.value)
@@ -171,11 +176,11 @@ func (f *ClientFrame) take(members []member) (mistyped error) {
 			value = quotedDigits.ReplaceAll(value, []byte("$1"))
 		}
 		typ, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(value, field))
-		if wrong && mistyped == nil {
-			mistyped = fmt.Errorf("field %s must not be a JSON %s", m.name, typ.Value)
+		if wrong {
+			invalid = cmp.Or(invalid, fmt.Errorf("field %s must not be a JSON %s", m.name, typ.Value))
 		}
 	}
-	return mistyped
+	return invalid
 }
 
 // checkMembers returns an error if a command has an unknown, repeated or null member.

@@ -250,6 +250,34 @@ func TestCommandsHaveOnlyTheirFields(t *testing.T) {
 	}
 }
 
+// A text that is not valid Unicode is refused in every field: if it was decoded, each invalid
+// byte and each half of a surrogate pair would become U+FFFD, and the frame would name another
+// conversation, category or user.
+func TestFramesAreUnicode(t *testing.T) {
+	for _, info := range ClientFrames() {
+		for _, field := range slices.Concat(info.Required, info.Optional) {
+			for _, text := range []string{"x\xff", "\xed\xa0\x80", `x\ud800`, `\udc00x`, `\ud800\ud800`} {
+				value := `"` + text + `"`
+				if field == "seqs" {
+					value = "[" + value + "]"
+				}
+				frame := `{"t":"` + info.T + `","id":7,"` + field + `":` + value + `}`
+				if field == "t" || field == "id" {
+					frame = `{"` + field + `":` + value + `}`
+				}
+				want := "field " + field + " must be UTF-8, without halves of surrogate pairs"
+				f, err := DecodeFrame([]byte(frame))
+				if fmt.Sprint(err) != want || field != "t" && field != "id" && string(f.ID) != "7" || field == "id" && f.ID != nil {
+					t.Errorf("%q is decoded to %+v, %v, want %q", frame, f, err, want)
+				}
+			}
+		}
+	}
+	if f, err := DecodeFrame([]byte(`{"t":"read","conversation_id":"\ud83d\ude00 \ufffd","up_to_seq":1}`)); err != nil || f.ConversationID != "😀 \ufffd" {
+		t.Errorf("a whole surrogate pair is decoded to %+v, %v", f, err)
+	}
+}
+
 func mustJSON(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
