@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/badged/badged/events"
@@ -373,32 +371,4 @@ func checkQuery(r *http.Request, known []string) error {
 		}
 	}
 	return nil
-}
-
-// decodeStrict decodes a JSON object into v. It fails if a field is unknown or repeated, or is an
-// empty text or list; see checkFields. Its errors are safe to show.
-func decodeStrict(b []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	var syntax *json.SyntaxError
-	var typ *json.UnmarshalTypeError
-	switch err := dec.Decode(v); {
-	case err == nil:
-		if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-			return errors.New("unexpected data after the JSON object")
-		}
-		return checkFields(b)
-	case errors.Is(err, io.EOF):
-		return errors.New("the body is empty")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the body is not valid JSON: it ends too early")
-	case errors.As(err, &syntax):
-		return fmt.Errorf("the body is not valid JSON: %w at byte %d", err, syntax.Offset)
-	case errors.As(err, &typ) && typ.Field == "":
-		return fmt.Errorf("the body must be a JSON object, is a JSON %s", typ.Value)
-	case errors.As(err, &typ):
-		return fmt.Errorf("%s must not be a JSON %s", typ.Field, typ.Value)
-	default: // an unknown field
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
-	}
 }

@@ -108,6 +108,9 @@ func (a *API) registrationOf(w http.ResponseWriter, r *http.Request) (d outbound
 	if err := decodeStrict(text, &body); err != nil {
 		return d, &problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	}
+	if string(body.Subscription) == "null" {
+		body.Subscription = nil // null counts as absent
+	}
 	d.Platform, d.App, d.Environment, d.Shows = body.Platform, body.App, body.Environment, body.Shows
 	if d.Environment == "" {
 		d.Environment = "production"

@@ -6,86 +6,111 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/badged/badged/internal/base/describe"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
 
-// checkFields returns an error if a field is repeated in its object, or if a field at the top level
-// is an empty text or list. The error names the first such field, by a path without indexes of
-// arrays.
+// decodeStrict decodes a JSON object into v. It fails if a text is not valid Unicode, if a field is
+// unknown or given twice, or if a field is an empty text or list. It compares the names of fields
+// exactly. A field that is null counts as absent. Its errors are safe to show.
 //
-// encoding/json uses the last of repeated fields, and ignores the case of names; so checkFields
-// ignores the case too. An empty field would count as an absent field: if a backend sent an empty
-// id by mistake, an action for one user would apply to all users. Fields below the top level may be
-// empty, since badged does not define all of them, for example the fields in a push subscription.
-func checkFields(text []byte) error {
-	w := fieldWalk{d: jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
-	w.value("", 0)
-	return w.wrong
+// encoding/json would replace invalid Unicode by U+FFFD, ignore the case of names, and use the last
+// of repeated fields: then an action for one user could apply to another. An empty field would count
+// as an absent field: if a backend sent an empty id by mistake, an action for one user would apply
+// to all users. Fields inside other fields may be empty, since badged does not define all of them,
+// for example the fields in a push subscription.
+func decodeStrict(b []byte, v any) error {
+	if len(bytes.TrimSpace(b)) == 0 {
+		return errors.New("the body is empty")
+	}
+	var fields map[string]jsontext.Value
+	err := jsonv2.Unmarshal(b, v, jsonv2.RejectUnknownMembers(true), jsonv1.MergeWithLegacySemantics(true)) // so null leaves the default of a field
+	if err == nil {
+		err = jsonv2.Unmarshal(b, &fields)
+	}
+	switch {
+	case err != nil:
+		return fieldError(err)
+	case fields == nil:
+		return errors.New("the body must be a JSON object, is a JSON null")
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if isEmpty(fields[name]) {
+			return errors.New(name + " must not be empty: give a value, or leave it out")
+		}
+	}
+	return nil
 }
 
-// fieldWalk reads JSON up to the first repeated or empty field, and stores the error of this field
-// in wrong. If it finds a syntax error first, wrong stays nil.
-type fieldWalk struct {
-	d     *jsontext.Decoder
-	wrong error
+// isEmpty reports whether a value is an empty text or list.
+func isEmpty(v jsontext.Value) bool {
+	return string(v) == `""` || v.Kind() == jsontext.KindBeginArray && len(bytes.TrimSpace(v[1:len(v)-1])) == 0
 }
 
-// value reads a value at a path. depth is the nesting, 0 for the whole body. It reports whether
-// to continue.
-func (w *fieldWalk) value(path string, depth int) bool {
-	token, err := w.d.ReadToken()
-	if err != nil {
-		return false
-	}
-	kind := token.Kind()
-	if depth == 1 && (kind == jsontext.KindString && token.String() == "" || kind == jsontext.KindBeginArray && w.d.PeekKind() == jsontext.KindEndArray) {
-		w.wrong = errors.New(path + " must not be empty: give a value, or leave it out")
-		return false
-	}
-	switch kind {
-	case jsontext.KindBeginObject:
-		return w.object(path, depth)
-	case jsontext.KindBeginArray:
-		for w.d.PeekKind() != jsontext.KindEndArray {
-			if !w.value(path, depth+1) {
-				return false
-			}
+// fieldError converts an error of decoding a body: it names the field, and the byte if the JSON is
+// broken.
+func fieldError(err error) error {
+	const broken = "the body is not valid JSON: "
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		field := fieldOf(syntax.JSONPointer)
+		switch {
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			return errors.New(field + " is given twice")
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return errors.New(broken + "it ends too early")
+		case field != "":
+			return fmt.Errorf("%s%w at byte %d, in %s", broken, syntax.Err, syntax.ByteOffset, field)
 		}
-		_, err = w.d.ReadToken()
+		return fmt.Errorf("%s%w at byte %d", broken, syntax.Err, syntax.ByteOffset)
 	}
-	return err == nil
+	typ, ok := errors.AsType[*jsonv2.SemanticError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown field %.40q", typ.JSONPointer.LastToken())
+	case typ.JSONPointer == "":
+		return errors.New("the body must be a JSON object, is a JSON " + kinds[typ.JSONKind])
+	}
+	wrong := fieldOf(typ.JSONPointer) + " must not be a JSON " + kinds[typ.JSONKind]
+	if typ.JSONKind == jsontext.KindNumber && typ.JSONValue != nil { // a number of the wrong size, or with a fraction
+		wrong += fmt.Sprintf(" %.40s", typ.JSONValue)
+	}
+	return errors.New(wrong)
 }
 
-// object reads the rest of an object, after the opening brace, and reports whether to continue.
-func (w *fieldWalk) object(path string, depth int) bool {
-	seen := map[string]struct{}{}
-	for w.d.PeekKind() != jsontext.KindEndObject {
-		token, err := w.d.ReadToken()
-		if err != nil {
-			return false
-		}
-		name := token.String()
-		field := strings.TrimPrefix(path+"."+name, ".")
-		name = strings.ToLower(strings.ToUpper(name)) // fold the case both ways: some letters have two upper-case or two lower-case forms
-		if _, ok := seen[name]; ok {
-			w.wrong = errors.New(field + " is given twice")
-			return false
-		}
-		seen[name] = struct{}{}
-		if !w.value(field, depth+1) {
-			return false
+// fieldOf returns the path of a field, such as user_ids[3].
+func fieldOf(pointer jsontext.Pointer) string {
+	var path strings.Builder
+	for token := range pointer.Tokens() {
+		switch _, err := strconv.Atoi(token); {
+		case err == nil:
+			path.WriteString("[" + token + "]")
+		case path.Len() > 0:
+			path.WriteString("." + token)
+		default:
+			path.WriteString(token)
 		}
 	}
-	_, err := w.d.ReadToken()
-	return err == nil
+	return path.String()
+}
+
+// kinds are the names of JSON values in errors.
+var kinds = map[jsontext.Kind]string{
+	jsontext.KindNull: "null", jsontext.KindFalse: "bool", jsontext.KindTrue: "bool", jsontext.KindString: "string",
+	jsontext.KindNumber: "number", jsontext.KindBeginObject: "object", jsontext.KindBeginArray: "array",
 }
 
 // seqsParam describes the parameter that selects how an answer writes seqs.
