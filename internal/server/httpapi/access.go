@@ -60,10 +60,10 @@ func (s access) schemes() []string {
 
 // restrict restricts a route to the keys, and to the tokens of users, that s admits. limits limits
 // the rate of requests with tokens. If the request names several users, the handler must check
-// whether the key permits access to them. The route refuses invalid ids of users in its path, and
-// query parameters that r does not describe.
+// whether the key permits access to them. The route refuses invalid ids of users in its path, query
+// parameters that r does not describe, and a body if r describes none.
 func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Route) describe.Route {
-	ofUser := strings.Contains(r.Path, "{user}")
+	ofUser, noBody := strings.Contains(r.Path, "{user}"), len(r.Body) == 0
 	var parameters []string
 	for _, p := range r.Params {
 		if p.In == "query" {
@@ -91,6 +91,11 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 		}
 		if err := checkQuery(r, parameters); err != nil {
 			return answer{}, err
+		}
+		if noBody {
+			if err := refuseBody(r, parameters); err != nil {
+				return answer{}, err
+			}
 		}
 		return h(w, r, by)
 	}

@@ -69,6 +69,25 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	return body, a.still(r.Context())
 }
 
+// refuseBody fails if a request to a route without a body has one, or announces one that cannot be
+// read: the body may hold a field that the client relies on. parameters are those of the query.
+func refuseBody(r *http.Request, parameters []string) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if r.ContentLength < 0 { // it is not known yet whether the body is empty
+		var first [1]byte
+		if n, err := io.ReadFull(r.Body, first[:]); n == 0 && errors.Is(err, io.EOF) {
+			return nil
+		}
+	}
+	detail := "the route has no body: send none"
+	if len(parameters) > 0 {
+		detail += ", and give in the query what it takes: " + strings.Join(parameters, ", ")
+	}
+	return badRequest(detail)
+}
+
 // readAll reads a body. declared is its Content-Length, or -1 if the length is unknown. If the
 // length is known, readAll allocates a buffer of exactly this length.
 func readAll(body io.Reader, declared int64) ([]byte, error) {

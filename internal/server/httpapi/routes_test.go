@@ -2,11 +2,14 @@ package httpapi_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/describe"
@@ -79,6 +82,50 @@ func TestCompressedBodies(t *testing.T) {
 	}
 	if tried < 7 {
 		t.Errorf("only %d routes have a body", tried)
+	}
+}
+
+// A body on a route that has none is refused before anything is done: it may hold a field, such as
+// dry_run, that the client relies on.
+func TestBodiesOfRoutesWithoutBody(t *testing.T) {
+	tried := 0
+	for _, r := range httpapi.Routes() {
+		if len(r.Body) > 0 {
+			continue
+		}
+		tried++
+		o := &fakeOperations{}
+		api, err := httpapi.New(httpapi.Config{
+			Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: &fakeDevices{}, Disconnects: &fakeDisconnects{},
+			Explainer: &explainer{}, Operations: o, Webhooks: &webhooks{}, Keys: mustKeys(t, "ops="+adminKey),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(body io.Reader) answer {
+			request := newRequest(t, r.Method, target(r), body)
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Authorization", "Bearer "+adminKey)
+			return send(t, api, request)
+		}
+		for _, body := range []string{`{"dry_run":true}`, `{}`, ` `} {
+			for name, reader := range map[string]io.Reader{"": strings.NewReader(body), " in chunks": io.MultiReader(strings.NewReader(body))} {
+				if got := ask(reader).story(t); !strings.HasPrefix(got, "400 the route has no body: send none") || o.asked+o.read != "" {
+					t.Errorf("%s %s with the body %s%s: %s; did %s %s", r.Method, r.Path, body, name, got, o.asked, o.read)
+				}
+			}
+		}
+		if got := ask(iotest.ErrReader(os.ErrDeadlineExceeded)).story(t); !strings.HasPrefix(got, "400 the route has no body: send none") {
+			t.Errorf("%s %s with a body that does not come: %s", r.Method, r.Path, got)
+		}
+		for name, reader := range map[string]io.Reader{"an empty body": strings.NewReader(""), "an empty body in chunks": io.MultiReader()} {
+			if a := ask(reader); a.status/100 != 2 {
+				t.Errorf("%s %s with %s: %d %s", r.Method, r.Path, name, a.status, a.body)
+			}
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d routes have no body", tried)
 	}
 }
 
