@@ -79,7 +79,7 @@ func isASCII(s string) bool {
 
 // forOrigins adds CORS headers to the answers of a route, for requests from the allowed origins. If
 // allowed is nil, it adds no headers, and only pages of the server's own origin can call the route.
-func forOrigins(allowed func(*http.Request) bool, h http.HandlerFunc) http.Handler {
+func forOrigins(allowed func(*http.Request) bool, h http.Handler) http.Handler {
 	if allowed == nil {
 		return h
 	}

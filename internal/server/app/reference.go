@@ -29,7 +29,8 @@ func api() describe.API {
 		Title: "badged", Version: apiVersion,
 		Doc: "Exact unread badges: publish what happened, read what is unread. Errors are RFC 9457 problems. " +
 			"If a path is not a route, the answer is 404. If the route does not have the method, the answer is 405 with the header `Allow`. " +
-			"Unknown parameters and fields of requests are errors. Frames are an exception, since clients may be newer than the server. " +
+			"Unknown parameters and fields of requests are errors. So is a body on a route that has none. " +
+			"Exceptions are frames other than commands, since clients may be newer than the server, and the routes under Operate, since load balancers and scrapers may add parameters. " +
 			"Later versions may add fields to answers: clients must ignore fields that they do not know.",
 		Groups: []describe.Group{
 			{Name: httpapi.GroupPublish, Doc: "For chat backends."},

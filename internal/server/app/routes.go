@@ -68,7 +68,8 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 	away := describe.Problem(http.StatusServiceUnavailable, gateway.Refusal{}, "The server cannot carry out the request now: try again after `Retry-After` seconds.", draining)
 	limited.Headers, away.Headers = again, again
 	unauthorized.Headers = []describe.Param{{Name: "WWW-Authenticate", Doc: "How to authenticate.", Required: true, Example: `Bearer realm="badged"`}}
-	return []describe.Route{
+	undescribed := describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "A parameter is unknown, or the request has a body.", "")
+	routes := []describe.Route{
 		{
 			Method: http.MethodGet, Path: "/v1/ws", Handler: g,
 			Name: "connect", Group: groupClients, Summary: "Follow a badge over a WebSocket",
@@ -77,12 +78,13 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Params: []describe.Param{{In: "header", Name: "Sec-WebSocket-Protocol", Doc: "`badge.v1`; in addition `bearer.TOKEN` if a browser sends its token in this header.", Required: true, Example: protocol.Subprotocol}},
 			Answers: []describe.Answer{
 				{Status: http.StatusSwitchingProtocols, Doc: "The connection is a WebSocket now."},
+				undescribed,
 				describe.Problem(http.StatusForbidden, gateway.Refusal{}, "The page's origin is not allowed.", ""),
 				{Status: http.StatusUpgradeRequired, Doc: "The request is not an upgrade to a WebSocket, or not to version 13 of the protocol.", Content: &describe.Content{MediaType: "text/plain"}},
 			},
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/sse", Handler: inbound.Stream(forOrigins(allowOrigin, g.ServeSSE)), EveryMethod: true,
+			Method: http.MethodGet, Path: "/v1/sse", Handler: inbound.Stream(http.HandlerFunc(g.ServeSSE)), EveryMethod: true,
 			Name: "stream", Group: groupClients, Summary: "Follow a badge by server-sent events",
 			Doc:    "For networks that break WebSockets. The `data` of each event is a frame, which `/asyncapi.json` describes. The `id` of an event is the epoch and version of the state after it.",
 			Access: []string{httpapi.UserAccess},
@@ -92,18 +94,18 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			},
 			Answers: []describe.Answer{
 				{Status: http.StatusOK, Doc: "A stream of frames: first the state, then every change.", Content: &describe.Content{MediaType: "text/event-stream", Example: someState}},
-				unauthorized, limited, away,
+				undescribed, unauthorized, limited, away,
 			},
 		},
 		{
-			Method: http.MethodPost, Path: "/v1/commands", Handler: forOrigins(allowOrigin, g.ServeCommands), EveryMethod: true,
+			Method: http.MethodPost, Path: "/v1/commands", Handler: http.HandlerFunc(g.ServeCommands), EveryMethod: true,
 			Name: "postCommand", Group: groupClients, Summary: "Send a command of the user",
 			Doc:    "The body is the same frame as over a WebSocket. Use a UUID as its `id`. If the answer is lost, send the same frame again: it takes effect once.",
 			Access: []string{httpapi.UserAccess},
 			Body:   []describe.Content{{MediaType: "application/json", Of: command(), Loose: true, Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":7}`}},
 			Answers: []describe.Answer{
 				{Status: http.StatusOK, Doc: "The command is durable.", Content: describe.JSON(okFrame(), `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`)},
-				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid; do not send it again.", ""),
+				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid, or the request has a parameter; do not send it again.", ""),
 				unauthorized,
 				describe.Problem(http.StatusNotFound, gateway.Refusal{}, "For `mark_unread`: the user is not a member of this conversation and no message of it was delivered to the user, or the user has left it. With a token that is restricted to categories, also for `read` and `seen`: the conversation is in none of these categories. Do not send the command again.", notFound),
 				describe.Problem(http.StatusRequestTimeout, gateway.Refusal{}, "The body took longer than 10 seconds; send the command again.", ""),
@@ -113,6 +115,13 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			},
 		},
 	}
+	for i, r := range routes {
+		routes[i].Handler = httpapi.Strict(r)
+		if r.EveryMethod { // also the preflight requests of browsers
+			routes[i].Handler = forOrigins(allowOrigin, routes[i].Handler)
+		}
+	}
+	return routes
 }
 
 // operatorRoutes returns the routes that every process has.

@@ -63,13 +63,7 @@ func (s access) schemes() []string {
 // whether the key permits access to them. The route refuses invalid ids of users in its path, query
 // parameters that r does not describe, and a body if r describes none.
 func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Route) describe.Route {
-	ofUser, noBody := strings.Contains(r.Path, "{user}"), len(r.Body) == 0
-	var parameters []string
-	for _, p := range r.Params {
-		if p.In == "query" {
-			parameters = append(parameters, p.Name)
-		}
-	}
+	ofUser, undescribed := strings.Contains(r.Path, "{user}"), refuseUndescribed(r)
 	admit := func(w http.ResponseWriter, r *http.Request) (answer, error) {
 		by, err := a.grantOf(r, s)
 		if err == nil {
@@ -89,13 +83,8 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 		if reason := events.CheckID(r.PathValue("user")); ofUser && reason != "" {
 			return answer{}, badRequest("user id " + reason)
 		}
-		if err := checkQuery(r, parameters); err != nil {
+		if err := undescribed(r); err != nil {
 			return answer{}, err
-		}
-		if noBody {
-			if err := refuseBody(r, parameters); err != nil {
-				return answer{}, err
-			}
 		}
 		return h(w, r, by)
 	}
@@ -111,6 +100,38 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 		}
 	})
 	return r
+}
+
+// refuseUndescribed returns a function that fails if a request has query parameters, or a body, that
+// its route does not describe.
+func refuseUndescribed(route describe.Route) func(*http.Request) error {
+	var parameters []string
+	for _, p := range route.Params {
+		if p.In == "query" {
+			parameters = append(parameters, p.Name)
+		}
+	}
+	return func(r *http.Request) error {
+		if err := checkQuery(r, parameters); err != nil || len(route.Body) > 0 {
+			return err
+		}
+		return refuseBody(r, parameters)
+	}
+}
+
+// Strict returns a handler for a route of another package: like the routes of this package, it
+// refuses query parameters and a body that the route does not describe.
+func Strict(route describe.Route) http.Handler {
+	undescribed := refuseUndescribed(route)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == route.Method { // the handler refuses other methods
+			if err := undescribed(r); err != nil {
+				new(API).fail(w, r, err)
+				return
+			}
+		}
+		route.Handler.ServeHTTP(w, r)
+	})
 }
 
 // forReaders restricts a route to keys that may read the badge of the user in the path, and to

@@ -355,6 +355,10 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 	return unread, a.still(ctx)
 }
 
+// mayBeEmpty are the parameters that clients may send without a value: a loop over pages may begin
+// with an empty cursor, and an app may not have registered its device.
+var mayBeEmpty = []string{"cursor", "device"}
+
 // checkQuery fails if a parameter of the query of r is not in known, or is repeated or empty: the
 // server would treat an empty value, such as unread=, as no filter.
 func checkQuery(r *http.Request, known []string) error {
@@ -366,7 +370,7 @@ func checkQuery(r *http.Request, known []string) error {
 		switch {
 		case !slices.Contains(known, name):
 			return badRequest(fmt.Sprintf("%q is not a parameter of this route", name))
-		case len(values) > 1 || values[0] == "" && name != "cursor": // a client's loop over pages may begin with an empty cursor
+		case len(values) > 1 || values[0] == "" && !slices.Contains(mayBeEmpty, name):
 			return badRequest(name + " must be given once, with a value")
 		}
 	}
