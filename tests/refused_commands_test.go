@@ -70,6 +70,9 @@ func TestInvalidCommandsEndNoConnection(t *testing.T) {
 				return refused
 			})
 		}
+		if status, _, answer := requestAs(t, jwt, http.MethodPost, p.url+"/v1/commands?at_least=5", "", `{"t":"read_all","id":1}`); status != http.StatusBadRequest || !strings.Contains(answer, "not a parameter of this route") {
+			t.Errorf("a command with a parameter is answered with %d %s", status, answer)
+		}
 		c.say(`{"t":"read","id":100,"conversation_id":"tea","up_to_seq":1}`)
 		c.await("the answer to a good command", func() bool { return c.answers[100] == "ok" })
 		c.awaitTotal(0)

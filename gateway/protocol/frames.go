@@ -69,7 +69,8 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversations that the category covers add to the total; default removes the level of the category."`
 }
 
-// maxIDBytes is the most bytes of a frame's id, since answers repeat the id.
+// maxIDBytes is the most bytes of a frame's id, since answers repeat the id. Quotes and escapes do
+// not count.
 const maxIDBytes = 128
 
 // ErrNotObject is returned for a frame that is not a JSON object. Such a frame has no id, so no
@@ -207,11 +208,15 @@ func checkMembers(command string, members []member) error {
 
 // checkID returns an error if an id cannot be repeated in an answer.
 func checkID(id json.RawMessage) error {
-	if len(id) > maxIDBytes {
-		return fmt.Errorf("id has more than %d bytes", maxIDBytes)
-	}
-	if len(id) > 0 && id[0] != '"' && id[0] != '-' && (id[0] < '0' || id[0] > '9') {
+	text := []byte(id)
+	switch kind := jsontext.Value(id).Kind(); {
+	case kind == jsontext.KindString:
+		text, _ = jsontext.AppendUnquote(nil, id) // cannot fail, since take has checked the value
+	case len(id) > 0 && kind != jsontext.KindNumber:
 		return errors.New("id must be a number or a string")
+	}
+	if len(text) > maxIDBytes {
+		return fmt.Errorf("id has more than %d bytes", maxIDBytes)
 	}
 	return nil
 }

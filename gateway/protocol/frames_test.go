@@ -250,6 +250,30 @@ func TestCommandsHaveOnlyTheirFields(t *testing.T) {
 	}
 }
 
+// An id has at most 128 bytes, without its quotes and escapes.
+func TestLongIDs(t *testing.T) {
+	const long = "id has more than 128 bytes"
+	for id, want := range map[string]string{
+		`"` + strings.Repeat("x", 128) + `"`:           "",
+		`"` + strings.Repeat("x", 129) + `"`:           long,
+		`"` + strings.Repeat("é", 64) + `"`:            "",
+		`"` + strings.Repeat("é", 64) + `x"`:           long,
+		`"` + strings.Repeat(`\u00e9`, 64) + `"`:       "",
+		`"` + strings.Repeat(`\u00e9`, 64) + `x"`:      long,
+		`"` + strings.Repeat(`\ud83d\ude00`, 32) + `"`: "",
+		`"` + strings.Repeat(`\ud83d\ude00`, 33) + `"`: long,
+		`"` + strings.Repeat(`\"`, 128) + `"`:          "",
+		`"` + strings.Repeat(`\"`, 129) + `"`:          long,
+		strings.Repeat("1", 128):                       "",
+		strings.Repeat("1", 129):                       long,
+	} {
+		f, err := DecodeFrame([]byte(`{"t":"read_all","id":` + id + `}`))
+		if want == "" && (err != nil || string(f.ID) != id) || want != "" && (fmt.Sprint(err) != want || f.ID != nil) {
+			t.Errorf("the id %s is decoded to %s, %v, want %q", id, f.ID, err, want)
+		}
+	}
+}
+
 // A text that is not valid Unicode is refused in every field: if it was decoded, each invalid
 // byte and each half of a surrogate pair would become U+FFFD, and the frame would name another
 // conversation, category or user.
