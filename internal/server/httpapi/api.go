@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -116,8 +117,6 @@ type API struct {
 	reads, deviceRequests *tokenLimits
 	// profiling is locked while a profile over a period is being recorded.
 	profiling sync.Mutex
-	// methods are the methods of all routes, sorted.
-	methods []string
 }
 
 // New returns the API.
@@ -170,10 +169,7 @@ func newAPI(cfg Config) *API {
 func (a *API) handle(routes []describe.Route) {
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), withSlashes(r.Handler, r.Params))
-		a.methods = append(a.methods, r.Method)
 	}
-	slices.Sort(a.methods)
-	a.methods = slices.Compact(a.methods)
 	a.mux.HandleFunc("/", a.notFound)
 }
 
@@ -185,14 +181,23 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL = given
 }
 
-// notFound answers requests that no route matches. If the path has routes for other methods, the
-// answer is 405, with a list of these methods. Otherwise the answer is 404.
+// notFound answers requests that no route matches.
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	a.failUnrouted(w, r, a.mux, "is not a route of this API")
+}
+
+// methods are the methods that routes may have, sorted.
+var methods = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
+
+// failUnrouted answers a request that no route of mux matches. If the path has routes for other
+// methods, the answer is 405, with a list of these methods. Otherwise the answer is 404; why says
+// what is wrong with the path.
+func (a *API) failUnrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux, why string) {
 	var allowed []string
-	for _, method := range a.methods {
-		probe := r.Clone(r.Context())
+	for _, method := range methods {
+		probe := *r
 		probe.Method = method
-		if _, pattern := a.mux.Handler(probe); pattern != "/" && pattern != "" {
+		if _, pattern := mux.Handler(&probe); pattern != "/" && pattern != "" {
 			allowed = append(allowed, method)
 		}
 	}
@@ -201,20 +206,22 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, &problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not a method of " + r.URL.Path + "; use " + strings.Join(allowed, " or ")})
 		return
 	}
-	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route of this API"})
+	a.fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " " + why})
 }
 
-// Elsewhere returns a handler that passes requests to mux. If mux has no route for the path of a
-// request, the handler itself answers 404, with a problem as the body.
+// Elsewhere returns a handler that passes requests to mux. If mux has no route for a request, the
+// handler itself answers, with a problem as the body. It also refuses paths with an empty segment or
+// a dot, for example because an id is empty: http.ServeMux would redirect them to a shorter path.
 func Elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := r.URL.EscapedPath()
+		if clean := path.Clean(given); given != clean && (clean == "/" || given != clean+"/") {
+			new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route: a part of it is empty or a dot"})
+			return
+		}
 		if _, pattern := mux.Handler(r); pattern == "" {
-			get := *r
-			get.Method = http.MethodGet
-			if _, pattern = mux.Handler(&get); pattern == "" { // no route with another method either
-				new(API).fail(w, r, &problem{Status: http.StatusNotFound, Detail: r.URL.Path + " is not a route here; routes of the API begin with /v1/"})
-				return
-			}
+			new(API).failUnrouted(w, r, mux, "is not a route here; routes of the API begin with /v1/")
+			return
 		}
 		mux.ServeHTTP(w, r)
 	})
