@@ -151,6 +151,9 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 			return exitFailed
 		}
 		say(streams.Err, err, failureHint(kctx.Selected(), err))
+		if _, ok := errors.AsType[*config.MistakeError](err); ok {
+			return exitUsage
+		}
 		return exitFailed
 	}
 	return exitDone

@@ -135,8 +135,12 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 		for name, args := range commands {
 			t.Run(test.name+"/"+name, func(t *testing.T) {
 				r := badged(t, append(args, "--database-url="+test.url)...)
-				if r.code != exitFailed || r.out != "" {
-					t.Errorf("exit code %d, printed %q", r.code, r.out)
+				want := exitFailed
+				if strings.HasPrefix(test.contains, badURL) {
+					want = exitUsage
+				}
+				if r.code != want || r.out != "" {
+					t.Errorf("exit code %d, want %d; printed %q", r.code, want, r.out)
 				}
 				if !strings.HasPrefix(r.err, "badged: ") || !strings.Contains(r.err, test.contains) || !strings.HasSuffix(r.err, test.hint) ||
 					strings.Count(r.err, "\n") != max(1, strings.Count(test.hint, "\n")) {
@@ -192,7 +196,7 @@ func TestUserWithoutEvents(t *testing.T) {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}
 	r := badged(t, "user", "show", "a\tb", url)
-	if want := "badged: user id must not hold control characters\n"; r.code != exitFailed || r.err != want {
+	if want := "badged: user id must not hold control characters\n"; r.code != exitUsage || r.err != want {
 		t.Errorf("exit code %d, stderr %q, want %q", r.code, r.err, want)
 	}
 }

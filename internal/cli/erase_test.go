@@ -27,7 +27,7 @@ func TestUserErase(t *testing.T) {
 		t.Errorf("without an archive it exits with %d: %s", r.code, r.err)
 	}
 	for user, want := range map[string]string{"": "badged: user id must not be empty", strings.Repeat("u", 129): "badged: user id"} {
-		if r := badged(t, "user", "erase", user, database); r.code == exitDone || !strings.HasPrefix(r.err, want) || r.out != "" {
+		if r := badged(t, "user", "erase", user, database); r.code != exitUsage || !strings.HasPrefix(r.err, want) || r.out != "" {
 			t.Errorf("for %q it exits with %d: %s%s", user, r.code, r.out, r.err)
 		}
 	}

@@ -28,7 +28,7 @@ type userExplainCmd struct {
 	Conversation    string    `help:"Explain only this conversation, even if it has no unread messages." placeholder:"ID" env:"-"`
 	History         bool      `help:"Show each event that changed the total, and the total after it." env:"-"`
 	Delivered       int       `help:"Show the last N delivered messages and the fate of each; at most 1,000." placeholder:"N" env:"-"`
-	Before          string    `help:"Show only messages that were delivered before this position in the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
+	Before          string    `help:"With --delivered: show only messages that were delivered before this position in the log, such as 1234/56, or 1234/56/7 in a row with several events." placeholder:"POSITION" env:"-"`
 	archives.Given  `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`
 }
@@ -36,7 +36,7 @@ type userExplainCmd struct {
 // Run explains the badge of a user. It fails if the tables differ from the log.
 func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
-		return fmt.Errorf("user id %s", reason)
+		return config.Mistake("user id %s", reason)
 	}
 	question, err := c.question()
 	if err != nil {
@@ -78,17 +78,20 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 func (c *userExplainCmd) question() (replay.Question, error) {
 	q := replay.Question{At: c.At, Conversation: c.Conversation, History: c.History, Delivered: c.Delivered}
 	if c.Delivered < 0 || c.Delivered > replay.MaxDelivered {
-		return q, fmt.Errorf("--delivered must be a number from 0 to %d", replay.MaxDelivered)
+		return q, config.Mistake("--delivered must be a number from 0 to %d", replay.MaxDelivered)
 	}
 	if c.Conversation != "" {
 		if reason := events.CheckID(c.Conversation); reason != "" {
-			return q, fmt.Errorf("--conversation %s", reason)
+			return q, config.Mistake("--conversation %s", reason)
 		}
 	}
 	if c.Before != "" {
 		var err error
 		if q.Before, err = events.ParsePlace(c.Before); err != nil {
-			return q, fmt.Errorf("--before: %w", err)
+			return q, config.Mistake("--before: %w", err)
+		}
+		if c.Delivered == 0 {
+			return q, config.Mistake("--before needs --delivered")
 		}
 	}
 	return q, nil

@@ -130,7 +130,19 @@ func TestUserExplainUsage(t *testing.T) {
 			t.Errorf("%v exits with %d:\n%s", args, r.code, r.err)
 		}
 	}
-	if r := badged(t, "user", "explain", "a\nb", "--database-url=postgres://localhost/chat"); r.code != exitFailed || !strings.Contains(r.err, "must not hold control characters") {
+	for args, want := range map[string]string{
+		"--delivered=1001":                           "--delivered must be a number from 0 to 1000",
+		"--conversation=" + strings.Repeat("c", 129): "--conversation must have at most 128 bytes",
+		"--before=xx --delivered=1":                  "--before: ",
+		"--before=1/1":                               "--before needs --delivered",
+		"--before=1/1 --delivered=0":                 "--before needs --delivered",
+	} {
+		r := badged(t, append([]string{"user", "explain", "ann", "--database-url=postgres://127.0.0.1:1/chat"}, strings.Fields(args)...)...)
+		if r.code != exitUsage || !strings.HasPrefix(r.err, "badged: "+want) {
+			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
+		}
+	}
+	if r := badged(t, "user", "explain", "a\nb", "--database-url=postgres://localhost/chat"); r.code != exitUsage || !strings.Contains(r.err, "must not hold control characters") {
 		t.Errorf("of no user: exits with %d:\n%s", r.code, r.err)
 	}
 }

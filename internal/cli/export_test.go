@@ -30,7 +30,7 @@ func TestUserExport(t *testing.T) {
 		"":                       "badged: user id must not be empty",
 		strings.Repeat("u", 129): "badged: user id",
 	} {
-		if r := badged(t, "user", "export", user, database); r.code == exitDone || !strings.HasPrefix(r.err, want) || r.out != "" {
+		if r := badged(t, "user", "export", user, database); r.code != exitUsage || !strings.HasPrefix(r.err, want) || r.out != "" {
 			t.Errorf("for %q it exits with %d: %s%s", user, r.code, r.out, r.err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestUserMerge(t *testing.T) {
 		"badged: id of the account must not be empty":         {"guest", ""},
 		"badged: the guest and the account are the same user": {"ada", "ada"},
 	} {
-		if r := badged(t, "user", "merge", args[0], args[1], database); r.code != exitFailed || !strings.HasPrefix(r.err, want) {
+		if r := badged(t, "user", "merge", args[0], args[1], database); r.code != exitUsage || !strings.HasPrefix(r.err, want) {
 			t.Errorf("for %q it exits with %d: %s", args, r.code, r.err)
 		}
 	}

@@ -44,7 +44,7 @@ func TestInvalidTokens(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := badged(t, "token", test.user, "--jwt-keys="+test.keys)
-			if r.code != exitFailed || r.out != "" || r.err != test.want+"\n" {
+			if r.code != exitUsage || r.out != "" || r.err != test.want+"\n" {
 				t.Errorf("exit code %d, printed %q, says:\n%swant:\n%s", r.code, r.out, r.err, test.want)
 			}
 			if strings.Contains(r.err, secret) {

@@ -27,6 +27,7 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 	"github.com/badged/badged/internal/server/config"
 	"github.com/badged/badged/internal/user/erasure"
+	"github.com/badged/badged/internal/user/merging"
 	"github.com/badged/badged/projector/badges"
 	"github.com/badged/badged/pubsub"
 )
@@ -49,7 +50,7 @@ type userShowCmd struct {
 // Run prints the badge of a user from the tables. It fails if the tables differ from the log.
 func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
-		return fmt.Errorf("user id %s", reason)
+		return config.Mistake("user id %s", reason)
 	}
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
@@ -186,7 +187,7 @@ type userEraseCmd struct {
 // Run erases a user from all databases, and prints how much was erased.
 func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
-		return fmt.Errorf("user id %s", reason)
+		return config.Mistake("user id %s", reason)
 	}
 	if err := c.Ask(streams, fmt.Sprintf("Erase everything that badged holds of the user %q?", c.User)); err != nil {
 		return err
@@ -255,7 +256,7 @@ type exportArguments struct {
 // Run prints all data of a user. It fails if any part of the data could not be read.
 func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.User); reason != "" {
-		return fmt.Errorf("user id %s", reason)
+		return config.Mistake("user id %s", reason)
 	}
 	from := archives.Given{Archive: c.Archive, Keys: c.Keys}
 	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
@@ -301,10 +302,13 @@ type userMergeCmd struct {
 // Run moves the unread messages of a guest to an account, and prints how many were moved.
 func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	if reason := events.CheckID(c.Guest); reason != "" {
-		return fmt.Errorf("id of the guest %s", reason)
+		return config.Mistake("id of the guest %s", reason)
 	}
 	if reason := events.CheckID(c.Account); reason != "" {
-		return fmt.Errorf("id of the account %s", reason)
+		return config.Mistake("id of the account %s", reason)
+	}
+	if c.Guest == c.Account {
+		return &config.MistakeError{Err: merging.ErrSame}
 	}
 	if err := c.Ask(streams, fmt.Sprintf("Move what is unread for %q to %q, and read it for %[1]q?", c.Guest, c.Account)); err != nil {
 		return err

@@ -105,11 +105,11 @@ func (c *Token) Validate() error {
 func (c *Token) Run(_ context.Context, streams terminal.Streams) error {
 	tokens, err := auth.NewTokens(auth.TokenConfig{Keys: c.JWTKeys, Audience: c.JWTAudience, Issuer: c.JWTIssuer})
 	if err != nil {
-		return fmt.Errorf("--jwt-keys: %w", err)
+		return config.Mistake("--jwt-keys: %w", err)
 	}
 	token, err := tokens.Sign(c.User, c.TTL, time.Now(), c.Categories...)
 	if err != nil {
-		return err
+		return &config.MistakeError{Err: err}
 	}
 	_, err = fmt.Fprintln(streams.Out, token)
 	return err

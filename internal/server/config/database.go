@@ -12,6 +12,20 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
+// MistakeError means that the command line or a setting is wrong, so that the same command fails
+// again. It is for mistakes that a command finds while it runs; the method Validate of a command
+// returns its errors without this type.
+type MistakeError struct{ Err error }
+
+// Error implements error.
+func (e *MistakeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error that says what is wrong.
+func (e *MistakeError) Unwrap() error { return e.Err }
+
+// Mistake returns a [*MistakeError]. Its arguments are as of [fmt.Errorf].
+func Mistake(format string, args ...any) error { return &MistakeError{fmt.Errorf(format, args...)} }
+
 // Database configures the database, or several databases that share the partitions.
 type Database struct {
 	DatabaseURL string   `help:"The database, in a form that pgx understands: a URL or key=value pairs, with one host or several." placeholder:"URL"`
@@ -107,7 +121,7 @@ const shardPatience = 5 * time.Second
 func poolConfig(setting, text string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s; want a URL such as "+
+		return nil, Mistake("%s: %s; want a URL such as "+
 			"postgres://user:password@localhost:5432/chat (special characters of the password as %%XX), "+
 			"or pairs such as host=localhost dbname=chat", setting, reasonOf(err))
 	}

@@ -55,7 +55,7 @@ func (a *API) adminRoutes() []describe.Route {
 				},
 				{In: "query", Name: "history", Doc: "Include the total over time.", Of: false, Example: "true"},
 				{In: "query", Name: "delivered", Doc: "List at most this number of delivered messages, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
-				{In: "query", Name: "before", Doc: "List only messages delivered before this position: the `position` of the last message of the previous page.", Of: "", Example: "752/3"},
+				{In: "query", Name: "before", Doc: "With `delivered`: list only messages delivered before this position, the `position` of the last message of the previous page.", Of: "", Example: "752/3"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(replay.Explanation{}, explanation)},
@@ -115,6 +115,9 @@ func questionOf(r *http.Request) (q replay.Question, err error) {
 	if text := query.Get("before"); text != "" {
 		if q.Before, err = events.ParsePlace(text); err != nil {
 			return q, badRequest("before must be a position of the log such as 1234/56")
+		}
+		if q.Delivered == 0 {
+			return q, badRequest("before needs delivered")
 		}
 	}
 	return q, nil

@@ -135,6 +135,8 @@ func TestExplainRefuses(t *testing.T) {
 		"ada/explain?at=2026-01-31":           "400 at must be a time such as 2026-01-31T23:59:59Z",
 		"ada/explain?delivered=1001":          "400 delivered must be a number from 0 to 1000",
 		"ada/explain?delivered=all":           "400 delivered must be a number from 0 to 1000",
+		"ada/explain?before=1/1":              "400 before needs delivered",
+		"ada/explain?before=1/1&delivered=0":  "400 before needs delivered",
 		"ada/explain?history=please":          "400 history must be true or false",
 		"ada/explain?before=yesterday":        "400 before must be a position of the log such as 1234/56",
 		"ada/explain?conversation=":           "400 conversation must be given once, with a value",
