@@ -171,7 +171,7 @@ WHERE consumer_group LIKE 'badged%%'`, fmt.Sprintf("p%02d", p)))
 	return archiving.Run(t.Context(), archiving.Config{Pool: d.Pool, Log: d.Log, Store: store, Before: time.Now().Add(time.Hour)})
 }
 
-// JSON that Postgres stores but cannot read as text does not stop an export, whoever is exported.
+// JSON that Postgres stores but cannot read as text stops no export, of any user.
 func TestExportWithTextThatPostgresCannotRead(t *testing.T) {
 	d := projectortest.New(t)
 	for _, value := range []string{`"\u0000"`, `"\ud83d"`, `"\ude00"`, `1e999999`} {
