@@ -87,7 +87,9 @@ func TestBodyThatNeverComes(t *testing.T) {
 		{"no route", "POST /v1/nothing", publisherKey, "", http.StatusNotFound},
 		{"a probe", "GET /livez", "", "", http.StatusOK},
 		{"a page", "GET /admin/", "", "", http.StatusOK},
-		{"an invalid upgrade", "GET /v1/ws", "", "", http.StatusUpgradeRequired},
+		{"an upgrade", "GET /v1/ws", "", "", http.StatusBadRequest},
+		{"an erasure, which has no body", "POST /admin/v1/users/ann/erase", "admin-secret", "", http.StatusBadRequest},
+		{"an erasure in chunks", "POST /admin/v1/users/ann/erase", "admin-secret", "Transfer-Encoding: chunked", http.StatusBadRequest},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
