@@ -108,6 +108,7 @@ func (d *database) roomTables(t *testing.T, partition int, like string) *badge.S
 	read := func(sql string, scan func(pgx.Rows) error) { reads.Queue(sql).Query(scan) }
 	where := fmt.Sprintf(" WHERE conversation_id LIKE '%s'", like)
 	read(tables.Users.Read, func(rows pgx.Rows) error { return store.ScanUsersInto(rows, user, func(*badge.User) {}) })
+	read(tables.Paths.Read, func(rows pgx.Rows) error { return store.ScanPaths(rows, user) }) // of users with more paths than their rows can store
 	read(tables.Conversations.Read+where, func(rows pgx.Rows) error {
 		return store.ScanConversationsInto(rows, user, func(*badge.User, *badge.Conversation) {})
 	})
