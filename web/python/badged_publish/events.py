@@ -174,7 +174,7 @@ class _ConversationReset(TypedDict):
 
 
 class ConversationReset(_ConversationReset, total=False):
-    """Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored."""
+    """Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level, category and a mark of the conversation do not change; the category changes with the next message that has a greater seq. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored."""
 
     source: str
     time: str
@@ -529,7 +529,7 @@ class _RoomReset(TypedDict):
 
 
 class RoomReset(_RoomReset, total=False):
-    """The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes."""
+    """The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. If up_to_seq is greater than seq, later messages up to it are read. Levels and marks do not change, except that marked messages up to up_to_seq are read. The category changes with the next message that has a greater seq. If one of the last resets of a room is repeated with the same source and id, nothing changes."""
 
     source: str
     time: str

@@ -39,7 +39,7 @@ export interface MessageDeliveredData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** The users that the message mentions. They must be in user_ids too. */
     mentioned_user_ids?: readonly string[];
@@ -77,7 +77,7 @@ export interface MessageRecalledData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
@@ -92,7 +92,7 @@ export interface MessageChangedData {
     conversation_id: string;
     /** The users that the event affects. */
     user_ids: readonly string[];
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** The users that the message mentions. They must be in user_ids too. */
     mentioned_user_ids?: readonly string[];
@@ -120,7 +120,7 @@ export interface ConversationMarkedUnreadData {
     /** The seq of a message in a room: this message and all later messages count as unread again. */
     from_seq?: Seq;
 }
-/** Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level and a mark of the conversation do not change. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored. */
+/** Replaces what is read and unread, whatever was delivered, read or recalled before. The read position becomes up_to_seq, which may be lower than before, and exactly the messages in seqs are unread: later messages may use the seqs of earlier messages. Unread messages at or below up_to_seq count until the next read. Membership, level, category and a mark of the conversation do not change; the category changes with the next message that has a greater seq. For a member of a room, all messages above up_to_seq are unread, except the user's own messages, and seqs are ignored. */
 export interface ConversationReset extends Envelope {
     type: "conversation.reset";
     data: ConversationResetData;
@@ -260,7 +260,7 @@ export interface RoomPosted extends Envelope {
 export interface RoomPostedData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** The users that the message mentions. Users who are not members of the room are ignored. */
     mentioned_user_ids?: readonly string[];
@@ -283,7 +283,7 @@ export interface RoomRecalled extends Envelope {
 export interface RoomRecalledData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** A number that is greater for each change of the message, such as the time of the change in milliseconds. The change or recall with the greatest revision applies, in whatever order they come. Changes and recalls without a revision apply in the order of the log. */
     revision?: Seq;
@@ -296,7 +296,7 @@ export interface RoomChanged extends Envelope {
 export interface RoomChangedData {
     /** The conversation. */
     conversation_id: string;
-    /** The position of the message in its conversation: a later message has a greater seq. */
+    /** The position of the message in its conversation: a later message has a greater seq. A string of its digits is accepted, too. */
     seq: Seq;
     /** The users that the message mentions. Users who are not members of the room are ignored. */
     mentioned_user_ids?: readonly string[];
@@ -311,7 +311,7 @@ export interface RoomChangedData {
     /** The sender of the message. It does not count for the sender. */
     sender_id?: string;
 }
-/** The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. Levels and marks of the room do not change. If one of the last resets of a room is repeated with the same source and id, nothing changes. */
+/** The last message of the room becomes seq, by default none. Messages above seq, recalled or not, are deleted, and later messages may use their seqs. The read position of every member becomes at most seq and at least up_to_seq. If up_to_seq is greater than seq, later messages up to it are read. Levels and marks do not change, except that marked messages up to up_to_seq are read. The category changes with the next message that has a greater seq. If one of the last resets of a room is repeated with the same source and id, nothing changes. */
 export interface RoomReset extends Envelope {
     type: "room.reset";
     data: RoomResetData;
