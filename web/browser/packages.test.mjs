@@ -103,11 +103,20 @@ async function open(html, script) {
   return page;
 }
 
-const shows = (page, selector, text) =>
-  page.waitForFunction(
-    ([selector, text]) => document.querySelector(selector)?.textContent === text,
-    [selector, text],
-  );
+/** Waits until an element shows a text. If it does not, the error says what the page shows. */
+async function shows(page, selector, text) {
+  try {
+    await page.waitForFunction(
+      ([selector, text]) => document.querySelector(selector)?.textContent === text,
+      [selector, text],
+    );
+  } catch (error) {
+    const shown = await page.evaluate(() => document.body.innerText.replace(/\s+/g, " "));
+    throw new Error(`${selector} never showed "${text}"; the page shows: ${shown}`, {
+      cause: error,
+    });
+  }
+}
 
 /** What each framework must show: the same page, made with its package. */
 async function live(html, script) {
@@ -115,8 +124,11 @@ async function live(html, script) {
   assert.match(html, /<output id="status">stopped<\/output><output id="total">0<\/output>/);
   assert.match(html, /<p id="badge">(<!---->)*<\/p>/);
 
+  // With nothing unread, nothing would tell when the command has taken effect.
+  await server.send("ada-ben", "ben", "Hello");
   const page = await open(`<div id="root">${html}</div>`, script);
   await shows(page, "#status", "online");
+  await page.waitForFunction(() => document.querySelector("#total").textContent !== "0");
   await page.getByRole("button", { name: "Read all" }).click();
   await shows(page, "#total", "0");
   await shows(page, "#badge", "");
