@@ -16,8 +16,8 @@ type poller struct {
 	projector *Projector
 	database  events.Querier
 	// partitions are the partitions that the last poll read. snapshot is the Postgres snapshot
-	// taken before that poll. As long as the snapshot is the same, no transaction has
-	// committed since.
+	// taken before that poll, "" if it found unfolded events. As long as the snapshot is the
+	// same, no transaction has committed since.
 	partitions []int
 	snapshot   string
 }
@@ -66,6 +66,8 @@ func (p *poller) behind(ctx context.Context) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.partitions, p.snapshot = partitions, snapshot
+	if p.partitions, p.snapshot = partitions, snapshot; len(behind) > 0 {
+		p.snapshot = "" // a batch that a wake causes may still not see the events: look again
+	}
 	return behind, nil
 }

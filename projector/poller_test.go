@@ -52,6 +52,7 @@ func TestPollFindsEventsOfOthers(t *testing.T) {
 	}
 	d.append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	poll("after an event in partition 0", 0)
+	poll("while it is not folded, and nothing is committed", 0)
 	drain(t, owner.partitions[0])
 	poll("after it was folded")
 
