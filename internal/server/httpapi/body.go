@@ -70,7 +70,8 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 }
 
 // refuseBody fails if a request to a route without a body has one, or announces one that cannot be
-// read: the body may hold a field that the client relies on. parameters are those of the query.
+// read: the client may rely on a field of the body, such as a dry run. parameters are the names of
+// the query parameters that the route has, for the error.
 func refuseBody(r *http.Request, parameters []string) error {
 	if r.ContentLength == 0 {
 		return nil
