@@ -2,7 +2,6 @@ package migrations
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,9 +25,6 @@ var (
 
 // outboxVersions is the table that records which migrations of the outbox were applied.
 const outboxVersions = "badged.outbox_migrations"
-
-//go:embed roles/grant_outbox.sql
-var grantOutboxSQL string
 
 // outboxFiles returns the migrations of an outbox. The outbox checks events by the same rules as
 // the log. So a new migration of the log that changes these rules must also be added here.
@@ -124,5 +120,5 @@ func CheckOutbox(ctx context.Context, conn *pgx.ConnConfig) error {
 // GrantOutbox grants a database role the rights that its kind, [RolePublisher] or [RoleRelay],
 // needs on the outbox. It revokes all other rights of the role in the schema of the outbox.
 func GrantOutbox(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
-	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, grantOutboxSQL, kind, role) })
+	return withConn(ctx, cfg, func(conn *pgx.Conn) error { return runGrant(ctx, conn, kind, role) })
 }

@@ -64,12 +64,12 @@ const grantLock = 0x6261646772 // "badgr"
 func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
 	// The sessions of migrations have a lock timeout. Disable it, since a grant waits for the lock
 	// until concurrent grants have ended.
-	return runGrant(ctx, conn, grantSQL, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
+	return runGrant(ctx, conn, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
 }
 
 // runGrant grants a role the rights of a kind. In one transaction it runs the statements in
-// `before`, and then the script, which reads role and kind from settings of the transaction.
-func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind, role string, before ...string) error {
+// `before`, and then grantSQL, which reads role and kind from settings of the transaction.
+func runGrant(ctx context.Context, conn *pgx.Conn, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		for _, sql := range before {
 			if _, err := tx.Exec(ctx, sql); err != nil {
@@ -79,7 +79,7 @@ func runGrant(ctx context.Context, conn *pgx.Conn, script string, kind RoleKind,
 		if _, err := tx.Exec(ctx, `SELECT set_config('badged.role', $1, true), set_config('badged.kind', $2, true)`, role, string(kind)); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, script)
+		_, err := tx.Exec(ctx, grantSQL)
 		return err
 	})
 	if err != nil {

@@ -1,19 +1,21 @@
--- Gives a role the rights of its kind in the schema badged, and takes away all
--- others that it has there. Run it as the owner of the schema:
+-- Grants a role the rights of its kind in the schema badged, of the log or of an
+-- outbox, and revokes all its other rights there. Run it as the owner of the schema:
 --
 --     SELECT set_config('badged.role', 'chat', false), set_config('badged.kind', 'publisher', false);
 --     \i grant.sql
 --
--- A table that a migration adds and a server writes is named here.
+-- If a migration adds a table that a server writes, add the table here.
 DO $$
 DECLARE
     role_name CONSTANT text := current_setting('badged.role');
     kind      CONSTANT text := current_setting('badged.kind');
+    kinds     CONSTANT text[] := CASE WHEN to_regclass('badged.outbox') IS NULL
+        THEN '{server,publisher,consumer,reader}' ELSE '{relay,publisher}' END;
     partition text;
     granted   text;
 BEGIN
-    IF kind NOT IN ('server', 'publisher', 'consumer', 'reader') THEN
-        RAISE EXCEPTION 'the kind of a role is server, publisher, consumer or reader, not %', kind USING ERRCODE = 'invalid_parameter_value';
+    IF kind <> ALL (kinds) THEN
+        RAISE EXCEPTION 'the kind of a role is one of %, not %', array_to_string(kinds, ', '), kind USING ERRCODE = 'invalid_parameter_value';
     ELSIF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'badged' AND pg_get_userbyid(nspowner) = role_name) THEN
         RAISE EXCEPTION 'role % owns the schema badged', role_name USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -25,8 +27,20 @@ BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
 
     IF kind = 'publisher' THEN
-        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions TO %I', role_name);
         EXECUTE format('GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO %I', role_name);
+    END IF;
+    IF kind = 'relay' THEN
+        EXECUTE format('GRANT SELECT ON badged.outbox_migrations TO %I', role_name);
+        EXECUTE format('GRANT SELECT, DELETE ON badged.outbox TO %I', role_name);
+        EXECUTE format('GRANT SELECT, INSERT, DELETE ON badged.outbox_refused TO %I', role_name);
+        EXECUTE format('GRANT INSERT (transaction_id, published_at, payload) ON badged.outbox TO %I', role_name); -- to retry
+    END IF;
+    IF 'relay' = ANY (kinds) THEN
+        RETURN; -- an outbox has no other tables, and its grants are not recorded
+    END IF;
+
+    IF kind = 'publisher' THEN
+        EXECUTE format('GRANT SELECT ON badged.settings, badged.partitions TO %I', role_name);
     ELSIF kind = 'consumer' THEN
         EXECUTE format('GRANT SELECT ON badged.settings TO %I', role_name);
     ELSE
