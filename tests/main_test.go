@@ -261,11 +261,11 @@ func (p *process) stop() error {
 }
 
 // serve launches a server on a database. Its pools are small: tests need few sessions at once, and
-// the start of a session takes the time of many events.
+// the start of a session takes as much CPU time as many events.
 func serve(t *testing.T, databaseURL string, args ...string) *process {
 	t.Helper()
 	return launch(t, nil, append([]string{
-		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + withPools(databaseURL, 4),
+		"serve", "--listen=127.0.0.1:0", "--migrate", "--database-url=" + withPools(databaseURL, 2),
 	}, args...)...)
 }
 

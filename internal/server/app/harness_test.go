@@ -33,7 +33,7 @@ func migrated() pgtest.Template {
 // settings returns the settings of a server with all roles on a database.
 func settings(databaseURL string) config.Server {
 	return config.Server{
-		Database:      config.Database{DatabaseURL: databaseURL},
+		Database:      config.Database{DatabaseURL: databaseURL + "&pool_max_conns=2"},
 		Tokens:        config.Tokens{JWTKeys: []string{jwtKeys}},
 		Roles:         []config.Role{config.RoleAPI, config.RoleProjector, config.RoleGateway, config.RoleNotifier, config.RoleIngest},
 		PublisherKeys: []string{"chat=" + publisherKey}, AdminKeys: []string{"ops=admin-secret"},
