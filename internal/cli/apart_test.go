@@ -184,10 +184,10 @@ func TestAllShardsThatAreAwayAreNamed(t *testing.T) {
 }
 
 // silentServers returns URLs of servers that accept connections and say nothing. Together is
-// closed once all have one at the same time.
-func silentServers(t *testing.T, n int) (urls []string, together <-chan struct{}) {
+// closed once all have one at the same time, and apart if a connection is closed before.
+func silentServers(t *testing.T, n int) (urls []string, together, apart <-chan struct{}) {
 	t.Helper()
-	all := make(chan struct{})
+	all, gone := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	waiting := make([]int, n)
 	change := func(i, by int) {
@@ -196,8 +196,11 @@ func silentServers(t *testing.T, n int) (urls []string, together <-chan struct{}
 		waiting[i] += by
 		select {
 		case <-all:
+		case <-gone:
 		default:
-			if !slices.Contains(waiting, 0) {
+			if by < 0 {
+				close(gone)
+			} else if !slices.Contains(waiting, 0) {
 				close(all)
 			}
 		}
@@ -228,21 +231,22 @@ func silentServers(t *testing.T, n int) (urls []string, together <-chan struct{}
 		})
 		urls = append(urls, "postgres://badged@"+l.Addr().String()+"/chat?sslmode=disable&connect_timeout=10")
 	}
-	return urls, all
+	return urls, all, gone
 }
 
 // Shards that are silent cost a command one wait, not one for each.
 func TestSilentShardsAreAskedAtTheSameTime(t *testing.T) {
 	for name, args := range shardCommands(t) {
-		urls, together := silentServers(t, 3)
+		urls, together, apart := silentServers(t, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			select {
 			case <-together:
-				cancel()
+			case <-apart:
 			case <-ctx.Done():
 			}
+			cancel()
 		})
 		r := badgedWith(ctx, "", append(slices.Clone(args), "--shard=a="+urls[0], "--shard=b="+urls[1], "--shard=c="+urls[2])...)
 		cancel()

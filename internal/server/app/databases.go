@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/base/metric"
@@ -91,11 +92,15 @@ func (a *App) nameDatabases() ([]*database, error) {
 // example because migrations are pending. A shard that is not available now is checked once it is
 // available. purpose is the name of the serving pools.
 func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
+	looking, lookingCtx := errgroup.WithContext(ctx)
+	for _, d := range a.databases {
+		looking.Go(func() error { return a.divideConnections(lookingCtx, d) })
+	}
+	if err := looking.Wait(); err != nil {
+		return err
+	}
 	var all []cluster.Candidate
 	for _, d := range a.databases {
-		if err := a.divideConnections(ctx, d); err != nil {
-			return err
-		}
 		if d.serving, err = a.pool(ctx, d, purpose, d.conns.Serving); err != nil {
 			return err
 		}
