@@ -70,7 +70,7 @@ func NewPool(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.MaxConns = 2
+	cfg.MaxConns = 4
 	projector.ConfigurePool(cfg)
 	pgtest.UsePublic(cfg.ConnConfig)
 	if change != nil {
