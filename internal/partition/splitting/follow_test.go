@@ -82,7 +82,9 @@ func TestAppendFollowsALayoutThatOthersHaveRead(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
 	d.Append(t, foldtest.Deliver("c", 1, ann))
-	d.Start(t, func(*projector.Config) {})
+	d.Start(t, func(cfg *projector.Config) {
+		cfg.PollInterval, cfg.OwnershipInterval = 10*time.Millisecond, 100*time.Millisecond
+	})
 	split := false
 	_, err := d.Log.AppendWith(t.Context(), func(*pgx.Batch) {
 		if split {
