@@ -96,7 +96,7 @@ func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Eve
 		switch {
 		case err == nil:
 			return receipt, nil
-		case !l.follow(ctx, err, used): // if true, the partition was split: encode again
+		case !l.refreshAfter(ctx, err, used): // if true, the partition was split: encode again
 			return Receipt{}, fmt.Errorf("append %d events: %w", len(evs), err)
 		}
 	}

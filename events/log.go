@@ -133,11 +133,9 @@ func (l *Log) refused(err error) {
 	}
 }
 
-// follow is called after an append with the layout used has failed with err. If err says that the
-// database does not have a partition, follow reads the layout again. It reports whether the layout
-// is another one now, so that the append can be repeated. Another goroutine may have read the
-// layout meanwhile.
-func (l *Log) follow(ctx context.Context, err error, used *Layout) bool {
+// refreshAfter is called when an append that used the layout `used` fails with err. If the database
+// does not hold a partition, it reads the layout again and reports whether the layout has changed.
+func (l *Log) refreshAfter(ctx context.Context, err error, used *Layout) bool {
 	if l.shared.Load() || !errors.Is(err, ErrNotHeld) {
 		return false
 	}

@@ -290,7 +290,7 @@ func TestStaleness(t *testing.T) {
 
 func BenchmarkObserveStale(b *testing.B) {
 	g := &Gateway{metrics: NewMetrics(prometheus.NewRegistry())}
-	since := view.At(g.clock.Now())
+	since := view.DBTimeOf(g.clock.Now())
 	for b.Loop() {
 		g.observeStale(since)
 	}

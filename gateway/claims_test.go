@@ -23,7 +23,7 @@ func stateOfHall(last int64) *pubsub.RoomUpdate {
 // read the message by then.
 func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 	follow := func(last int64) func(*member) {
-		return func(m *member) { m.follow(&news{latest: stateOfHall(last), base: 10}) }
+		return func(m *member) { m.follow(&roomNews{latest: stateOfHall(last), base: 10}) }
 	}
 	claimed := func(upTo int64) func(*member) { return func(m *member) { m.claim("hall", upTo) } }
 	for name, tc := range map[string]struct {

@@ -17,13 +17,12 @@ import (
 // moment. Otherwise a large room would block other goroutines that lock the hub.
 const seatsAtOnce = 256
 
-// news is a new state of a room that is sent to its members. latest and base are copies of the
-// fields of room with these names; since is a copy of room.oldest, and step is a copy of
-// room.came.
-type news struct {
+// roomNews is a state of a room to send to its members: copies of room.latest, base, oldest and
+// came.
+type roomNews struct {
 	latest *pubsub.RoomUpdate
 	base   int64
-	since  view.Moment
+	since  view.DBTime
 	step   int64
 	missed int // counts members who must read the tables
 }
@@ -58,7 +57,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 		r.base = u.BaseChanges
 	}
 	r.latest, r.came = u, step
-	r.oldest = r.oldest.Older(view.Moment(u.AppendedAt))
+	r.oldest = r.oldest.Older(view.DBTime(u.AppendedAt))
 	if r.dirty {
 		return 0, false
 	}
@@ -105,7 +104,7 @@ func (h *hub) tell(r *room, buffer []*seat) []*seat {
 	seats := append(buffer[:0], r.seats...)
 	h.mu.RUnlock()
 	r.mu.Lock()
-	n := news{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
+	n := roomNews{latest: r.latest, base: r.base, since: r.oldest, step: r.came}
 	r.dirty, r.oldest = false, 0
 	// Send the next state only after the time that one processor needs to send this state to
 	// all members.

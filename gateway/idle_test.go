@@ -57,7 +57,7 @@ func TestIdleClientCostsOneGoroutine(t *testing.T) {
 	idle := func(s *session) bool { // and nothing is kept of what was done
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.doing == nil
+		return s.contexts == nil
 	}
 	eventually(func() bool {
 		return len(w.log.recorded()) == n && workers() == 0 && readers() == n &&

@@ -57,11 +57,11 @@ func (a *announced) add(u *pubsub.Update, step int64) {
 	}
 }
 
-// in reports whether the state s, which was read from the tables, includes the announced state.
-// began is the step at which the read began. If the last announcement arrived before this step,
-// in returns true without a comparison: the announced state was then in the tables, or it was
-// forged.
-func (a *announced) in(s *pubsub.Snapshot, began int64) bool {
+// includedIn reports whether the state s, which was read from the tables, includes the announced
+// state. began is the step at which the read began. If the last announcement arrived before this
+// step, includedIn returns true without comparing: the announced state was then in the tables, or
+// it was forged.
+func (a *announced) includedIn(s *pubsub.Snapshot, began int64) bool {
 	switch {
 	case a.step < began:
 		return true
@@ -94,11 +94,11 @@ func (m *member) update(u *pubsub.Update, step int64) {
 	defer m.mu.Unlock()
 	if m.account == nil {
 		m.announced.add(u, step)
-		m.lose(view.Moment(u.AppendedAt), nil)
+		m.lose(view.DBTime(u.AppendedAt), nil)
 		return
 	}
 	result, merged := m.account.Update(u)
-	m.take(result, merged, view.Moment(u.AppendedAt), step)
+	m.take(result, merged, view.DBTime(u.AppendedAt), step)
 	if result == view.Missed {
 		m.announced.add(u, step)
 	}
@@ -108,7 +108,7 @@ func (m *member) update(u *pubsub.Update, step int64) {
 // adds the merged update to the mailboxes of the user's sessions. If an earlier update was
 // missed, it makes the sessions sync. since is when the oldest change of the update was
 // appended, and step is when the update arrived (see rooms.steps).
-func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.Moment, step int64) {
+func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.DBTime, step int64) {
 	switch result {
 	case view.Known:
 	case view.Applied:
@@ -152,7 +152,7 @@ func (m *member) renew() {
 // lose makes all sessions of the user sync, that is, read the tables again, except for the
 // session `except`. since is the append time of the oldest change that the sessions lack; 0 if
 // unknown.
-func (m *member) lose(since view.Moment, except *session) {
+func (m *member) lose(since view.DBTime, except *session) {
 	for _, s := range m.user.sessions {
 		if s != except {
 			s.mailbox.Lose(since)
@@ -162,7 +162,7 @@ func (m *member) lose(since view.Moment, except *session) {
 
 // follow applies the newest state of a room to the account, and adds the change to the
 // mailboxes of the user's sessions.
-func (m *member) follow(n *news) {
+func (m *member) follow(n *roomNews) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.account == nil {
@@ -186,7 +186,7 @@ func (m *member) follow(n *news) {
 // settled is false if the tables must be read again, because a newer state was announced after
 // the read began, or because the subscription to a room began only after the read. err is an
 // error of the bus.
-func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) (settled bool, err error) {
+func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) (settled bool, err error) {
 	h.mu.RLock()
 	in := h.users[s.userID]
 	if in.member == nil && len(state.Memberships) == 0 {
@@ -223,10 +223,10 @@ func (h *hub) dismiss(m *member) {
 
 // settle is the second part of hub.settle. It runs when the subscriptions to all rooms exist.
 // The caller holds the mutex of the hub.
-func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
+func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.announced.in(state, began) {
+	if !m.announced.includedIn(state, began) {
 		return false
 	}
 	ahead, ok := m.load(s, state, began, whole)

@@ -87,9 +87,9 @@ func (m *Metrics) command(t string, err error) {
 // since is the append time of the oldest change in the frame. If reconciliation has found the
 // change, its append time is unknown, and since is the last time at which the client was known
 // to be up to date.
-func (g *Gateway) observeStale(since view.Moment) {
+func (g *Gateway) observeStale(since view.DBTime) {
 	if since == 0 {
 		return
 	}
-	g.metrics.stale.Observe(max(0, float64(view.At(g.clock.Now())-since)/1e6))
+	g.metrics.stale.Observe(max(0, float64(view.DBTimeOf(g.clock.Now())-since)/1e6))
 }

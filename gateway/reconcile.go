@@ -103,7 +103,7 @@ func (g *Gateway) compare(ctx context.Context, userIDs []string) {
 	g.hub.renew(userIDs)
 	readCtx, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	marks, at := g.mark(userIDs), view.At(g.clock.Now())
+	marks, at := g.mark(userIDs), view.DBTimeOf(g.clock.Now())
 	badges, err := g.cfg.Badges.Versions(readCtx, userIDs)
 	if err != nil {
 		if ctx.Err() == nil {

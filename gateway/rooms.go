@@ -53,9 +53,9 @@ type room struct {
 	leaving chan struct{}
 
 	mu sync.Mutex
-	// latest is the newest state from the bus, or nil. came is the step at which latest
-	// arrived. base is the counter Changes of an earlier state of the room: between that state
-	// and latest, the bus has lost no update of the room.
+	// latest is the newest state from the bus, or nil. came is the step at which latest arrived.
+	// base is Changes of an earlier state of the room, since which the bus has lost no update of
+	// the room.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
@@ -67,7 +67,7 @@ type room struct {
 	// `next`, or later. oldest is the append time of the oldest change that was not sent yet.
 	dirty  bool
 	next   time.Time
-	oldest view.Moment
+	oldest view.DBTime
 }
 
 // seat is an entry in the list of a room's members.

@@ -33,13 +33,13 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// over is set when the session must end. closing is the reason; nil if the client gets no
+	// over is true once the session must end. closing is the reason; nil if the client gets no
 	// reason.
-	over    bool
+	ended   bool
 	closing *closing
-	// doing has the cancel functions of the contexts that the method during has created and
-	// that are still in use; nil if there are none.
-	doing    map[*context.CancelFunc]struct{}
+	// contexts holds the cancel functions of the open contexts of newContext; nil if there are
+	// none.
+	contexts map[*context.CancelFunc]struct{}
 	identity Identity
 	// from is the network of the client, for Config.BadToken. It is nil if the network is
 	// unknown, and after the hello.
@@ -104,8 +104,8 @@ func (s *session) end(c closing) {
 // leave schedules the end of the session without giving a reason.
 func (s *session) leave() {
 	s.mu.Lock()
-	s.over = true
-	for cancel := range s.doing {
+	s.ended = true
+	for cancel := range s.contexts {
 		(*cancel)()
 	}
 	s.mu.Unlock()
@@ -115,25 +115,25 @@ func (s *session) leave() {
 // during returns a context for work on behalf of the client. The context ends with the session,
 // or when `done` is called. A session has no permanent context, since that would use more
 // memory than the rest of an idle session.
-func (s *session) during() (ctx context.Context, done func()) {
+func (s *session) newContext() (ctx context.Context, done func()) {
 	// Do not use the context of the request: it ends when the handler returns, but the session
 	// goes on.
 	ctx, cancel := context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
+	if s.ended {
 		cancel()
 	}
-	if s.doing == nil {
-		s.doing = map[*context.CancelFunc]struct{}{}
+	if s.contexts == nil {
+		s.contexts = map[*context.CancelFunc]struct{}{}
 	}
-	s.doing[&cancel] = struct{}{}
+	s.contexts[&cancel] = struct{}{}
 	return ctx, func() {
 		cancel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if delete(s.doing, &cancel); len(s.doing) == 0 {
-			s.doing = nil
+		if delete(s.contexts, &cancel); len(s.contexts) == 0 {
+			s.contexts = nil
 		}
 	}
 }

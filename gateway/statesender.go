@@ -42,7 +42,7 @@ type stateSender struct {
 	failures int
 	// since is the append time of the oldest change that the next sync will send. It is 0 if
 	// the time is unknown, or if there is no change.
-	since view.Moment
+	since view.DBTime
 }
 
 func newStateSender(s *session) *stateSender {
@@ -98,7 +98,7 @@ func (ss *stateSender) has(c pubsub.Conversation) bool { return c.Version <= ss.
 // So if the read returns an older state, sync ignores the announcement.
 func (ss *stateSender) sync(ctx context.Context) error {
 	s := ss.session
-	at, began := view.At(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
+	at, began := view.DBTimeOf(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
 	reading := s.mailbox.Read()
 	ss.since = ss.since.Older(reading.Since)
 	categories := s.who().Categories
@@ -135,7 +135,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 
 // settle is called after the client was sent a state. It reports whether the client is now up
 // to date, so that the tables need not be read again.
-func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.Moment) bool {
+func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
 	defer cancel()

@@ -223,7 +223,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 		return false
 	}
 	if token != "" {
-		ctx, done := s.during()
+		ctx, done := s.newContext()
 		refusal := s.authenticate(ctx, token)
 		done()
 		if refusal != nil {
@@ -328,7 +328,7 @@ func (k *socket) take(payload []byte, carryOut func(context.Context, protocol.Cl
 		return false
 	}
 	f, invalid := protocol.DecodeFrame(payload)
-	ctx, done := s.during()
+	ctx, done := s.newContext()
 	defer done()
 	var refusal *closing
 	if invalid != nil {

@@ -114,19 +114,19 @@ func (s *session) work() {
 			return
 		}
 		if tasks&taskEnd != 0 {
-			ctx, done := s.during()
+			ctx, done := s.newContext()
 			s.finish(ctx)
 			done()
 			return // The session stays busy, so that no task runs from here on.
 		}
 		if tasks&taskGreet != 0 {
-			ctx, done := s.during()
+			ctx, done := s.newContext()
 			s.join(ctx)
 			done()
 		}
 		sync, err := s.do(tasks)
 		if sync && err == nil { // Create a context only for a sync: it costs as much as encoding a frame.
-			ctx, done := s.during()
+			ctx, done := s.newContext()
 			err = s.sender.sync(ctx)
 			done()
 		}
@@ -134,7 +134,7 @@ func (s *session) work() {
 			s.fail(err)
 		}
 		if tasks&taskRead != 0 {
-			ctx, done := s.during()
+			ctx, done := s.newContext()
 			s.repeatReads(ctx)
 			done()
 		}

@@ -90,8 +90,8 @@ type directAppend struct {
 	rows      []events.Rows
 	// at is the append time of the rows, by the database's clock.
 	at time.Time
-	// parts are the partitions in which the transaction folds: while it runs, it has their
-	// fold locks (partition.turn). In the other partitions, the transaction only appends.
+	// parts are the partitions in which the transaction folds: while it runs, it has their fold
+	// locks. In the other partitions, the transaction only appends.
 	parts []directPart
 }
 
@@ -102,9 +102,9 @@ type directPart struct {
 	result    store.Result
 }
 
-// turnPatience is how long an append waits in total for the fold locks of its partitions. A
-// batch of a few events takes less time.
-const turnPatience = 5 * time.Millisecond
+// foldLockTimeout limits the total wait of an append for fold locks. A batch of a few events takes
+// less time.
+const foldLockTimeout = 5 * time.Millisecond
 
 // join acquires the fold locks of the partitions in which the transaction can fold. It cannot
 // deadlock: all appends acquire the locks in ascending order, and a loop acquires only its
@@ -121,7 +121,7 @@ func (a *directAppend) join(ctx context.Context) {
 		if !part.tryReady() {
 			if !waits {
 				waits = true
-				defer time.AfterFunc(a.projector.turnPatience, cancel).Stop()
+				defer time.AfterFunc(a.projector.foldLockTimeout, cancel).Stop()
 			}
 			if !part.takeReady(ctx) {
 				continue
@@ -130,7 +130,7 @@ func (a *directAppend) join(ctx context.Context) {
 		if b := a.batch(part, &a.rows[i]); b != nil {
 			a.parts = append(a.parts, directPart{partition: part, batch: b})
 		} else {
-			<-part.turn
+			<-part.foldLock
 		}
 	}
 }
@@ -139,14 +139,14 @@ func (a *directAppend) join(ctx context.Context) {
 // caller has the lock, or if appends may not fold now.
 func (p *partition) tryReady() bool {
 	select {
-	case p.turn <- struct{}{}:
+	case p.foldLock <- struct{}{}:
 	default:
 		return false
 	}
 	if p.foldsAppends() {
 		return true
 	}
-	<-p.turn
+	<-p.foldLock
 	return false
 }
 
@@ -164,7 +164,7 @@ func (p *partition) takeReady(ctx context.Context) bool {
 			p.caughtUp = make(chan struct{})
 		}
 		caughtUp := p.caughtUp
-		<-p.turn
+		<-p.foldLock
 		select {
 		case <-caughtUp:
 		case <-ctx.Done():
@@ -181,7 +181,7 @@ func (p *partition) foldsAppends() bool { return p.ready && p.known && p.keys.Lo
 // take acquires the fold lock of a partition, and returns false if ctx is done before.
 func (p *partition) take(ctx context.Context) bool {
 	select {
-	case p.turn <- struct{}{}:
+	case p.foldLock <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
@@ -299,7 +299,7 @@ func (a *directAppend) leave(err error, began time.Time) {
 			part.looked.Store(true)
 			part.committed(b, a.parts[i].result, began)
 		}
-		<-part.turn
+		<-part.foldLock
 	}
 	if errors.Is(err, store.ErrFenced) {
 		a.projector.metrics.refused.Inc()

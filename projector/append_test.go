@@ -66,9 +66,9 @@ func TestAppendDuringABatch(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
 	part := p.partitions[0]
-	part.turn <- struct{}{} // as a batch does
+	part.foldLock <- struct{}{} // as a batch does
 	appendTo(t, p, []int{0}, foldtest.Deliver("c", 1, ann))
-	<-part.turn
+	<-part.foldLock
 	d.wantTotal(t, ann, 0)
 	drain(t, part)
 	d.wantTotal(t, ann, 1)
@@ -80,12 +80,12 @@ func TestAppendDuringABatch(t *testing.T) {
 func TestAppendWaitsForTheLoop(t *testing.T) {
 	d := newDatabase(t)
 	p, ann := d.newOwner(t, d.pool, 0), foldtest.User(0, 0)
-	p.turnPatience = time.Minute
+	p.foldLockTimeout = time.Minute
 	part := p.partitions[0]
 	d.append(t, foldtest.Deliver("c", 1, ann))
-	part.turn <- struct{}{}
+	part.foldLock <- struct{}{}
 	part.ready = false // as after an append that found the event
-	<-part.turn
+	<-part.foldLock
 	left := make(chan []int, 1)
 	go func() {
 		receipt, err := p.Append(t.Context(), foldtest.Deliver("c", 2, ann))
@@ -95,9 +95,9 @@ func TestAppendWaitsForTheLoop(t *testing.T) {
 		left <- receipt.Partitions
 	}()
 	for waits := false; !waits; {
-		part.turn <- struct{}{}
+		part.foldLock <- struct{}{}
 		waits = part.caughtUp != nil
-		<-part.turn
+		<-part.foldLock
 	}
 	drain(t, part)
 	if diff := cmp.Diff([]int(nil), await(t, left, "the append")); diff != "" {

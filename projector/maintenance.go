@@ -100,7 +100,7 @@ func (p *partition) lockKeys(ctx context.Context, f func() error) error {
 	if !p.take(ctx) {
 		return ctx.Err()
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.foldLock }()
 	if !p.owned.Load() || !p.keys.Loaded() {
 		return errNotOwned
 	}

@@ -56,7 +56,7 @@ type partition struct {
 	// turn is the fold lock. It has a token while a batch is folded, and guards the fields
 	// from ready to size. It is a channel and not a mutex, because callers limit how long they
 	// wait.
-	turn chan struct{}
+	foldLock chan struct{}
 	// ready is set if the loop has found no unfolded event in the log when it last read the
 	// log. Only then may an append fold its events.
 	ready bool
@@ -89,7 +89,7 @@ func newPartition(id int, p *Projector) *partition {
 		projector: p,
 		tables:    store.NewTables(id),
 		wakes:     make(chan struct{}, 1),
-		turn:      make(chan struct{}, 1),
+		foldLock:  make(chan struct{}, 1),
 		cache:     store.NewCache(memory),
 		keys:      keys.NewWindow(id, memory/filterShare),
 		size:      logread.Size{Events: min(store.FirstBatch, p.cfg.MaxBatch), Bytes: store.BatchBytes},
@@ -152,8 +152,8 @@ func (p *partition) run(ctx context.Context) {
 // leave records that the process no longer owns the partition. It clears the cache, since
 // another owner may now change the rows.
 func (p *partition) leave() {
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
+	p.foldLock <- struct{}{}
+	defer func() { <-p.foldLock }()
 	p.owned.Store(false)
 	p.ready, p.known = false, false
 	p.cache.Clear()
@@ -195,8 +195,8 @@ func readAgain(err error) bool {
 // step folds one batch. more reports that more events can be read now. waits reports that the
 // log has events that must not be read until an open transaction has ended.
 func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
+	p.foldLock <- struct{}{}
+	defer func() { <-p.foldLock }()
 	p.ready = false
 	conn, err := p.projector.connections.take(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *partition) step(ctx context.Context) (more, waits bool, err error) {
 	}()
 
 	if !p.known || !p.keys.Loaded() || !p.sameIncarnation(conn) {
-		if err := p.learn(ctx, conn); err != nil {
+		if err := p.reload(ctx, conn); err != nil {
 			return false, false, err
 		}
 	}
@@ -283,7 +283,7 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.keysGrew()
 	p.account(b, r, time.Since(start)) // before the updates: a client that receives one may look at the metrics
 	p.trace(b, r, start)
-	p.projector.tell(r.Updates)
+	p.projector.notify(r.Updates)
 	folded := FoldedBatch{Partition: p.id, From: b.From.Position, To: b.To.Position, Users: r.Users, Rooms: r.Rooms}
 	for i := range b.Items {
 		if e := &b.Items[i].Event; e.Data.Notifies() {
@@ -302,7 +302,7 @@ func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 // learn reads the state of the partition, before the first batch and whenever the state may
 // have changed. If it has changed, learn clears the cache and loads the event keys again. If
 // clients may have received newer states than the tables have, learn begins a new epoch.
-func (p *partition) learn(ctx context.Context, conn *pgxpool.Conn) error {
+func (p *partition) reload(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {
 		return err

@@ -129,8 +129,8 @@ type Projector struct {
 	appending *connections
 	// open records since when the partitions have seen transactions open.
 	open logread.Watch
-	// turnPatience is the constant turnPatience, except in tests.
-	turnPatience time.Duration
+	// foldLockTimeout is the constant foldLockTimeout, except in tests.
+	foldLockTimeout time.Duration
 	// clock returns the time of the database.
 	clock dbclock.Clock
 	// restartTold is when a restart of Postgres was last logged, in Unix nanoseconds.
@@ -173,20 +173,20 @@ func New(cfg Config) (*Projector, error) {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	p := &Projector{
-		cfg:          cfg,
-		log:          cfg.Logger,
-		metrics:      cfg.Metrics,
-		deadLog:      newDeadLog(cfg.Logger),
-		leapLog:      newLeapLog(cfg.Logger),
-		silence:      silentIntervals * cfg.OwnershipInterval,
-		slots:        make(chan struct{}, cfg.Concurrency),
-		connections:  newConnections(cfg.Pool, 0),
-		appending:    newConnections(cfg.Pool, lockPatience),
-		updates:      make(chan store.Updates, 256),
-		merges:       make(chan struct{}, 1),
-		split:        map[int]*partition{},
-		turnPatience: turnPatience,
-		open:         logread.Watch{Patience: openPatience},
+		cfg:             cfg,
+		log:             cfg.Logger,
+		metrics:         cfg.Metrics,
+		deadLog:         newDeadLog(cfg.Logger),
+		leapLog:         newLeapLog(cfg.Logger),
+		silence:         silentIntervals * cfg.OwnershipInterval,
+		slots:           make(chan struct{}, cfg.Concurrency),
+		connections:     newConnections(cfg.Pool, 0),
+		appending:       newConnections(cfg.Pool, lockPatience),
+		updates:         make(chan store.Updates, 256),
+		merges:          make(chan struct{}, 1),
+		split:           map[int]*partition{},
+		foldLockTimeout: foldLockTimeout,
+		open:            logread.Watch{Patience: openPatience},
 	}
 	for i := range cfg.Log.Partitions() {
 		p.partitions = append(p.partitions, newPartition(i, p))
@@ -294,12 +294,12 @@ func (p *Projector) publish(ctx context.Context) {
 	}
 }
 
-// Tell queues updates for the bus, after the updates of earlier batches. If the queue is full,
+// Notify queues updates for the bus, after the updates of earlier batches. If the queue is full,
 // it drops them, and reconciliation delivers them later. It does not block, and is safe for
 // concurrent use while Run runs.
-func (p *Projector) Tell(updates []pubsub.Update) { p.tell(store.Updates{Users: updates}) }
+func (p *Projector) Notify(updates []pubsub.Update) { p.notify(store.Updates{Users: updates}) }
 
-func (p *Projector) tell(updates store.Updates) {
+func (p *Projector) notify(updates store.Updates) {
 	if updates.Len() == 0 {
 		return
 	}

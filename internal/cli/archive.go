@@ -66,8 +66,8 @@ type archivedSum struct {
 	Dropped    int   `json:"dropped"`
 	// kept says, for the first partition, why no further part of its log was dropped.
 	kept string
-	// held is set if only a transaction that has been open for long prevented the dropping of a
-	// part of the log.
+	// held is true if a long-open transaction is the only reason why a part of the log was not
+	// dropped.
 	held bool
 }
 

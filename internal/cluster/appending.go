@@ -26,9 +26,9 @@ const (
 // concurrent use.
 type Appender struct {
 	cluster *Cluster
-	// to has the function that appends to each database, by the index of the database.
-	to []events.Append
-	// hinting is set if the appender stores hints for databases that are away.
+	// appendTo[i] appends to database i.
+	appendTo []events.Append
+	// hinting is true if the appender stores hints for unavailable databases.
 	hinting bool
 }
 
@@ -37,7 +37,7 @@ type Appender struct {
 func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.databases {
-		a.to = append(a.to, to(s))
+		a.appendTo = append(a.appendTo, to(s))
 	}
 	return a
 }
@@ -46,10 +46,10 @@ func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 // that the new appender calls to append. These functions may do more than append, but the replay
 // of a hint would only append. So the new appender stores no hints: while a database is away,
 // appending to it fails.
-func (a *Appender) With(to func(*Database) events.Append) *Appender {
+func (a *Appender) WithAppends(to func(*Database) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.databases {
-		other.to = append(other.to, to(s))
+		other.appendTo = append(other.appendTo, to(s))
 	}
 	return other
 }
@@ -76,10 +76,10 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 		return events.Receipt{}, nil
 	}
 	if !a.cluster.several {
-		return a.to[0](ctx, evs...)
+		return a.appendTo[0](ctx, evs...)
 	}
 	call.token = token{moves: a.cluster.moves(), positions: map[string]int64{}}
-	if s := a.cluster.only(evs); s != nil {
+	if s := a.cluster.singleDatabase(evs); s != nil {
 		call.parts = []part{{on: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
 		return call.run(ctx)
 	}
@@ -177,7 +177,7 @@ func (a *appending) took(p part) {
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {
-		refused, err := a.once(ctx)
+		refused, err := a.appendParts(ctx)
 		if err != nil {
 			return events.Receipt{}, err
 		}
@@ -213,14 +213,14 @@ func notHeld(refused []part) error {
 
 // once appends all parts in parallel. refused has the parts that databases refused because a
 // partition has moved.
-func (a *appending) once(ctx context.Context) (refused []part, err error) {
+func (a *appending) appendParts(ctx context.Context) (refused []part, err error) {
 	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
 	if len(a.parts) == 1 {
-		receipts[0], errs[0] = a.one(ctx, a.parts[0])
+		receipts[0], errs[0] = a.appendPart(ctx, a.parts[0])
 	} else {
 		var g sync.WaitGroup
 		for i, p := range a.parts {
-			g.Go(func() { receipts[i], errs[i] = a.one(ctx, p) })
+			g.Go(func() { receipts[i], errs[i] = a.appendPart(ctx, p) })
 		}
 		g.Wait()
 	}
@@ -245,9 +245,9 @@ func (a *appending) once(ctx context.Context) (refused []part, err error) {
 	return refused, errors.Join(failed...)
 }
 
-// one appends a part. If the database is away, or becomes unreachable during the append, one
-// fails at once.
-func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
+// appendPart appends a part. If the database is unavailable, or becomes so during the append,
+// appendPart fails at once.
+func (a *appending) appendPart(ctx context.Context, p part) (events.Receipt, error) {
 	if p.on == nil {
 		return events.Receipt{}, p.unknown
 	}
@@ -265,7 +265,7 @@ func (a *appending) one(ctx context.Context, p part) (events.Receipt, error) {
 		err := a.replayBefore(ctx, p)
 		var r events.Receipt
 		if err == nil {
-			r, err = a.to[p.on.index](ctx, p.events...)
+			r, err = a.appendTo[p.on.index](ctx, p.events...)
 			if _, refused := errors.AsType[*events.BatchError](err); refused && a.commits {
 				r, err = p.on.Log.AppendOwn(ctx, p.events...) // its projector makes dead letters
 			}

@@ -109,7 +109,7 @@ func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refu
 	errs := make([]error, len(parts))
 	var g sync.WaitGroup
 	for i, p := range parts {
-		g.Go(func() { _, errs[i] = c.one(ctx, p) })
+		g.Go(func() { _, errs[i] = c.appendPart(ctx, p) })
 	}
 	g.Wait()
 	for i, p := range parts {

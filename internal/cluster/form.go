@@ -238,7 +238,7 @@ func plan(views []view, used []string) (Formed, error) {
 	}
 	merged, err := merge(members, true)
 	// The map may name a database that has not joined yet; merge then returns ErrMissing.
-	if err != nil && !only(err, ErrMissing) {
+	if err != nil && !allMatch(err, ErrMissing) {
 		return Formed{}, err
 	}
 	made.Cluster, made.Places = merged.cluster, merged.places

@@ -241,7 +241,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 		}
 		if len(there) > 0 {
 			call := appending{Appender: a}
-			switch _, err := call.one(ctx, part{on: recipient, events: eventsOf(there), expected: st.expected[recipient.index]}); {
+			switch _, err := call.appendPart(ctx, part{on: recipient, events: eventsOf(there), expected: st.expected[recipient.index]}); {
 			case errors.Is(err, events.ErrNotHeld): // a partition is being moved
 				everywhere = append(there, everywhere...)
 			case err != nil:

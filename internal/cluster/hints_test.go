@@ -65,7 +65,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	} else if lacking(partial(err)) != "4-5" {
 		t.Errorf("partitions that lack events: %s", lacking(partial(err)))
 	}
-	if _, err := appender.With(func(s *cluster.Database) events.Append { return s.Log.AppendOwn }).Append(t.Context(), post("3")); !errors.As(err, &away) {
+	if _, err := appender.WithAppends(func(s *cluster.Database) events.Append { return s.Log.AppendOwn }).Append(t.Context(), post("3")); !errors.As(err, &away) {
 		t.Errorf("an append that does more: %v", err)
 	}
 	if _, err := reader.FoldedAt(t.Context(), []string{gone}, r.Position()); !errors.As(err, &away) {

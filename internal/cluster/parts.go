@@ -47,15 +47,15 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Database {
 	return nil
 }
 
-// only returns the database that holds the users of all events. It returns nil if the users are
-// on several databases, if a database is not configured, or if an event names no users, as
-// messages to rooms.
-func (c *Cluster) only(evs []events.Event) *Database {
+// singleDatabase returns the database that holds all users of the events. It returns nil if there
+// are several, if one is not configured, or if an event names no users, such as a message to a
+// room.
+func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 	st := c.state.Load()
 	if len(c.databases) == 1 && st.unknown == nil {
 		return c.databases[0]
 	}
-	var only *Database
+	var singleDatabase *Database
 	for i := range evs {
 		users := evs[i].Data.UserIDs
 		if len(users) == 0 {
@@ -63,13 +63,13 @@ func (c *Cluster) only(evs []events.Event) *Database {
 		}
 		for _, u := range users {
 			s := c.shardOfUser(st, u)
-			if s == nil || only != nil && s != only {
+			if s == nil || singleDatabase != nil && s != singleDatabase {
 				return nil
 			}
-			only = s
+			singleDatabase = s
 		}
 	}
-	return only
+	return singleDatabase
 }
 
 // split divides events into one part for each database. The part of a database names only users

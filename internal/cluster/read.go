@@ -189,7 +189,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	merged, err := merge(all, false)
 	c.claims = merged.staleClaims(all)
 	c.complain(ctx, errors.Join(append(merged.lost(all), err)...))
-	if err != nil && !only(err, ErrClaims, ErrMissing) {
+	if err != nil && !allMatch(err, ErrClaims, ErrMissing) {
 		c.publish(before.placement, err)
 		return
 	}
@@ -272,12 +272,11 @@ func (c *Cluster) mistaken(v view) error {
 	return sameEncoding(v.name, v.encoding, "the others have", c.encoding)
 }
 
-// only reports whether each error that err joins matches one of whys. err is the error of a
-// merge.
-func only(err error, whys ...error) bool {
+// allMatch reports whether every error joined in err matches one of targets.
+func allMatch(err error, targets ...error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && !slices.ContainsFunc(joined.Unwrap(), func(e error) bool {
-		return !slices.ContainsFunc(whys, func(why error) bool { return errors.Is(e, why) })
+		return !slices.ContainsFunc(targets, func(why error) bool { return errors.Is(e, why) })
 	})
 }
 

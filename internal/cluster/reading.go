@@ -20,12 +20,11 @@ import (
 // is safe for concurrent use.
 type Reader struct {
 	cluster *Cluster
-	// of has a reader at the index of each database. places limits, at the same index, the
-	// concurrent reads of the database; it is nil unless Limited set it.
-	of     []*badges.Reader
-	places []*limit.AtOnce[struct{}]
-	// limits has, at the index of each database, the limits of concurrent reads of each
-	// partition.
+	// readers[i] reads database i. places[i] limits its concurrent reads; places is nil unless
+	// Limited set it.
+	readers []*badges.Reader
+	places  []*limit.AtOnce[struct{}]
+	// limits[i] limits the concurrent reads of each partition in database i.
 	limits []*readLimits
 }
 
@@ -33,21 +32,21 @@ type Reader struct {
 func NewReader(c *Cluster) *Reader {
 	r := &Reader{cluster: c}
 	for _, s := range c.databases {
-		r.of = append(r.of, badges.NewReader(s.Pool, s.Log))
+		r.readers = append(r.readers, badges.NewReader(s.Pool, s.Log))
 		r.limits = append(r.limits, newReadLimits(s.Pool.Config().MaxConns))
 	}
 	return r
 }
 
-// ErrBusy means that a read of a reader that [Reader.Limited] returned has waited too long, since
-// too many reads of the reader were running.
+// ErrBusy means that a read waited too long for other reads of the same limited reader (see
+// [Reader.Limited]).
 var ErrBusy = errors.New("too many reads of this kind run at once")
 
 // Limited returns a reader that runs at most n reads of a database at the same time: n is 1/oneIn
 // of the connections in the pool of the database, but at least 1. If a read waits longer than
 // `wait` for its start, it fails with ErrBusy.
 func (r *Reader) Limited(oneIn int, wait time.Duration) *Reader {
-	limited := &Reader{cluster: r.cluster, of: r.of, limits: r.limits}
+	limited := &Reader{cluster: r.cluster, readers: r.readers, limits: r.limits}
 	for _, s := range r.cluster.databases {
 		most := int(s.Pool.Config().MaxConns) / oneIn
 		limited.places = append(limited.places, limit.NewAtOnce[struct{}](max(1, most), wait))
@@ -100,10 +99,10 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 	// partition: a read that waits for a slot of r must not occupy a slot of the partition.
 	return r.reachable(ctx, s, func(ctx context.Context) error {
 		return r.limits[s.index].read(ctx, partition, func(ctx context.Context) error {
-			err := read(ctx, r.of[s.index])
+			err := read(ctx, r.readers[s.index])
 			if err == nil && check {
 				var holds bool
-				if holds, err = r.of[s.index].Holds(ctx, partition); err == nil && !holds {
+				if holds, err = r.readers[s.index].Holds(ctx, partition); err == nil && !holds {
 					err = events.ErrNotHeld
 				}
 			}
@@ -233,7 +232,7 @@ func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (m
 func (r *Reader) Now(ctx context.Context) (time.Time, error) {
 	for i, s := range r.cluster.databases {
 		if s.Err() == nil {
-			return r.of[i].Now(ctx)
+			return r.readers[i].Now(ctx)
 		}
 	}
 	return time.Time{}, r.cluster.databases[0].Err()
@@ -334,7 +333,7 @@ func (r *Reader) survived(ctx context.Context, t token) (bool, error) {
 		if err := s.Err(); err != nil {
 			return false, err
 		}
-		if kept, err := r.of[s.index].Survived(ctx, id); err != nil || !kept {
+		if kept, err := r.readers[s.index].Survived(ctx, id); err != nil || !kept {
 			return false, s.Wrap(err)
 		}
 	}
@@ -395,7 +394,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 // Analyze is [badges.Reader.Analyze] on all databases.
 func (r *Reader) Analyze(ctx context.Context) error {
 	for _, s := range r.cluster.databases {
-		if err := s.reachable(ctx, r.of[s.index].Analyze); err != nil {
+		if err := s.reachable(ctx, r.readers[s.index].Analyze); err != nil {
 			return err
 		}
 	}

@@ -68,15 +68,15 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 	}
 }
 
-// readSome reads users from one database. places has the index of each of these users in the list
-// of all users of the call.
+// readSome reads users from one database. places[i] is the index of users[i] among all users of the
+// call.
 type readSome func(ctx context.Context, s *Database, from *badges.Reader, users []string, places []int) error
 
 // eachOnce reads the users with the indexes in some. The result left has the indexes of the users
 // whose partition has moved: the caller must read them again.
 func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()
-	places := make([][]int, len(r.of))
+	places := make([][]int, len(r.readers))
 	lost := map[int]*failure{} // by the index of the database
 	for _, i := range some {
 		partition := st.layout.PartitionOf(userIDs[i])
@@ -131,7 +131,7 @@ func (r *Reader) onShard(ctx context.Context, s *Database, userIDs []string, pla
 			users[j] = userIDs[place]
 		}
 		return r.reachable(ctx, s, func(ctx context.Context) error {
-			return limits.read(ctx, partition, func(ctx context.Context) error { return read(ctx, s, r.of[s.index], users, places) })
+			return limits.read(ctx, partition, func(ctx context.Context) error { return read(ctx, s, r.readers[s.index], users, places) })
 		})
 	}
 	if len(by) > 1 && !limits.anySlow() {

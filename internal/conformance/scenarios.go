@@ -30,8 +30,8 @@ const (
 	// lifetime is how long a token of a script is valid. It is long enough that a client on a busy
 	// machine can renew the token between its renewal timer and the expiry.
 	lifetime = 8 * time.Second
-	// calmly is the least time between two renewals of a client's token.
-	calmly = 3 * time.Second
+	// minRenewInterval is the minimum time between two renewals of a client's token.
+	minRenewInterval = 3 * time.Second
 	// reading is how long the server waits for the client to read bye before it cuts the
 	// connection.
 	reading = 400 * time.Millisecond
@@ -234,7 +234,7 @@ func closings(pause time.Duration) []scenario {
 		).over(WebSockets),
 		story("token-short", "if a new token expires soon, the client does not ask for the next token at once, over and over",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
-			answers(golden("ok-auth").with("expires_in_ms", 100)), keepsItsToken(calmly),
+			answers(golden("ok-auth").with("expires_in_ms", 100)), keepsItsToken(minRenewInterval),
 			sends(changes(58, 7, 1)), shows(),
 		).over(WebSockets),
 		story("token-unchecked", "if the server cannot verify a new token now, the connection stays open",

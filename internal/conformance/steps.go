@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// grace is how much too early an action of a client may be, since timers may fire a little early.
+// grace is how early a client may act, since timers may fire a little early.
 const grace = 10 * time.Millisecond
 
 // step is a part of a script. It returns a *failure if the client does not behave as expected.

@@ -112,7 +112,7 @@ func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Ba
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
 
-func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
+func (r *Reader) someBadges(ctx context.Context, userIDs []string, paths func(sql, extra string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges, err := r.badges(ctx, statements.Get("read badges"), userIDs, paths, cut)
 	if err != nil {
 		return nil, fmt.Errorf("read the badges of %d users: %w", len(userIDs), err)
@@ -131,22 +131,21 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 	return versions, nil
 }
 
-// noPaths is an empty SQL array, for the parameter `also` of firstPaths.
+// noPaths is an empty SQL array, for the parameter extra of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is an SQL array for the parameter `also` of firstPaths: the paths of the rooms of
-// a member that add something to the badge.
+// pathsOfSums is an SQL array for the parameter extra of firstPaths: the paths of those rooms of a
+// member that contribute to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns an SQL array for the parameter `also` of firstPaths: the paths of all
-// rooms of a member.
+// pathsOfRooms returns an SQL array for the parameter extra of firstPaths: the paths of all rooms
+// of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
-// firstPaths completes a statement on badges, so that it reads a limited number of paths: the
-// first by name, one path more than clients are shown. It also reads the paths in `also`, an
-// SQL array.
-func firstPaths(sql, also string) string {
-	return strings.NewReplacer("ALSO", also, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
+// firstPaths completes a statement on badges to read the first MaxCategories+1 paths by name, and
+// the paths in the SQL array extra.
+func firstPaths(sql, extra string) string {
+	return strings.NewReplacer("ALSO", extra, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
 
 // allPaths completes a statement on badges so that it reads all paths.
@@ -158,7 +157,7 @@ func allPaths(sql, _ string) string {
 // For users with memberships, it then reads the badges again with the statement for members.
 // For users who are known to be members, it runs only that statement. paths completes the
 // statements. cut is called with each badge before the next badge is read, and may shorten it.
-func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, also string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
+func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, extra string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
 	var others, members []int // indexes in badges
 	for i, u := range userIDs {

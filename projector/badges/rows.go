@@ -69,10 +69,9 @@ type membershipRow struct {
 	levelUntil                               int64
 	marked                                   bool
 	own                                      ownMessages
-	// closed has two counts of the messages above the read position in closed chunks: of all
-	// these messages, and of the messages that mention everybody. ranges has the first ranges
-	// of these messages, as starts and sizes: one range more than the user's own messages can
-	// fill. closed and ranges are nil if the read position is in the open chunk.
+	// closed counts the messages above the read position in closed chunks: all, and those that
+	// mention everybody. ranges has their first ranges (start, size), one more than the user's own
+	// messages can fill. closed and ranges are nil if the read position is in the open chunk.
 	closed []int64
 	// unseen and closedUnseen count messages above the seen position. Both are nil if the seen
 	// position is the read position. closedUnseen is also nil if the seen position is in the

@@ -278,10 +278,10 @@ func sameRow(a, b *pubsub.Membership) bool {
 		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// Follow applies a state of a room that arrived from the bus. base is the counter Changes of an
-// earlier state of the room: between that state and the new state, the bus has lost no update
-// of the room. If the account's state of the room is older than base, the bus may also have
-// lost updates of the user. The result is then Missed.
+// Follow applies a state of a room that arrived from the bus. base is Changes of an earlier state
+// of the room, since which the bus has lost no update of the room. If the account's state of the
+// room is older than base, the bus may also have lost updates of the user. The result is then
+// Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {

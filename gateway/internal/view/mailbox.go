@@ -48,7 +48,7 @@ type Mailbox struct {
 	// since is the append time of the oldest change that the client lacks, while the mailbox
 	// syncs. equal is the last time at which the client's state was known to equal the state in
 	// the tables.
-	since, equal Moment
+	since, equal DBTime
 	replies      []any
 	filled       func()
 }
@@ -77,7 +77,7 @@ func (h Holding) denies(other Holding) bool {
 // pending is the merged updates that must still be sent.
 type pending struct {
 	// since is when the oldest change was appended.
-	since Moment
+	since DBTime
 	badge pubsub.Badge
 	// merged is set once badge.Categories is a copy that may be modified. Until then
 	// badge.Categories is the map of the first update, which is shared with other mailboxes.
@@ -109,12 +109,12 @@ func (m *Mailbox) Offer(u *pubsub.Update) {
 	switch {
 	case m.syncing:
 		m.hear(u.Epoch, u.Version)
-		m.since = m.since.Older(Moment(u.AppendedAt))
+		m.since = m.since.Older(DBTime(u.AppendedAt))
 		return
 	case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:
 		return // the client already has this state or a newer one
 	case u.Epoch != m.held.Epoch || u.BaseVersion > m.held.Version:
-		m.resync(Moment(u.AppendedAt))
+		m.resync(DBTime(u.AppendedAt))
 		m.hear(u.Epoch, u.Version)
 		return
 	}
@@ -129,7 +129,7 @@ func (m *Mailbox) add(u *pubsub.Update) {
 		m.pending.merge(u.Conversations)
 		m.pending.mergeBadge(&u.Badge)
 	}
-	m.pending.since = m.pending.since.Older(Moment(u.AppendedAt))
+	m.pending.since = m.pending.since.Older(DBTime(u.AppendedAt))
 	m.held = HoldingOf(&u.Badge)
 	if u.TraceParent != "" {
 		m.pending.traced = &Traced{u.TraceParent, time.Now()}
@@ -201,7 +201,7 @@ func (m *Mailbox) hear(epoch string, version int64) {
 // Lose makes the mailbox sync, unless it is syncing already. Call Lose if an update for the
 // client cannot be computed. since is the append time of the oldest change in that update; 0 if
 // unknown.
-func (m *Mailbox) Lose(since Moment) {
+func (m *Mailbox) Lose(since DBTime) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.syncing {
@@ -214,7 +214,7 @@ func (m *Mailbox) Lose(since Moment) {
 // resync deletes the pending updates, and starts to sync: further updates are not stored until
 // the tables have been read. since is the append time of the oldest change that the client
 // lacks; 0 if unknown.
-func (m *Mailbox) resync(since Moment) {
+func (m *Mailbox) resync(since DBTime) {
 	m.syncing = true
 	m.syncs++
 	if m.pending != nil {
@@ -268,7 +268,7 @@ const (
 // Denied, Compare makes the mailbox sync. If the mailbox is syncing already, the result is
 // UpToDate, and Compare records `tables` as announced, since the mailbox's own read of the
 // tables may have begun earlier.
-func (m *Mailbox) Compare(before Mark, tables Holding, at Moment) Comparison {
+func (m *Mailbox) Compare(before Mark, tables Holding, at DBTime) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -325,7 +325,7 @@ type Delivery struct {
 	Badge         *pubsub.Badge
 	Conversations []pubsub.Conversation
 	// Since is the append time of the oldest of these changes; 0 if unknown.
-	Since  Moment
+	Since  DBTime
 	Traced *Traced
 }
 
@@ -351,7 +351,7 @@ type Reading struct {
 	// tables have this version or a later version, unless it was forged.
 	Heard      int64
 	HeardEpoch string
-	Since      Moment
+	Since      DBTime
 }
 
 // Read records that a read of the tables begins. Versions that are announced after this call
@@ -368,7 +368,7 @@ func (m *Mailbox) Read() Reading {
 // the time `at` or later. If ahead is not nil, it has the changes since that state, and Synced
 // adds them to the mailbox. If a newer version was announced after the read began, Synced
 // returns false, and the tables must be read again.
-func (m *Mailbox) Synced(tables Holding, at Moment, ahead *pubsub.Update) bool {
+func (m *Mailbox) Synced(tables Holding, at DBTime, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held, m.equal, m.whole = tables, at, false

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// stalled is how long the pool waits for progress. If no session was removed from the queue in
-// this time, slow clients may be blocking all goroutines of the pool, so the pool starts more
-// goroutines.
-const stalled = 5 * time.Millisecond
+// stallTimeout is how long the pool waits for progress. If no session has left the queue in this
+// time, slow clients may be blocking all goroutines of the pool, so the pool starts more.
+const stallTimeout = 5 * time.Millisecond
 
 // Writer writes the frames that a session has to send.
 type Writer interface{ Write() }
@@ -97,12 +96,12 @@ func (c *Pool) write() {
 	}
 }
 
-// watch checks, after the duration stalled, whether any session was removed from the queue. If
-// not, watch doubles the number of goroutines (but starts no more than there are queued
-// sessions). It repeats this while sessions are queued. The caller holds the mutex.
+// After stallTimeout, watch checks whether a session has left the queue. If not, watch doubles the
+// number of goroutines (but starts no more than there are queued sessions). It repeats this while
+// sessions are queued. The caller holds the mutex.
 func (c *Pool) watch() {
 	taken := c.taken
-	time.AfterFunc(stalled, func() {
+	time.AfterFunc(stallTimeout, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		waiting := len(c.queue) - c.next

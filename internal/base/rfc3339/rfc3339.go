@@ -24,10 +24,9 @@ func Parse(s string) (time.Time, error) {
 	return t, err
 }
 
-// ParseAny does what Parse does, but accepts the zero time. It is for stored data, which may have
-// this time as an absent time. [time.Parse] also accepts some texts that RFC 3339 does not allow, and
-// ParseAny refuses them: an offset of 24 hours or with 60 minutes, an hour with one digit, and a
-// comma before the fraction.
+// ParseAny is like Parse, but accepts the zero time, which stored data uses for an absent time.
+// Unlike [time.Parse], it refuses texts that RFC 3339 does not allow: an offset of 24 hours or with
+// 60 minutes, an hour with one digit, and a comma before the fraction.
 func ParseAny(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

@@ -16,9 +16,8 @@ type Broker interface {
 	// Partitions returns the partitions to read, always in the same order. If a stream does
 	// not exist, the error says what to do.
 	Partitions(ctx context.Context) ([]Partition, error)
-	// Open returns a reader of a partition. The reader begins with the first message after the
-	// position `behind`, or with the first message of the partition if behind is "".
-	Open(ctx context.Context, p Partition, behind string) (Reader, error)
+	// Open returns a reader that begins after the position `after`; "" means at the first message.
+	Open(ctx context.Context, p Partition, after string) (Reader, error)
 	// Close closes the connection. All readers must be closed before.
 	Close()
 }

@@ -78,12 +78,12 @@ func (b *kafkaBroker) Partitions(ctx context.Context) ([]Partition, error) {
 func (b *kafkaBroker) Close() { b.client.Close() }
 
 // Open implements Broker.
-func (b *kafkaBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
+func (b *kafkaBroker) Open(ctx context.Context, p Partition, after string) (Reader, error) {
 	r := &kafkaReader{partition: p}
 	var err error
-	if behind != "" {
-		if r.at, err = strconv.ParseInt(behind, 10, 64); err != nil {
-			return nil, fmt.Errorf("the stored position %q is not a position of Kafka", behind)
+	if after != "" {
+		if r.at, err = strconv.ParseInt(after, 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position %q is not a position of Kafka", after)
 		}
 	}
 	if r.client, err = kgo.NewClient(b.options...); err != nil {
@@ -99,7 +99,7 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, behind string) (Rea
 	}
 	switch {
 	case r.at < first:
-		if behind != "" {
+		if after != "" {
 			r.lost = first - r.at
 		}
 		r.at = first

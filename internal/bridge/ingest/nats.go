@@ -63,12 +63,12 @@ func (b *natsBroker) Partitions(ctx context.Context) ([]Partition, error) {
 // Open implements Broker. It creates a consumer that exists only in the memory of one NATS server.
 // If this server restarts, reading fails, and the worker opens a new consumer at the position that
 // Postgres stores.
-func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Reader, error) {
-	at := uint64(0)
-	if behind != "" {
+func (b *natsBroker) Open(ctx context.Context, p Partition, after string) (Reader, error) {
+	seq := uint64(0)
+	if after != "" {
 		var err error
-		if at, err = strconv.ParseUint(behind, 10, 64); err != nil {
-			return nil, fmt.Errorf("the stored position %q is not a position of NATS", behind)
+		if seq, err = strconv.ParseUint(after, 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position %q is not a position of NATS", after)
 		}
 	}
 	js, err := b.Connect()
@@ -79,14 +79,14 @@ func (b *natsBroker) Open(ctx context.Context, p Partition, behind string) (Read
 	defer cancel()
 	consumer, err := js.CreateConsumer(ctx, p.Stream, jetstream.ConsumerConfig{
 		Description: "badged ingest", AckPolicy: jetstream.AckNonePolicy,
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at + 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1,
 		FilterSubjects: b.subjects, MemoryStorage: true, Replicas: 1, InactiveThreshold: natsIdle,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer of the stream %s of NATS: %w", p.Stream, err)
 	}
 	return &natsReader{
-		js: js, consumer: consumer, stream: p.Stream, at: at, first: at == 0,
+		js: js, consumer: consumer, stream: p.Stream, seq: seq, first: seq == 0,
 		backlog: int64(consumer.CachedInfo().NumPending), size: maxMessages, everything: len(b.subjects) == 0, //nolint:gosec // far below
 	}, nil
 }
@@ -101,10 +101,11 @@ type natsReader struct {
 	stream   string
 	// at is the stream sequence of the last message that was read. delivered is the number of
 	// messages that this process has received from the consumer.
-	at, delivered uint64
-	// first is set until the reader has read a message.
+	seq, delivered uint64
+	// first is true until a reader without a stored position has read a message. A gap before that
+	// message is not a loss.
 	first bool
-	// everything is set if the consumer reads all subjects of the stream. Then a gap in the stream
+	// everything is true if the consumer reads all subjects of the stream. Then a gap in the stream
 	// sequences means that messages were deleted.
 	everything bool
 	backlog    int64
@@ -163,10 +164,10 @@ func (r *natsReader) add(b *Batch, fetched jetstream.MessageBatch, err error) er
 			return fmt.Errorf("messages of the stream %s of NATS were lost in transit; reading them again", r.stream)
 		}
 		r.delivered++
-		if gap := meta.Sequence.Stream - r.at - 1; r.everything && !r.first && gap > 0 {
+		if gap := meta.Sequence.Stream - r.seq - 1; r.everything && !r.first && gap > 0 {
 			b.Lost += int64(gap) //nolint:gosec // far below
 		}
-		r.at, r.first = meta.Sequence.Stream, false
+		r.seq, r.first = meta.Sequence.Stream, false
 		m := natsMessage(msg, meta)
 		bytes += len(m.Body)
 		b.Messages = append(b.Messages, m)

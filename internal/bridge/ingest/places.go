@@ -149,7 +149,7 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 		}
 	}
 	s := p.places
-	appender := s.appender.With(func(db *cluster.Database) events.Append {
+	appender := s.appender.WithAppends(func(db *cluster.Database) events.Append {
 		return func(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 			evs = slices.DeleteFunc(slices.Clone(evs), func(e events.Event) bool {
 				position, ofRoom := positions[e.Key()]

@@ -53,8 +53,8 @@ func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 func (b *redisBroker) Close() { _ = b.client.Close() } // nothing is under way
 
 // Open implements Broker.
-func (b *redisBroker) Open(_ context.Context, p Partition, behind string) (Reader, error) {
-	at, err := parseRedisPosition(behind)
+func (b *redisBroker) Open(_ context.Context, p Partition, after string) (Reader, error) {
+	at, err := parseRedisPosition(after)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (r *Relay) carryOver(ctx context.Context, pauses *backoff) error {
 				return err
 			}
 			more = more || caughtUp
-			err = c.trouble()
+			err = c.waitError()
 		}
 		r.report(ctx, err)
 		if _, partial := errors.AsType[*WaitingError](err); err != nil && !partial {
@@ -87,11 +87,10 @@ type backoff struct{ wait.Backoff }
 func newBackoff() backoff { return backoff{wait.Backoff{First: firstPause, Last: lastPause}} }
 
 // wait pauses after an error, or returns when ctx is done.
-func (b *backoff) wait(ctx context.Context, err error) { _ = wait.For(ctx, b.after(err)) }
+func (b *backoff) wait(ctx context.Context, err error) { _ = wait.For(ctx, b.pauseAfter(err)) }
 
-// after returns the pause after an error. If the target has asked for a pause, the result is at
-// least as long.
-func (b *backoff) after(err error) time.Duration {
+// pauseAfter returns the pause after an error: at least the pause that the target has asked for.
+func (b *backoff) pauseAfter(err error) time.Duration {
 	pause := b.Next()
 	if transient, ok := errors.AsType[*traffic.TransientError](err); ok {
 		pause = max(pause, transient.After)
@@ -136,11 +135,11 @@ func (c *carrier) carry(ctx context.Context, p page) error {
 	var kept, carried []row
 	for stage := range c.stages(good) {
 		held, free := split(stage, c.held.has)
-		more, lack, err := c.append(ctx, free, c.behind)
+		more, missed, err := c.append(ctx, free, c.behind)
 		if err != nil {
 			return err
 		}
-		c.fallBehind(lack)
+		c.fallBehind(missed)
 		refused = append(refused, more...)
 		_, free = split(free, among(more))
 		waiting, done := split(free, c.waits)
@@ -266,23 +265,23 @@ func (c *carrier) settle(ctx context.Context) {
 }
 
 // append appends valid events, in order, to all databases except the databases that have a
-// partition in `without`. It returns the events that badged refuses. lack has the partitions that
-// did not get the events because their database is away; it is nil if there are none.
+// partition in `without`. It returns the events that badged refuses. missed has the partitions that
+// did not get the events because their database is unavailable; it is nil if there are none.
 //
 // If badged refuses some events, append calls the target again with the other events. If the
 // refusal does not say which events are refused, or if a proxy rejects the call as too large,
 // append halves the call. If append fails, some events may have been appended.
-func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, lack *cluster.PartialFailure, err error) {
+func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, missed *cluster.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendBestEffort(ctx, eventsOf(rows), without)
-		lack, without = lack.Add(some), union(without, some)
+		missed, without = missed.Add(some), union(without, some)
 		if err == nil {
-			return refused, lack, nil
+			return refused, missed, nil
 		}
 		named, isRefusal := refusedIn(err)
 		switch {
 		case !isRefusal && (len(rows) == 1 || !isTooLarge(err)):
-			return refused, lack, fmt.Errorf("publish events of the outbox: %w", err)
+			return refused, missed, fmt.Errorf("publish events of the outbox: %w", err)
 		case len(named) > 0:
 			var rest []row
 			for i := range rows {
@@ -293,24 +292,24 @@ func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refus
 				}
 			}
 			if len(rest) == len(rows) {
-				return refused, lack, fmt.Errorf("publish events of the outbox: %w", err)
+				return refused, missed, fmt.Errorf("publish events of the outbox: %w", err)
 			}
 			rows = rest
 		case len(rows) == 1:
-			return append(refused, refusal{rows[0].offset, err.Error()}), lack, nil
+			return append(refused, refusal{rows[0].offset, err.Error()}), missed, nil
 		default:
 			half := len(rows) / 2
 			for _, part := range [][]row{slices.Clone(rows[:half]), slices.Clone(rows[half:])} {
 				more, some, err := c.append(ctx, part, without)
-				refused, lack, without = append(refused, more...), lack.Add(some), union(without, some)
+				refused, missed, without = append(refused, more...), missed.Add(some), union(without, some)
 				if err != nil {
-					return refused, lack, err
+					return refused, missed, err
 				}
 			}
-			return refused, lack, nil
+			return refused, missed, nil
 		}
 	}
-	return refused, lack, nil
+	return refused, missed, nil
 }
 
 // isTooLarge reports whether the server or a proxy rejected a call as too large.

@@ -55,8 +55,8 @@ type Config struct {
 // are on standby.
 type Relay struct {
 	cfg Config
-	// opening is set until the outbox has been checked. carrying is set while this process has the
-	// advisory lock, so that it carries events.
+	// opening is true until the outbox was checked. carrying is true while this process holds the
+	// advisory lock and so carries events.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
 	// trouble is the reason why events cannot be carried at present, nil if events can be carried.

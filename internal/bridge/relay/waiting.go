@@ -47,7 +47,7 @@ type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil means no partition.
 	behind []bool
 	// why is the last error of an append, the reason why rows wait.
-	why error
+	lastErr error
 	// catching marks the partitions of behind whose database is back, so that waiting rows are
 	// carried to them now. nil means no partition. reached is the offset up to which these
 	// partitions have all rows.
@@ -59,8 +59,8 @@ type waiting struct {
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
 	// again is the time of the next attempt to catch up.
-	again  time.Time
-	pauses backoff
+	nextAttempt time.Time
+	pauses      backoff
 }
 
 // appendBestEffort appends events to all databases except the databases that have a partition in
@@ -74,11 +74,11 @@ func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, with
 }
 
 // union returns the union of partitions and the partitions of a failure.
-func union(partitions []bool, lack *cluster.PartialFailure) []bool {
-	if lack == nil {
+func union(partitions []bool, missed *cluster.PartialFailure) []bool {
+	if missed == nil {
 		return partitions
 	}
-	all := slices.Clone(lack.Partitions)
+	all := slices.Clone(missed.Partitions)
 	for p, is := range partitions {
 		all[p] = all[p] || is
 	}
@@ -87,33 +87,33 @@ func union(partitions []bool, lack *cluster.PartialFailure) []bool {
 
 // fallBehind marks the partitions of a failure as behind: from now on, rows with users of these
 // partitions wait.
-func (c *carrier) fallBehind(lack *cluster.PartialFailure) {
-	if lack == nil {
+func (c *carrier) fallBehind(missed *cluster.PartialFailure) {
+	if missed == nil {
 		return
 	}
-	c.behind = union(c.behind, lack)
-	c.delay(lack.Err)
+	c.behind = union(c.behind, missed)
+	c.delay(missed.Err)
 }
 
 // delay postpones the next attempt to catch up. why is the error that is the reason, or nil if
 // there is no new error.
-func (c *carrier) delay(why error) {
-	if why != nil {
-		c.why = why
+func (c *carrier) delay(reason error) {
+	if reason != nil {
+		c.lastErr = reason
 	}
-	c.catching, c.again = nil, time.Now().Add(c.pauses.after(why))
+	c.catching, c.nextAttempt = nil, time.Now().Add(c.pauses.pauseAfter(reason))
 }
 
-// trouble returns the error because of which events wait, nil if no events wait. It is a
-// [*WaitingError] if events can still be carried to other partitions.
-func (c *carrier) trouble() error {
+// waitError returns why events wait, or nil if none wait. It is a [*WaitingError] if events can
+// still be carried to other partitions.
+func (c *carrier) waitError() error {
 	switch {
-	case c.behind == nil || c.why == nil:
+	case c.behind == nil || c.lastErr == nil:
 		return nil
 	case slices.Contains(c.behind, false):
-		return &WaitingError{c.why}
+		return &WaitingError{c.lastErr}
 	}
-	return c.why
+	return c.lastErr
 }
 
 // waits reports whether a row must stay in the outbox because a partition of one of its users is
@@ -196,7 +196,7 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 	if !full { // the databases that were catching up have all rows up to passed
 		c.behind, c.held, c.catching, c.pauses = still, c.stillHeld, nil, newBackoff()
 		if !slices.Contains(still, true) {
-			c.behind, c.why = nil, nil
+			c.behind, c.lastErr = nil, nil
 		}
 	}
 	return len(p.rows) > 0, nil
@@ -213,15 +213,15 @@ func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (re
 		without []bool
 	}{{rows, others}, {held, c.behind}} {
 		_, rest := split(part.rows, among(refused))
-		more, lack, err := c.append(ctx, rest, part.without)
+		more, missed, err := c.append(ctx, rest, part.without)
 		switch {
 		case err != nil: // the target failed
 			c.delay(err)
 			return nil, false
-		case lack != nil:
-			c.behind = union(c.behind, lack)
+		case missed != nil:
+			c.behind = union(c.behind, missed)
 			c.held.add(rows)
-			c.delay(lack.Err)
+			c.delay(missed.Err)
 			return nil, false
 		}
 		refused = append(refused, more...)
@@ -232,7 +232,7 @@ func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (re
 // begin starts catching up with the databases that are back. It returns false if the pause after
 // the last error has not ended, or if every database with waiting rows is known to be away.
 func (c *carrier) begin() bool {
-	if time.Now().Before(c.again) {
+	if time.Now().Before(c.nextAttempt) {
 		return false
 	}
 	back := slices.Clone(c.behind)

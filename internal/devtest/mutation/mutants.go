@@ -31,7 +31,7 @@ const (
 	roomResetFile    = "internal/fold/badge/roomreset.go"
 	chunkFile        = "internal/fold/badge/chunk.go"
 	loadsFile        = "internal/fold/store/missing.go"
-	claimsFile       = "internal/fold/badge/claims.go"
+	claimsFile       = "internal/fold/badge/readahead.go"
 	stateFile        = "migrations/00002_tables.sql"
 	tablesFile       = "internal/fold/store/tables.go"
 	storeFile        = "internal/fold/store/store.sql"
@@ -164,11 +164,11 @@ var mutants = []mutant{
 		"\tc.ReadSeq, c.Touched",
 	}}, pure},
 	{"a recalled message that is marked counts again", []edit{{
-		conversationFile, "c.Recalled.Contains(seq) || !c.Again.Add(seq)", "!c.Again.Add(seq)",
+		conversationFile, "c.Recalled.Contains(seq) || !c.MarkedUnread.Add(seq)", "!c.MarkedUnread.Add(seq)",
 	}}, pure},
-	{"a recall leaves a message that counts again", []edit{{conversationFile, "\t\tc.Again.Remove(seq)\n", ""}}, pure},
+	{"a recall leaves a message that counts again", []edit{{conversationFile, "		c.MarkedUnread.Remove(seq)\n", ""}}, pure},
 	{"a marked message survives its read", []edit{{
-		conversationFile, "c.Marked, c.Again, c.Touched = false, RangeSet{}, true", "c.Marked, c.Touched = false, true",
+		conversationFile, "c.Marked, c.MarkedUnread, c.Touched = false, RangeSet{}, true", "c.Marked, c.Touched = false, true",
 	}}, pure},
 	{"the sender's own message counts", []edit{{foldFile, "if d.SenderID == u.ID {", "if false {"}}, pure},
 	{"a recall before its message is forgotten", []edit{{
@@ -189,16 +189,16 @@ var mutants = []mutant{
 	{"mentions count under the level none", []edit{{numbersFile, "return Numbers{Muted: Muted{c.Full, c.Conversations}}", "return Numbers{Mentions: c.Mentions, Muted: Muted{c.Full, c.Conversations}}"}}, pure},
 	{"marked unread counts under the level none", []edit{{numbersFile, "return Numbers{Muted: Muted{c.Full, c.Conversations}}", "return Numbers{Total: c.Marked, Muted: Muted{c.Full, c.Conversations}}"}}, pure},
 	{"leaving does not read", []edit{{conversationFile, "	c.readAll(c.LastSeq)\n	if seq = max", "	if seq = max"}}, pure},
-	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.Claims.Reach(c.ID, d.Seq)"}}, pure},
+	{"a message up to where the user left counts later", []edit{{foldFile, "max(u.ReadsAhead.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "u.ReadsAhead.Reach(c.ID, d.Seq)"}}, pure},
 	{"leaving an unknown conversation is published", []edit{{conversationFile, "c.Left() && c.Version > 0", "c.Left()"}}, pure},
 	{"an older read ends a mark", []edit{{conversationFile, "func (c *Conversation) read(seq int64) Reason {\n\tif seq >= c.ReadPosition() {", "func (c *Conversation) read(seq int64) Reason {\n\tif seq >= 0 {"}}, pure},
 	{"an app reads what was not delivered", []edit{{conversationFile, "c.moveTo(min(seq, last))", "c.moveTo(seq)"}}, pure},
-	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
-	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "\t\tcase u.Version == u.Stored && !u.Claimed:", "\t\tcase u.Version == u.Stored:"}}, claimsKept},
-	{"a read ahead never expires", []edit{{claimsFile, "return c.Until < at", "return false"}}, claimed},
+	{"what an app read ahead is forgotten", []edit{{foldFile, "max(u.ReadsAhead.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq))", "min(c.LeftSeq, d.Seq)"}}, claimed},
+	{"what an app read ahead is forgotten by the tables", []edit{{tablesFile, "		case u.Version == u.Stored && !u.ReadsAheadChanged:", "\t\tcase u.Version == u.Stored:"}}, claimsKept},
+	{"a read ahead never expires", []edit{{claimsFile, "return c.Until < now", "return false"}}, claimed},
 	{"reads ahead extend each other", []edit{{claimsFile, "	*s = append(slices.DeleteFunc(*s, c.covers), c)", "	for i := range *s {\n		(*s)[i].Until = max((*s)[i].Until, c.Until)\n	}\n	*s = append(slices.DeleteFunc(*s, c.covers), c)"}}, claimed},
 	{"reads ahead cut each other short", []edit{{claimsFile, "return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until", "return c.Conversation == other.Conversation && c.Until"}}, claimed},
-	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxClaims; surplus > 0", "surplus := len(*s) - MaxClaims; surplus > MaxClaims*MaxClaims"}}, claimed},
+	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxReadsAhead; surplus > 0", "surplus := len(*s) - MaxReadsAhead; surplus > MaxReadsAhead*MaxReadsAhead"}}, claimed},
 	{"read_all ignores the category", []edit{{foldFile, `if path != "" && !category.Covers(path, in.category(c)) {`, "if false {"}}, pure},
 	{"a change leaves the version", []edit{{foldFile, "\tu.Version++\n\tc.Version = u.Version", "\tc.Version = u.Version"}}, pure},
 	{"the version grows without a change", []edit{{
@@ -218,7 +218,7 @@ var mutants = []mutant{
 	{"revisions have no bound", []edit{{"internal/fold/badge/revisions.go", "		*r = (*r)[max(0, len(*r)-maxRevisions):]\n", ""}}, revisions},
 	{"a reset keeps revisions", []edit{{resetFile, "	c.Revisions = nil\n", ""}}, pure},
 	{"a reset keeps the last message", []edit{{resetFile, "c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, last, leftSeq", "c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, max(c.LastSeq, last), leftSeq"}}, pure},
-	{"a reset keeps recalls", []edit{{resetFile, "c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}", "c.Unread, c.Mentions, c.Again = BoundedSet{}, BoundedSet{}, RangeSet{}"}}, pure},
+	{"a reset keeps recalls", []edit{{resetFile, "c.Unread, c.Mentions, c.MarkedUnread, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}", "c.Unread, c.Mentions, c.MarkedUnread = BoundedSet{}, BoundedSet{}, RangeSet{}"}}, pure},
 	{"a reset keeps what apps have read ahead", []edit{{resetFile, "return c.Conversation == d.ConversationID })", "return false })"}}, pure},
 	{"a reset brings a left conversation back", []edit{{resetFile, "if c.Left() && len(seqs) == 0 {", "if false {"}}, pure},
 	{"a reset of a member keeps the bound of what is known", []edit{{resetFile, "			m.Sent.Remove(bound)\n			m.begin(upTo)\n", ""}}, rooms},
@@ -400,8 +400,8 @@ var mutants = []mutant{
 	{"an append folds its events before others in the log", []edit{{
 		storeFile, "AND transaction_id <> pg_current_xact_id())", "AND transaction_id <> pg_current_xact_id() AND false)",
 	}}, appended},
-	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "time.AfterFunc(a.projector.turnPatience, cancel)", "time.AfterFunc(time.Hour, cancel)"}}, appended},
-	{"an append does not let the loop catch up", []edit{{"projector/append.go", "		if p.caughtUp == nil {", "		if !p.ready {\n			<-p.turn\n			return false\n		}\n		if p.caughtUp == nil {"}}, appended},
+	{"publishers wait for a batch that is held up", []edit{{"projector/append.go", "time.AfterFunc(a.projector.foldLockTimeout, cancel)", "time.AfterFunc(time.Hour, cancel)"}}, appended},
+	{"an append does not let the loop catch up", []edit{{"projector/append.go", "		if p.caughtUp == nil {", "		if !p.ready {\n			<-p.foldLock\n			return false\n		}\n		if p.caughtUp == nil {"}}, appended},
 	{"an append overlooks late events", []edit{{storeFile, "WHERE transaction_id = ANY (o.pending))", "WHERE false)"}}, appended},
 	{"a poll forgets which partitions it left out", []edit{{"projector/poller.go", "slices.Equal(partitions, p.partitions)", "slices.Equal(partitions, partitions)"}}, polled},
 	{"a partition that was looked at is never polled", []edit{{"projector/poller.go", "looked.Swap(false)", "looked.Load()"}}, polled},
@@ -418,7 +418,7 @@ var mutants = []mutant{
 				"	if err := conn.SendBatch(ctx, &writes).Close(); err != nil {\n		return r, fmt.Errorf(\"write: %w\", Outcome(err))\n	}\n" +
 				"	b.Finish(&Result{}, t, c, hasSubscribers)\n",
 		},
-		{stepFile, "	p.projector.tell(r.Updates)\n", ""},
+		{stepFile, "	p.projector.notify(r.Updates)\n", ""},
 		{
 			stepFile,
 			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n",
@@ -477,7 +477,7 @@ var mutants = []mutant{
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
 	{"closed chunks change without a read", []edit{{accountFile, " || was.ClosedChanges != now.ClosedChanges", ""}}, members},
-	{"members trust a read that an update has overtaken", []edit{{"gateway/member.go", "	if !m.announced.in(state, began) {\n		return false\n	}\n", ""}}, members},
+	{"members trust a read that an update has overtaken", []edit{{"gateway/member.go", "	if !m.announced.includedIn(state, began) {\n		return false\n	}\n", ""}}, members},
 	{"a room is read before the bus listens to it", []edit{{"gateway/member.go", "	if !listening {\n		return false, err\n	}\n", "	_ = listening\n"}}, members},
 	{"a read ahead of a room is repeated before the room has the message", []edit{{"gateway/claims.go", "		case entry.Room.LastSeq < c.upTo:\n			continue\n", ""}}, claims},
 	{"a read ahead of a room is repeated for ever", []edit{{"gateway/claims.go", "		delete(m.claims, id)\n", ""}}, claims},
@@ -531,8 +531,8 @@ var mutants = []mutant{
 	{"an error hides one with another code", []edit{{"internal/obs/repeats.go", "if n[0] == 'S' {", "if false {"}}, repeating},
 	{"the notifier passes events without making devices due", []edit{{"internal/notify/outbound/mark.go", "if err := m.users(ctx, c.users); err != nil {", "if err := m.users(ctx, nil); err != nil {"}}, pushed},
 	{"the notifier forgets what the projector has said", []edit{{"internal/notify/outbound/mark.go", "c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}", "_ = maps.Keys(s.users)\n\tc := changes{}"}}, said},
-	{"the notifier overlooks what another process has folded", []edit{{"internal/notify/outbound/heard.go", "b.From != s.to || ", ""}}, said},
-	{"the notifier waits for a projector that has said nothing", []edit{{"internal/notify/outbound/notifier.go", " || s.said.to == (events.Position{})", ""}}, said},
+	{"the notifier overlooks what another process has folded", []edit{{"internal/notify/outbound/feed.go", "b.From != s.to || ", ""}}, said},
+	{"the notifier waits for a projector that has said nothing", []edit{{"internal/notify/outbound/notifier.go", " || s.reported.to == (events.Position{})", ""}}, said},
 	{"a change during a push is lost", []edit{{outboundFile, "WHEN d.changes <> s.changes THEN greatest(clock_timestamp() + s.quiet,", "WHEN false THEN greatest(clock_timestamp() + s.quiet,"}}, pushed},
 	{"a device that registered again is deleted", []edit{{
 		outboundFile, "AS s (user_id, device_id, generation)\nWHERE (d.user_id, d.device_id, d.generation) = (s.user_id, s.device_id, s.generation)",

@@ -55,7 +55,7 @@ var trustMutants = []mutant{
 	{"a request goes on after its key was removed", []edit{{ringFile, "	case current == nil:", "	case false:"}, {ringFile, "	case current.hasExpired():", "	case false:"}, {ringFile, "current != k && !current.equals(k):", "false:"}}, endedRights},
 	{"a wait outlasts the token", []edit{{accessFile, "a.cfg.Tokens.Check(g.user); err != nil", "a.cfg.Tokens.Check(g.user); false && err != nil"}}, endedRights},
 	{"a key holds back as many bytes as it likes", []edit{{"internal/base/limit/budget.go", "	case b.of[key]+n > b.share:", "	case false:"}}, roomy},
-	{"a user keeps as many idle connections as it likes", []edit{{"internal/server/inbound/shares.go", "{s.of[holder], s.limits.PerHolder}", "{s.of[holder], 0}"}}, roomy},
+	{"a user keeps as many idle connections as it likes", []edit{{"internal/server/inbound/shares.go", "{s.byHolder[holder], s.limits.PerHolder}", "{s.byHolder[holder], 0}"}}, roomy},
 	{"a key publishes for any source", []edit{{keyFile, "if !k.sources.match(e.Source) {", "if false {"}}, everyKey},
 	{"a key publishes any type", []edit{{keyFile, "if !k.types.match(string(e.Type)) {", "if false {"}}, everyKey},
 	{"a key publishes for any user", []edit{{keyFile, "		if !k.users.match(id) {\n			refuse(", "		if false {\n			refuse("}}, everyKey},

@@ -43,7 +43,7 @@ type Conversation struct {
 	Mentions BoundedSet // the messages in Unread that mention the user
 	// Again has messages at or below ReadSeq that were marked unread and so count again. It
 	// becomes empty with the next read whose seq is at least the read position.
-	Again RangeSet
+	MarkedUnread RangeSet
 	// Recalled has the recalled messages, delivered or not. It includes messages already read,
 	// since a later mark must not count them again.
 	Recalled RangeSet
@@ -81,12 +81,12 @@ func (v *View) Adds(levels category.Levels) category.Numbers {
 
 // Count returns how many messages of c count: the unread messages, and the read messages that
 // were marked unread. c must not be a membership.
-func (c *Conversation) Count() int64 { return c.Unread.Len() + c.Again.Len() }
+func (c *Conversation) Count() int64 { return c.Unread.Len() + c.MarkedUnread.Len() }
 
-// First returns the least of the messages that Count counts, 0 if there is none.
+// First returns the lowest seq that Count counts, or 0.
 func (c *Conversation) First() int64 {
-	if c.Again.Len() > 0 { // Again is below all of Unread
-		return c.Again.Min()
+	if c.MarkedUnread.Len() > 0 { // Again is below all of Unread
+		return c.MarkedUnread.Min()
 	}
 	return c.Unread.Min()
 }
@@ -173,14 +173,14 @@ func (c *Conversation) readAll(last int64) Reason {
 // unmark ends the mark of the conversation as a whole, and all marks of its messages.
 func (c *Conversation) unmark() {
 	if c.isMarked() {
-		c.Marked, c.Again, c.Touched = false, RangeSet{}, true
+		c.Marked, c.MarkedUnread, c.Touched = false, RangeSet{}, true
 	}
 	c.unmarkFrom()
 }
 
 // isMarked reports whether c as a whole, or a message in Again, is marked unread. It does not
 // consider a mark of a room's messages from a seq on (see [Membership.Reached]).
-func (c *Conversation) isMarked() bool { return c.Marked || c.Again.Len() > 0 }
+func (c *Conversation) isMarked() bool { return c.Marked || c.MarkedUnread.Len() > 0 }
 
 // see raises the seen position to seq, unless it is higher.
 func (c *Conversation) see(seq int64) Reason {
@@ -242,7 +242,7 @@ func (c *Conversation) recall(seq, revision int64) Reason {
 		return alreadyRecalled
 	}
 	if c.forgetRecalls(); seq <= c.ReadSeq {
-		c.Again.Remove(seq)
+		c.MarkedUnread.Remove(seq)
 		c.Touched = true
 		return alreadyRead
 	}
@@ -302,13 +302,13 @@ func (c *Conversation) markUnread(category string) Reason {
 func (c *Conversation) markMessages(seqs []int64) Reason {
 	last := min(c.ReadSeq, c.LastSeq)
 	for _, seq := range seqs {
-		if seq > last || seq <= c.LeftSeq || c.Recalled.Contains(seq) || !c.Again.Add(seq) {
+		if seq > last || seq <= c.LeftSeq || c.Recalled.Contains(seq) || !c.MarkedUnread.Add(seq) {
 			continue
 		}
 		c.Touched = true
 	}
-	for len(c.Again.Ranges) > MaxRanges {
-		c.Again.dropOldest()
+	for len(c.MarkedUnread.Ranges) > MaxRanges {
+		c.MarkedUnread.dropOldest()
 	}
 	if c.Left() {
 		return hasLeft

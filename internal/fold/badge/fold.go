@@ -6,7 +6,7 @@
 // Deliveries, reads, recalls and leaves of a conversation commute and are idempotent, since
 // each is a union or a maximum. Changes with a revision number also commute and are
 // idempotent. A read by an app commutes only within the minute in which it may be ahead of the
-// log (see claims.go). The effect of the other event types depends on the order of the log.
+// log (see readahead.go). The effect of the other event types depends on the order of the log.
 // Whether a read ends a mark depends on it too. Folding events one by one or in batches gives
 // the same state and the same versions.
 //
@@ -36,19 +36,18 @@ type User struct {
 	// Joined is set if the user is or was a member of a room. Otherwise readers do not look
 	// for memberships.
 	Joined bool
-	// Claims are the parts of reads by the user's apps that are ahead of the log.
-	Claims Claims
-	// Claimed is set if Claims changed since the user's row was last read or written.
-	Claimed bool
+	// ReadsAhead are the parts of reads by the user's apps that are ahead of the log.
+	ReadsAhead ReadsAhead
+	// ReadsAheadChanged is true if ReadsAhead changed since the user's row was last read or written.
+	ReadsAheadChanged bool
 	// Conversations maps conversation ids to their states.
 	Conversations map[string]*Conversation
 	// Complete is set if Conversations has every conversation that has a row.
 	Complete bool
 	// Changed lists the conversations changed since their rows were last read or written.
 	Changed []*Conversation
-	// Stored and StoredCarried are Version and Carried as the user's row has them, 0 without a
-	// row. HasRow reports whether there is a row. Stored does not show this, since a row that
-	// stores only claims has version 0.
+	// Stored and StoredCarried are Version and Carried in the user's row, 0 without a row. HasRow
+	// reports whether a row exists: a row with only reads ahead has version 0.
 	Stored, StoredCarried int64
 	HasRow                bool
 	// ChangedAt is the append time, in microseconds since 1970, of the first event that raised
@@ -113,9 +112,9 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 		u.lapse(e.AppendedAt)
 		return u.change(d.ConversationID, func(c *Conversation) Reason {
 			read := c.ReadSeq
-			c.moveTo(max(u.Claims.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
+			c.moveTo(max(u.ReadsAhead.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
 			why := c.deliver(e, mentioned)
-			if why == alreadyRead && d.Seq > read { // read because of a claim or a leave
+			if why == alreadyRead && d.Seq > read { // read because of a read ahead or a leave
 				if why = leftFurther; d.Seq > c.LeftSeq {
 					why = readAhead
 				}
@@ -223,29 +222,29 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the claims of u that ended before `at`, the append time of the event that is
+// lapse removes the reads ahead of u that ended before `at`, the append time of the event that is
 // folded now.
 func (u *User) lapse(at time.Time) {
-	n := len(u.Claims)
-	u.Claims.Lapse(at.UnixMicro())
-	u.Claimed = u.Claimed || len(u.Claims) < n
+	n := len(u.ReadsAhead)
+	u.ReadsAhead.Lapse(at.UnixMicro())
+	u.ReadsAheadChanged = u.ReadsAheadChanged || len(u.ReadsAhead) < n
 }
 
-// claim stores a claim: the part of an app's read that is above the last delivered message. It
-// stores none for a room, since each message to the room would have to look up the claims of
+// addReadAhead stores a read ahead: the part of an app's read that is above the last delivered message. It
+// stores none for a room, since each message to the room would have to look up the reads ahead of
 // all members.
 func (u *User) claim(d *events.Data, at time.Time) {
 	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
 		return
 	}
-	added := u.Claims.Add(Claim{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ClaimSpan).UnixMicro()})
-	u.Claimed = u.Claimed || added
+	added := u.ReadsAhead.Add(ReadAhead{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ReadAheadSpan).UnixMicro()})
+	u.ReadsAheadChanged = u.ReadsAheadChanged || added
 }
 
-// Exists reports whether u has a row or needs one, because it has a version or a claim. When
-// the claims of a user without a version end, the row is not deleted; the next delivery or
-// read by an app removes these claims.
-func (u *User) Exists() bool { return u.Version > 0 || len(u.Claims) > 0 }
+// Exists reports whether u has a row or needs one, because it has a version or a read ahead. When
+// the reads ahead of a user without a version end, the row is not deleted; the next delivery or
+// read by an app removes these reads ahead.
+func (u *User) Exists() bool { return u.Version > 0 || len(u.ReadsAhead) > 0 }
 
 // update applies f to c, and adds the change of c's numbers to the numbers of u. It reports
 // whether a client can see a difference, and returns the result of f.
@@ -291,7 +290,7 @@ func (u *User) touch(c *Conversation) {
 func (u *User) Settle() {
 	for _, c := range u.Changed {
 		c.Touched, c.Stored = false, true
-		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.Again.Ranges) + len(c.Recalled.Ranges) + len(c.Revisions)
+		n := len(c.Unread.Ranges) + len(c.Mentions.Ranges) + len(c.MarkedUnread.Ranges) + len(c.Recalled.Ranges) + len(c.Revisions)
 		if m := c.Membership; m != nil {
 			n += len(m.Own.Ranges) + len(m.OwnAll.Ranges) + len(m.NamedAll.Ranges) + len(m.Sent.Ranges) + len(m.Named.Ranges)
 			m.Unmarked = nil
@@ -301,6 +300,6 @@ func (u *User) Settle() {
 	}
 	u.Changed = u.Changed[:0]
 	u.Paths.settle()
-	u.Stored, u.StoredCarried, u.HasRow, u.Claimed, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
-	u.Weight = UserWeight + ClaimWeight*len(u.Claims) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges + PathWeight*u.Paths.loaded()
+	u.Stored, u.StoredCarried, u.HasRow, u.ReadsAheadChanged, u.ChangedAt = u.Version, u.Carried, u.Exists(), false, 0
+	u.Weight = UserWeight + ClaimWeight*len(u.ReadsAhead) + ConversationWeight*len(u.Conversations) + RangeWeight*u.ranges + PathWeight*u.Paths.loaded()
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxRecent limits the lists Sent and Named of a membership. If a user marks the messages of a
-// room unread from a seq on, only messages for which both lists are complete count again.
+// maxRecent limits the lists Sent and Named of a membership. If a user marks a room unread from a
+// seq on, only messages above the seq that known returns count again.
 const maxRecent = 64
 
 // Recent has the greatest seqs of a set. Its content is the same for every order in which seqs
@@ -32,8 +32,8 @@ func (r *Recent) remember(seq int64) bool {
 // membership makes earlier messages unknown; seq is then the position of the join or reset.
 func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
 
-// known returns a seq; Sent and Named have all messages above it that belong there. The least
-// seq in Sent is a bound: it is not a message that the user sent.
+// known returns the seq above which Sent and Named are complete. The least seq in Sent is a bound:
+// it is not a message that the user sent.
 func (m *Membership) known() int64 {
 	if m.Named.Len() > maxRecent {
 		return max(m.Sent.Min(), m.Named.Min())

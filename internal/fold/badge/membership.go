@@ -71,7 +71,7 @@ func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
 		c.setLevel(d.Level, time.Time{})
 	}
 	c.SeenSeq = 0
-	c.LeftSeq, c.Unread, c.Mentions, c.Again, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.LeftSeq, c.Unread, c.Mentions, c.MarkedUnread, c.Recalled = Never, BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Revisions = nil
 	c.Membership = &Membership{Joined: r.Changes}
 	c.Membership.begin(c.ReadSeq)
@@ -225,11 +225,10 @@ func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 // Named returns how many unread messages of a membership mention the user by name.
 func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
 
-// UnseenBesideRoom returns the part of the unseen counts that is stored in a membership, or
-// nil if the seen position equals ReadSeq. It has three numbers about the messages above the
-// seen position: the number of the user's own messages; the mentions to add to the number of
-// the room's messages that mention everybody (may be negative); and the mentions by name.
-func (c *Conversation) UnseenBesideRoom() *[3]int64 {
+// UnseenCorrection returns what a membership contributes to the counts above its seen position, or
+// nil if that position equals ReadSeq: the user's own messages (to subtract from the room's), the
+// mentions to add to the room's mention-all count (may be negative), and the mentions by name.
+func (c *Conversation) UnseenCorrection() *[3]int64 {
 	m, seen := c.Membership, c.SeenPosition()
 	if seen == c.ReadSeq {
 		return nil

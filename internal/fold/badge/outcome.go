@@ -114,7 +114,7 @@ func (r Reason) Explain(e *events.Event, c *Conversation) (Why, string) {
 		text = strings.NewReplacer("READ", fmt.Sprint(c.ReadPosition()), "SEEN", fmt.Sprint(c.SeenPosition()), "LEFT", fmt.Sprint(c.LeftSeq)).Replace(text)
 	}
 	if r == nothingDelivered && e.Data.ByApp {
-		text += fmt.Sprintf("; messages up to %d are read if they are delivered within %s", e.Data.UpToSeq, ClaimSpan)
+		text += fmt.Sprintf("; messages up to %d are read if they are delivered within %s", e.Data.UpToSeq, ReadAheadSpan)
 	}
 	return reasons[r].why, text
 }
@@ -158,7 +158,7 @@ func (s *State) View(u *User, c *Conversation) (v View, adds int64) {
 func (s *State) Counts(u *User, c *Conversation, seq int64) (counts, mentioned bool) {
 	r := s.roomOf(c)
 	if r == nil {
-		return c.Unread.Contains(seq) || c.Again.Contains(seq), c.Mentions.Contains(seq)
+		return c.Unread.Contains(seq) || c.MarkedUnread.Contains(seq), c.Mentions.Contains(seq)
 	}
 	live, all, _ := r.Message(seq)
 	return live && seq > c.ReadSeq && !c.Membership.Own.Contains(seq), c.IsMention(seq, all, u.Paths.Levels.Of(string(c.Level), r.Category))

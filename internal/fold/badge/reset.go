@@ -8,13 +8,13 @@ import (
 )
 
 // reset folds conversation.reset: it sets a conversation of u to the state that e gives. It
-// also removes the claims of the conversation, since their seqs refer to messages before the
+// also removes the reads ahead of the conversation, since their seqs refer to messages before the
 // reset.
 func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
 	d := &e.Data
-	n := len(u.Claims)
-	u.Claims = slices.DeleteFunc(u.Claims, func(c Claim) bool { return c.Conversation == d.ConversationID })
-	u.Claimed = u.Claimed || len(u.Claims) < n
+	n := len(u.ReadsAhead)
+	u.ReadsAhead = slices.DeleteFunc(u.ReadsAhead, func(c ReadAhead) bool { return c.Conversation == d.ConversationID })
+	u.ReadsAheadChanged = u.ReadsAheadChanged || len(u.ReadsAhead) < n
 	if c := u.Conversation(d.ConversationID); c.Member() {
 		return u.resetMember(in.Room(c.ID), c, e)
 	}
@@ -40,13 +40,13 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 		c.Touched = true
 	}
 	c.ReadSeq, c.SeenSeq, c.LastSeq, c.LeftSeq = upTo, 0, last, leftSeq
-	c.Unread, c.Mentions, c.Again, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
+	c.Unread, c.Mentions, c.MarkedUnread, c.Recalled = BoundedSet{}, BoundedSet{}, RangeSet{}, RangeSet{}
 	c.Revisions = nil
 	for _, seq := range seqs {
 		if seq > upTo {
 			c.Unread.Add(seq)
 		} else {
-			c.Again.Add(seq)
+			c.MarkedUnread.Add(seq)
 		}
 	}
 }

@@ -66,12 +66,12 @@ func TestReadsAheadOfTheLog(t *testing.T) {
 // are kept.
 func TestClaimsAreBounded(t *testing.T) {
 	m := storetest.NewMemory()
-	for i := range 10 * badge.MaxClaims {
+	for i := range 10 * badge.MaxReadsAhead {
 		m.Commit(t, at(0, foldtest.Event(fmt.Sprint(i), events.ConversationRead, fmt.Sprint("made up ", i), foldtest.ByApp(1), "ann")))
 	}
 	ann := m.Users["ann"]
-	if len(ann.Claims) != badge.MaxClaims || ann.Claims[0].Conversation != fmt.Sprint("made up ", 9*badge.MaxClaims) {
-		t.Errorf("%d claims, the first %+v", len(ann.Claims), ann.Claims[0])
+	if len(ann.ReadsAhead) != badge.MaxReadsAhead || ann.ReadsAhead[0].Conversation != fmt.Sprint("made up ", 9*badge.MaxReadsAhead) {
+		t.Errorf("%d claims, the first %+v", len(ann.ReadsAhead), ann.ReadsAhead[0])
 	}
 	if ann.Version != 0 {
 		t.Errorf("the version is %d", ann.Version)
@@ -83,7 +83,7 @@ func TestClaimsAreBounded(t *testing.T) {
 	}
 	// A minute later they have lapsed.
 	m.Commit(t, at(2*time.Minute, foldtest.Deliver("c", 1, "ann")))
-	if u := m.Users["ann"]; len(u.Claims) != 0 || u.Total != 1 {
-		t.Errorf("claims %v, total %d", u.Claims, u.Total)
+	if u := m.Users["ann"]; len(u.ReadsAhead) != 0 || u.Total != 1 {
+		t.Errorf("claims %v, total %d", u.ReadsAhead, u.Total)
 	}
 }

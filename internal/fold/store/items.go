@@ -74,7 +74,7 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 
 // remaining returns the item for a record that is a tombstone: users were erased from its
 // event. left is the parsed tombstone.
-func remaining(r *events.Record, left *tombstones.Remains, partition, partitions int) (it Item, err error) {
+func remaining(r *events.Record, left *tombstones.Tombstone, partition, partitions int) (it Item, err error) {
 	if left.Event != nil {
 		rest := *r
 		rest.Payload = left.Event

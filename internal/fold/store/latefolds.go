@@ -34,12 +34,11 @@ type FoldTimes struct {
 	latest  time.Time
 }
 
-// lateRecord is a run of events: those after the end of the previous lateRecord, up to the
-// position `to`. All of them were folded at the time `at`; if `at` is zero, they were folded
-// without delay.
+// lateRecord covers the events after the previous lateRecord, up to `to`. foldedAt is when they
+// were folded; zero means without delay.
 type lateRecord struct {
-	to events.Position
-	at time.Time
+	to       events.Position
+	foldedAt time.Time
 }
 
 // LoadFoldTimes reads the late-fold records of a partition.
@@ -51,7 +50,7 @@ func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldT
 	err := query.Each(ctx, q, what, statements.Get("read the late folds"), []any{partition}, []any{&to.TransactionID, &to.Offset, &at}, func() error {
 		r := lateRecord{to: to}
 		if at != nil {
-			r.at = *at
+			r.foldedAt = *at
 		}
 		f.records = append(f.records, r)
 		return nil
@@ -71,8 +70,8 @@ func (f *FoldTimes) Of(r *events.Record) time.Time {
 	if r.AppendedAt.After(f.latest) {
 		f.latest = r.AppendedAt
 	}
-	if i < len(f.records) && f.records[i].at.After(f.latest) {
-		f.latest = f.records[i].at
+	if i < len(f.records) && f.records[i].foldedAt.After(f.latest) {
+		f.latest = f.records[i].foldedAt
 	}
 	return f.latest
 }

@@ -55,7 +55,7 @@ func (r *UserRow) Columns() []Column {
 func (r *UserRow) Set(u *badge.User) {
 	*r = UserRow{
 		id: u.ID, version: u.Version, total: u.Total, mentions: u.Mentions, carried: u.Carried,
-		conversations: u.UnreadConversations, categories: u.Paths.String(), claims: u.Claims.String(),
+		conversations: u.UnreadConversations, categories: u.Paths.String(), claims: u.ReadsAhead.String(),
 		extra: badge.EncodeExtra(u.Numbers), pathRows: u.Paths.Rows(),
 	}
 	if !u.Joined {
@@ -76,7 +76,7 @@ func (r *UserRow) restore(u *badge.User) (err error) {
 	if r.pathRows > 0 {
 		u.Paths.RestoreRows(r.pathRows)
 	}
-	if u.Claims, err = badge.ParseClaims(r.claims); err != nil {
+	if u.ReadsAhead, err = badge.ParseClaims(r.claims); err != nil {
 		return fmt.Errorf("claims of user %q: %w", r.id, err)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 	*r = ConversationRow{
 		userID: userID, id: c.ID, version: c.Version, readSeq: c.ReadSeq, lastSeq: c.LastSeq, leftSeq: c.LeftSeq, joined: notJoined,
 		category: c.Category, level: string(c.Level), levelUntil: c.LevelUntil, levelAfter: string(c.LevelAfter), marked: c.Marked, deliveredHour: c.DeliveredHour,
-		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.Again.Encode()),
+		unread: c.Count(), unreadSet: seqSet(c.Unread.Encode()), againSet: seqSet(c.MarkedUnread.Encode()),
 		mentions: c.Mentions.Len(), mentionSet: seqSet(c.Mentions.Encode()),
 		recalledSet: seqSet(c.Recalled.Encode()), revisions: seqSet(c.Revisions.Encode()), seen: c.SeenSeq,
 	}
@@ -152,7 +152,7 @@ func (r *ConversationRow) Set(userID string, c *badge.Conversation) {
 		r.joined, r.unread, r.mentions, r.named = m.Joined, m.Own.Len(), c.Mentions.Len()-m.OwnAll.Len(), c.Named()
 		r.ownSet, r.ownAllSet, r.namedAllSet = seqSet(m.Own.Encode()), seqSet(m.OwnAll.Encode()), seqSet(m.NamedAll.Encode())
 		r.reached, r.sentSet, r.namedSet = m.Reached, seqSet(m.Sent.Encode()), seqSet(m.Named.Encode())
-		if unseen := c.UnseenBesideRoom(); unseen != nil {
+		if unseen := c.UnseenCorrection(); unseen != nil {
 			r.unseen = fmt.Sprintf("{%d,%d,%d}", unseen[0], unseen[1], unseen[2])
 		}
 	} else if unseen, mentions := c.Unseen(); unseen != r.unread || mentions != r.mentions {
@@ -178,7 +178,7 @@ func (r *ConversationRow) conversation() (*badge.Conversation, error) {
 	if c.Revisions, err = badge.DecodeRevisions(string(r.revisions)); err != nil {
 		return nil, fmt.Errorf("revisions in conversation %q of user %q: %w", r.id, r.userID, err)
 	}
-	c.Again, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
+	c.MarkedUnread, c.Recalled = decode(r.againSet).RangeSet, decode(r.recalledSet).RangeSet
 	if r.joined != notJoined {
 		c.Membership = &badge.Membership{
 			Joined: r.joined, Own: decode(r.ownSet), OwnAll: decode(r.ownAllSet), NamedAll: decode(r.namedAllSet), Reached: r.reached,

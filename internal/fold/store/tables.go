@@ -201,7 +201,7 @@ func (t *Tables) queueUserWrites(batch *pgx.Batch, users []*badge.User) {
 	knownUsers, knownConversations := rows{expected: len(users)}, rows{expected: conversations} // most have a row
 	for _, u := range users {
 		switch {
-		case u.Version == u.Stored && !u.Claimed: // Carried changes only with Version
+		case u.Version == u.Stored && !u.ReadsAheadChanged: // Carried changes only with Version
 		case !u.HasRow:
 			user.Set(u)
 			newUsers.add(&user)

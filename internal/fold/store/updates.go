@@ -135,7 +135,7 @@ func publicMembership(c *badge.Conversation, room *pubsub.Room) pubsub.Membershi
 	return pubsub.Membership{
 		Joined: m.Joined, ReadSeq: c.ReadSeq, ReachedSeq: m.Reached, Level: string(c.Level), LevelUntil: pubsub.TimeOf(c.LevelUntil), MarkedUnread: c.Marked,
 		Own: publicSeqs(&m.Own.RangeSet), OwnCounted: m.Own.Counted(), Mentions: c.Mentions.Len() - m.OwnAll.Len(), Named: c.Named(), Room: room,
-		SeenSeq: c.SeenSeq, Unseen: c.UnseenBesideRoom(),
+		SeenSeq: c.SeenSeq, Unseen: c.UnseenCorrection(),
 	}
 }
 

@@ -209,7 +209,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 	if c.Type != outbound.RoomChanged || c.Subject != "hall" || c.Room == nil || c.Room.LastSeq != 1 || c.Room.Members != int64(len(members)) || c.Room.Epoch == "" || c.Badge != nil {
 		t.Errorf("the call of the room: %+v, %+v", c, c.Room)
 	}
-	c.Tell = []byte(`{"last_seq": 1}`)
+	c.NewState = []byte(`{"last_seq": 1}`)
 	b.notifier.CallTold(c)
 
 	b.Append(t, post("hall", 2, func(d *events.Data) { d.MentionedUserIDs = []string{eve} }))

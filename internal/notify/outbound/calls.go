@@ -21,9 +21,8 @@ type Call struct {
 	// Changes is the number of changes in the row of the queue when NextCalls read it.
 	Changes  int64
 	Attempts int
-	// QueuedAt is the time of the oldest change that was not sent to the webhook. For a reminder
-	// it may be later: times from a period in which the clocks of the process and of Postgres
-	// differed may be wrong, so it is at least the time at which the clocks agreed again.
+	// QueuedAt is the time of the oldest change that was not sent to the webhook. For a reminder it
+	// is never before the clocks last came to agree: earlier times may be wrong.
 	QueuedAt time.Time
 	// Badge is the current badge of the user if the subject is a user. It includes the change
 	// that made the call due.
@@ -32,15 +31,15 @@ type Call struct {
 	Room *RoomState
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
-	// Told is the value that Tell had at the last call about this reminder; nil if there was no
+	// SentState is NewState of the last call about this reminder; nil if there was no
 	// call.
-	Told json.RawMessage
-	// Tell is the state of a reminder that is stored after the call. Same is set if Tell equals
-	// Told. Again is the duration after which the reminder is due again, even if the user does not
+	SentState json.RawMessage
+	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it equals
+	// SentState. RepeatAfter is the duration after which the reminder is due again, even if the user does not
 	// change; 0 means never. The sender sets these three.
-	Tell  json.RawMessage
-	Same  bool
-	Again time.Duration
+	NewState    json.RawMessage
+	Unchanged   bool
+	RepeatAfter time.Duration
 	// subject is set if the call comes from events of the log; it is nil if the call comes from a
 	// row of the queue.
 	subject *subject
@@ -71,15 +70,15 @@ type DeadLetter struct {
 	At        time.Time `json:"at"`
 }
 
-func (c *Call) lane() lane { return lane{name: c.Webhook} }
-func (c *Call) row() row   { return row{c.Partition, c.Type, c.Subject} }
+func (c *Call) queueKey() queueKey { return queueKey{name: c.Webhook} }
+func (c *Call) row() row           { return row{c.Partition, c.Type, c.Subject} }
 
 // NextCalls returns up to limit subjects that are due for a webhook. They come from the webhook's
 // queue, and from events of the log after the webhook's position. NextCalls blocks until a
 // subject is due; its only error is the error of ctx. It returns subjects even if the webhook is
 // paused. For each subject, call CallTold, CallRetry or CallHold once.
 func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
-	l := lane{name: webhook}
+	l := queueKey{name: webhook}
 	limit = min(limit, badges.MaxBadges)
 	return claim(ctx, n, l, func(partition int, taken []row) ([]Call, error) {
 		due, more, err := n.dueCalls(ctx, n.readers.of(webhook, partition), taken, limit)
@@ -92,7 +91,7 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 				rows = append(rows, due[i].row())
 			}
 		}
-		n.lanes.take(l, partition, rows, more)
+		n.queues.start(l, partition, rows, more)
 		return due, nil
 	})
 }
@@ -165,7 +164,7 @@ func (n *Notifier) queuedCalls(ctx context.Context, r *reader, taken []row, limi
 		n.cfg.LongestReminder, time.Now(), dbclock.MaxDifference)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Call, error) {
 		c := Call{Partition: r.partition, Webhook: r.webhook}
-		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.Told)
+		return c, row.Scan(&c.Type, &c.Subject, &c.Changes, &c.Attempts, &c.QueuedAt, &c.SentState)
 	})
 }
 
@@ -245,7 +244,7 @@ func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree b
 		default:
 			c.Badge = badgeOf[c.Subject]
 			if c.Type == UnreadReminder && c.subject != nil {
-				c.Told = toldOf[c.Subject]
+				c.SentState = toldOf[c.Subject]
 			}
 		}
 	}
@@ -322,7 +321,7 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		switch c := &some[i].call; {
 		case b.kind == callRetry:
 			failed.add(&some[i])
-		case b.kind == callTold && (c.Type != UnreadReminder || len(c.Tell) == 0):
+		case b.kind == callTold && (c.Type != UnreadReminder || len(c.NewState) == 0):
 			gone.add(&some[i])
 		case c.subject != nil:
 			queued.add(&some[i])
@@ -363,8 +362,8 @@ func (r *callRows) add(one *report) {
 	if one.kind == callTold {
 		attempts = 0
 	}
-	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.Tell))
-	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.after)
+	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.NewState))
+	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.delay)
 }
 
 // join appends the rows of other, but only the columns that the statement "store told calls"

@@ -417,15 +417,15 @@ func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 			t.Fatalf("due is %+v", c)
 		}
 		taken := c
-		c.Tell, c.Same = []byte(tell), same
-		c.Again = time.Hour
+		c.NewState, c.Unchanged = []byte(tell), same
+		c.RepeatAfter = time.Hour
 		b.notifier.CallTold(c)
 		return taken
 	}
 	deliver(1, `{"chat": 1}`, false)
 	b.awaitTold(t, "unread.reminder "+ada+", 0 attempts")
-	if c := deliver(2, `{"chat": 1}`, true); string(c.Told) != `{"chat": 1}` {
-		t.Errorf("stored is %s", c.Told)
+	if c := deliver(2, `{"chat": 1}`, true); string(c.SentState) != `{"chat": 1}` {
+		t.Errorf("stored is %s", c.SentState)
 	}
 	b.awaitTold(t, "unread.reminder "+ada+", 0 attempts")
 	if changes := b.Lines(t, `SELECT changes::text FROM badged.webhook_queue`); !cmp.Equal([]string{"1"}, changes) {

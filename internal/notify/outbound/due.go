@@ -72,8 +72,8 @@ const (
 // MaxAlerts is the maximum number of alerts that NextDevices returns for a device.
 const MaxAlerts = 20
 
-func (p *DevicePush) lane() lane { return lane{p.App, p.Platform} }
-func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID} }
+func (p *DevicePush) lane() queueKey { return queueKey{p.App, p.Platform} }
+func (p *DevicePush) row() row       { return row{p.Partition, p.UserID, p.DeviceID} }
 
 // NextDevices returns up to limit devices of an app and platform that are due and need a push:
 // the number to show differs from the number in the last push, or there are alerts to show or to
@@ -84,7 +84,7 @@ func (p *DevicePush) row() row   { return row{p.Partition, p.UserID, p.DeviceID}
 // If the epoch of the badge differs from the epoch of the last push, the device gets its number
 // again, since Postgres may have lost what was stored about the last push.
 func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit int) ([]DevicePush, error) {
-	l := lane{app, platform}
+	l := queueKey{app, platform}
 	limit = min(limit, badges.MaxBadges)
 	return claim(ctx, n, l, func(partition int, taken []row) ([]DevicePush, error) {
 		var due []DevicePush
@@ -99,7 +99,7 @@ func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit 
 		for i := range due {
 			rows[i] = due[i].row()
 		}
-		n.lanes.take(l, partition, rows, len(due) == limit)
+		n.queues.start(l, partition, rows, len(due) == limit)
 		// Do not return devices that need no push: report at once that they are not due.
 		var same []report
 		differ := due[:0]
@@ -132,22 +132,22 @@ func columns(rows []row) (first, last []string) {
 }
 
 // ownedSince returns the time on the clock of Postgres when this process first read due devices
-// of a partition that it owns. If this is the first read, it stores the time in lanes.since.
+// of a partition that it owns. If this is the first read, it stores the time in queues.firstRead.
 func (n *Notifier) ownedSince(ctx context.Context, tx pgx.Tx, partition int) (since time.Time, err error) {
-	if since = n.lanes.ownedSince(partition); !since.IsZero() {
+	if since = n.queues.ownedSince(partition); !since.IsZero() {
 		return since, nil
 	}
 	err = tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&since)
 	if err == nil {
-		n.lanes.setOwnedSince(partition, since)
+		n.queues.setOwnedSince(partition, since)
 	}
 	return since, err
 }
 
-// dueDevices returns the due devices of a lane, each with the badge of its user. It omits the
+// dueDevices returns the due devices of a queue, each with the badge of its user. It omits the
 // devices in taken, which senders are processing. All queries of tx see the same snapshot, so
 // each badge includes the change that made the device due.
-func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l lane, partition int, taken []row, limit int) (due []DevicePush, err error) {
+func (n *Notifier) dueDevices(ctx context.Context, tx pgx.Tx, l queueKey, partition int, taken []row, limit int) (due []DevicePush, err error) {
 	since, err := n.ownedSince(ctx, tx, partition)
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (w *worker) gather(records []events.Record) (c changes) {
 }
 
 // collect returns the changes that the projector of this process has reported.
-func (w *worker) collect(s *said) changes {
+func (w *worker) collect(s *lastBatches) changes {
 	c := changes{users: slices.Sorted(maps.Keys(s.users)), rooms: slices.Sorted(maps.Keys(s.rooms))}
 	for _, e := range s.notifying {
 		w.notify(&c, e)
@@ -95,8 +95,8 @@ func (n *Notifier) in(partition int, users []string) []string {
 // reports of the projector if they cover the notifier's position; otherwise it reads a page of
 // the log.
 func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
-	if s.said.covers(s.position, s.folded.Position) {
-		return w.collect(&s.said), s.said.to, nil
+	if s.reported.covers(s.position, s.folded.Position) {
+		return w.collect(&s.reported), s.reported.to, nil
 	}
 	records, err := logread.Folded(ctx, w.cfg.Pool, w.partition, s.position, s.folded, &w.size)
 	if err != nil {
@@ -139,16 +139,16 @@ func (w *worker) mark(ctx context.Context, s *partitionState) error {
 type marking struct {
 	*worker
 	tx pgx.Tx
-	// touched has the lanes of the devices that became due. marked is the number of these
+	// touched has the queues of the devices that became due. marked is the number of these
 	// devices.
-	touched map[lane]struct{}
+	touched map[queueKey]struct{}
 	marked  int64
 }
 
 // marking runs do in a transaction that makes devices due. After the commit, it makes the senders
 // read the due devices of the partition.
 func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
-	m := marking{worker: w, touched: map[lane]struct{}{}}
+	m := marking{worker: w, touched: map[queueKey]struct{}{}}
 	if err := w.transaction(ctx, func(tx pgx.Tx) error {
 		m.tx = tx
 		return do(&m)
@@ -156,7 +156,7 @@ func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 		return err
 	}
 	w.metrics.marked.Add(float64(m.marked))
-	w.lanes.look(w.partition, m.touched)
+	w.queues.markDue(w.partition, m.touched)
 	return nil
 }
 
@@ -169,9 +169,9 @@ func (m *marking) users(ctx context.Context, users []string) error {
 }
 
 // mark runs a statement that makes devices due. The statement returns the number of these devices
-// for each lane; mark adds the numbers to total.
+// for each queue; mark adds the numbers to total.
 func (m *marking) mark(ctx context.Context, total *int64, sql string, args ...any) error {
-	var l lane
+	var l queueKey
 	var n int64
 	rows, _ := m.tx.Query(ctx, sql, args...)
 	_, err := pgx.ForEachRow(rows, []any{&l.name, &l.platform, &n}, func() error {

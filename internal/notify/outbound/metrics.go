@@ -66,7 +66,7 @@ func (m *Metrics) own(owned []int) {
 const measureInterval = 5 * time.Second
 
 func (n *Notifier) measure(ctx context.Context) {
-	for _, p := range n.lanes.partitions() {
+	for _, p := range n.queues.partitions() {
 		if err := n.measurePartition(ctx, p); err != nil && ctx.Err() == nil {
 			n.log.WarnContext(ctx, "cannot measure what is due", "partition", p, "error", err)
 		}

@@ -86,8 +86,8 @@ type Notifier struct {
 	log     *slog.Logger
 	metrics *Metrics
 	wakes   []chan struct{} // by partition
-	heard   []heard         // by partition
-	lanes   lanes
+	feeds   []feed          // by partition
+	queues  queues
 	readers readers
 	// tables reads the badges that are sent to webhooks.
 	tables  *badges.Reader
@@ -126,7 +126,7 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 		cfg.silence = 3 * cfg.OwnershipInterval
 	}
 	n := &Notifier{
-		cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, lanes: newLanes(), reports: newReports(), heard: make([]heard, eventlog.PartitionNumbers),
+		cfg: cfg, log: cfg.Logger, metrics: cfg.Metrics, queues: newQueues(), reports: newReports(), feeds: make([]feed, eventlog.PartitionNumbers),
 		readers: readers{all: map[string]map[int]*reader{}}, tables: badges.NewReader(cfg.Pool, cfg.Layouts),
 	}
 	for range eventlog.PartitionNumbers {
@@ -142,7 +142,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 	g.Go(func() { _ = wait.Every(ctx, measureInterval, n.measure) })
 	// Rows also become due because their due time comes, or because other processes make them
 	// due.
-	g.Go(func() { _ = wait.Every(ctx, n.cfg.IdleInterval, func(context.Context) { n.lanes.lookEverywhere() }) })
+	g.Go(func() { _ = wait.Every(ctx, n.cfg.IdleInterval, func(context.Context) { n.queues.markAllDue() }) })
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
 		Connect: n.cfg.Pool.Config().ConnConfig, Kind: "notifier", Class: lockClass, MemberClass: memberClass,
@@ -150,7 +150,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		Work: n.work, Logger: n.log,
 		Changed: func(owned []int) {
 			n.metrics.own(owned)
-			n.lanes.own(owned)
+			n.queues.setOwned(owned)
 			n.readers.own(owned)
 		},
 	}
@@ -170,7 +170,7 @@ const (
 // stops owning the partition.
 func (n *Notifier) work(ctx context.Context, partition int) {
 	w := n.worker(partition)
-	defer w.heard.listen(false)
+	defer w.feed.listen(false)
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -209,29 +209,28 @@ const pageBytes = 4 << 20
 type worker struct {
 	*Notifier
 	partition int
-	heard     *heard
+	feed      *feed
 	size      logread.Size
-	// devices is set if there were devices when the partition state was last read. badges is set
-	// if there were webhooks that want badges. The values may be stale; this does no harm,
-	// because a target is due when it is added.
+	// devices is true if there were devices when the partition state was last read, badges if there
+	// were webhooks that want badges. The values may be stale; this does no harm, because a target
+	// is due when it is added.
 	devices, badges bool
 	// awaited is the time at which the worker began to wait for a report of the projector. It is
 	// zero if the worker does not wait.
 	awaited time.Time
-	// These are the times of the last work that is done at intervals: settled of the deletion of
-	// old alerts, settledWebhooks of the check of webhooks' positions, and followed of the last
-	// move of the position while there were no devices.
-	settled, settledWebhooks, followed time.Time
-	// calledAt is the time at which the readers of webhooks were last woken. shown is the
-	// position up to which the projector had folded at this time, and revision was the
-	// partition's revision.
+	// Times of the last periodic work. alertsDeleted: old alerts were deleted. webhooksChecked:
+	// positions of webhooks were checked. positionMoved: the position was moved while there were no
+	// devices.
+	alertsDeleted, webhooksChecked, positionMoved time.Time
+	// calledAt is when the readers of webhooks were last woken. shown and revision are the folded
+	// position and the partition's revision at that time.
 	shown    events.Position
 	revision int64
 	calledAt time.Time
 }
 
 func (n *Notifier) worker(partition int) *worker {
-	return &worker{Notifier: n, partition: partition, heard: &n.heard[partition], size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
+	return &worker{Notifier: n, partition: partition, feed: &n.feeds[partition], size: logread.Size{Events: n.cfg.PageEvents, Bytes: pageBytes}}
 }
 
 // partitionState is the state of a partition at the start of a step.
@@ -239,15 +238,15 @@ type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
 	// revision is the revision of the partition, which grows when badges change without events.
-	// marked is the last revision for which devices were made due: all devices if after is nil,
-	// else only the devices of the users up to after.
+	// marked is the last revision for which devices became due. If after is not nil, only devices
+	// of users up to after became due.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
 	rounds           bool // whether a round through the members of a room is due
-	// said has the reports of the projector of this process since the last call of heard.take.
-	said said
-	// caughtUp is set when the devices for all folded events were made due.
+	// reported merges the batches since the last call of feed.take.
+	reported lastBatches
+	// caughtUp is true once the devices for all folded events are due.
 	caughtUp bool
 }
 
@@ -269,12 +268,12 @@ func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		s := partitionState{said: w.heard.take()} // take the reports before reading the tables, so that the tables include them
+		s := partitionState{reported: w.feed.take()} // take the reports before reading the tables, so that the tables include them
 		if err := w.cfg.Pool.QueryRow(ctx, statements.Of(w.partition, "read the partition state"), w.cfg.RoomInterval, w.partition, events.ProjectorGroup, events.NotifierGroup).Scan(s.targets()...); err != nil {
 			return 0, fmt.Errorf("read the position of the notifier in partition %d: %w", w.partition, err)
 		}
 		w.devices, w.badges = s.devices, s.badges
-		w.heard.listen(w.devices)
+		w.feed.listen(w.devices)
 		if err := w.settleWebhooks(ctx); err != nil {
 			return 0, err
 		}
@@ -304,14 +303,14 @@ func (w *worker) showFolded(s *partitionState) {
 	}
 	w.shown, w.revision, w.calledAt = s.folded.Position, s.revision, time.Now()
 	w.readers.readOn(w.partition)
-	w.lanes.lookForCalls(w.partition)
+	w.queues.markCallsDue(w.partition)
 }
 
 // withoutDevices is called instead of step while there are no devices. At intervals, it moves the
 // notifier's position to the projector's position without reading the log.
 func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause time.Duration, err error) {
-	if w.idle() || time.Since(w.followed) >= w.cfg.IdleInterval {
-		w.followed = time.Now()
+	if w.idle() || time.Since(w.positionMoved) >= w.cfg.IdleInterval {
+		w.positionMoved = time.Now()
 		err = w.follow(ctx, s)
 	}
 	if w.idle() || err != nil {
@@ -351,7 +350,7 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 // another process has folded the events, and the log must be read.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
-	case s.said.to != s.position || s.said.to == (events.Position{}): // a position may be zero, too
+	case s.reported.to != s.position || s.reported.to == (events.Position{}): // a position may be zero, too
 		w.awaited = time.Time{}
 	case w.awaited.IsZero():
 		w.awaited = time.Now()
@@ -437,16 +436,16 @@ func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 
 // deleteSettled deletes old alerts, at most alertsStep in each call.
 func (w *worker) deleteSettled(ctx context.Context) error {
-	if time.Since(w.settled) < alertsInterval {
+	if time.Since(w.alertsDeleted) < alertsInterval {
 		return nil
 	}
-	w.settled = time.Now()
+	w.alertsDeleted = time.Now()
 	deleted, err := w.cfg.Pool.Exec(ctx, statements.Of(w.partition, "delete old alerts"), maxAlertAge, maxShownAge, time.Now(), alertsStep)
 	if err != nil {
 		return fmt.Errorf("delete old alerts of partition %d: %w", w.partition, err)
 	}
 	if deleted.RowsAffected() == alertsStep { // there may be more
-		w.settled = time.Time{}
+		w.alertsDeleted = time.Time{}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (n *Notifier) readEvents(ctx context.Context, r *reader, last *page, s *rea
 				some = append(some, one)
 			case !queued:
 				p.open++
-				n.reports.add(report{kind: callQueue, call: Call{Partition: r.partition, Webhook: r.webhook, Type: RoomChanged, Subject: room.name, QueuedAt: room.at, subject: one}, after: wait})
+				n.reports.add(report{kind: callQueue, call: Call{Partition: r.partition, Webhook: r.webhook, Type: RoomChanged, Subject: room.name, QueuedAt: room.at, subject: one}, delay: wait})
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func (n *Notifier) moveWhenTold(r *reader) {
 // webhooks. Positions can be missing or obsolete if another database held the partition when the
 // webhooks changed.
 func (w *worker) settleWebhooks(ctx context.Context) error {
-	if time.Since(w.settledWebhooks) < w.cfg.IdleInterval {
+	if time.Since(w.webhooksChecked) < w.cfg.IdleInterval {
 		return nil
 	}
 	var unsettled bool
@@ -293,7 +293,7 @@ func (w *worker) settleWebhooks(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("settle the positions of webhooks in partition %d: %w", w.partition, err)
 	}
-	w.settledWebhooks = time.Now()
+	w.webhooksChecked = time.Now()
 	return nil
 }
 
@@ -334,7 +334,7 @@ func (n *Notifier) movePositions(ctx context.Context, some []*reader) error {
 		default:
 			r.forget()
 		}
-		n.lanes.look(r.partition, map[lane]struct{}{{name: r.webhook}: {}})
+		n.queues.markDue(r.partition, map[queueKey]struct{}{{name: r.webhook}: {}})
 	}
 	return nil
 }

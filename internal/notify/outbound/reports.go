@@ -33,7 +33,7 @@ type report struct {
 	kind   reportKind
 	device DevicePush
 	call   Call
-	after  time.Duration
+	delay  time.Duration
 	reason string
 }
 
@@ -44,9 +44,9 @@ func (r *report) row() row {
 	return r.device.row()
 }
 
-func (r *report) lane() lane {
+func (r *report) lane() queueKey {
 	if r.kind >= callTold {
-		return r.call.lane()
+		return r.call.queueKey()
 	}
 	return r.device.lane()
 }
@@ -97,10 +97,10 @@ func (r *reports) takeTold() []*reader {
 }
 
 // DeviceTold reports that a device got its number, the alerts p.Alerts and the retractions
-// p.Retract. For the duration quiet, only alerts are pushed to the device. DeviceTold does not
+// p.Retract. Until quiet has passed, only alerts are pushed to the device. DeviceTold does not
 // block; nor do the other methods that report results.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
-	n.reports.add(report{kind: reportTold, device: p, after: quiet})
+	n.reports.add(report{kind: reportTold, device: p, delay: quiet})
 }
 
 // KeepRetract returns a copy of p with an empty Retract. Pass it to DeviceTold after a push that
@@ -113,16 +113,16 @@ func (p DevicePush) KeepRetract() DevicePush {
 
 // DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
 // sent before the failure; each push of an alert also had the number of the badge. The device is
-// due again after the duration after, or earlier if it is registered with another token.
-func (n *Notifier) DeviceRetry(p DevicePush, told int, after time.Duration, reason string) {
+// due again after delay, or earlier if it is registered with another token.
+func (n *Notifier) DeviceRetry(p DevicePush, told int, delay time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
-	n.reports.add(report{kind: reportRetry, device: p, after: after, reason: reason})
+	n.reports.add(report{kind: reportRetry, device: p, delay: delay, reason: reason})
 }
 
 // DeviceHold reports that no push was tried, which does not count as a failure. The device is due
-// again after the duration after.
-func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
-	n.reports.add(report{kind: reportHold, device: p, after: after})
+// again after delay.
+func (n *Notifier) DeviceHold(p DevicePush, delay time.Duration) {
+	n.reports.add(report{kind: reportHold, device: p, delay: delay})
 }
 
 // DeviceGone reports that the vendor does not know a device any more. It deletes the device,
@@ -130,10 +130,10 @@ func (n *Notifier) DeviceHold(p DevicePush, after time.Duration) {
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
 // CallTold reports that a webhook got an event or does not need it. It is due again when the
-// subject changes, or after the duration c.Again.
+// subject changes, or after c.RepeatAfter.
 func (n *Notifier) CallTold(c Call) {
-	if c.subject == nil || c.Type == UnreadReminder && !c.Same {
-		n.reports.add(report{kind: callTold, call: c, after: c.Again})
+	if c.subject == nil || c.Type == UnreadReminder && !c.Unchanged {
+		n.reports.add(report{kind: callTold, call: c, delay: c.RepeatAfter})
 		return
 	}
 	n.metrics.reported(callTold, 1)
@@ -143,44 +143,43 @@ func (n *Notifier) CallTold(c Call) {
 // settle completes a call about a subject of the log for which no row is stored.
 func (n *Notifier) settle(c *Call) {
 	if !c.repeats() {
-		n.lanes.give(c.lane(), c.row())
+		n.queues.finish(c.queueKey(), c.row())
 	}
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after the duration after. If the
+// CallRetry reports that a call failed. Its subject is due again after delay. If the
 // subject comes from the log, the position of the webhook cannot move past it until a call about
 // the subject succeeds. With refused set, the position can move earlier: when the webhook accepts
 // another call, CallsAccepted moves the subject to the queue.
-func (n *Notifier) CallRetry(c Call, after time.Duration, refused bool) {
+func (n *Notifier) CallRetry(c Call, delay time.Duration, refused bool) {
 	s := c.subject
 	if s == nil {
-		n.reports.add(report{kind: callRetry, call: c, after: after})
+		n.reports.add(report{kind: callRetry, call: c, delay: delay})
 		return
 	}
 	n.metrics.reported(callRetry, 1)
 	s.attempts, s.refused = s.attempts+1, refused
-	n.giveBack(&c, after)
+	n.giveBack(&c, delay)
 }
 
-// CallHold reports that a call was not made. Its subject is due again after the duration after.
-func (n *Notifier) CallHold(c Call, after time.Duration) {
+// CallHold reports that a call was not made. Its subject is due again after delay.
+func (n *Notifier) CallHold(c Call, delay time.Duration) {
 	if c.subject != nil {
-		n.giveBack(&c, after)
+		n.giveBack(&c, delay)
 		return
 	}
-	n.readers.of(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(after))
-	n.lanes.give(c.lane(), c.row())
+	n.readers.of(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(delay))
+	n.queues.finish(c.queueKey(), c.row())
 }
 
-// giveBack returns the subject of a call to its page. The subject is due again after the duration
-// after.
-func (n *Notifier) giveBack(c *Call, after time.Duration) {
-	c.subject.reader.giveBack(c.subject, time.Now().Add(after))
+// giveBack returns the subject of a call to its page. The subject is due again after delay.
+func (n *Notifier) giveBack(c *Call, delay time.Duration) {
+	c.subject.reader.giveBack(c.subject, time.Now().Add(delay))
 	if !c.repeats() {
-		n.lanes.give(c.lane(), c.row())
-	} else if after == 0 {
-		n.lanes.look(c.Partition, map[lane]struct{}{c.lane(): {}})
+		n.queues.finish(c.queueKey(), c.row())
+	} else if delay == 0 {
+		n.queues.markDue(c.Partition, map[queueKey]struct{}{c.queueKey(): {}})
 	}
 }
 
@@ -190,7 +189,7 @@ func (n *Notifier) giveBack(c *Call, after time.Duration) {
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		for _, s := range r.takeRefused() {
-			n.reports.add(report{kind: callQueue, after: time.Until(s.again), call: Call{
+			n.reports.add(report{kind: callQueue, delay: time.Until(s.again), call: Call{
 				Partition: r.partition, Webhook: webhook, Type: s.kind, Subject: s.name, QueuedAt: s.at, Attempts: s.attempts, subject: s,
 			}})
 		}
@@ -202,7 +201,7 @@ func (n *Notifier) CallsAccepted(webhook string) {
 func (n *Notifier) CallsRenewed(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		r.renew()
-		n.lanes.look(r.partition, map[lane]struct{}{{name: webhook}: {}})
+		n.queues.markDue(r.partition, map[queueKey]struct{}{{name: webhook}: {}})
 	}
 }
 
@@ -265,7 +264,7 @@ func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, erro
 type batch struct {
 	partition int
 	kind      reportKind
-	lane      lane
+	lane      queueKey
 }
 
 // storeAll stores reports, in one transaction for each batch. It returns the reports that it
@@ -294,7 +293,7 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 			rows[i] = some[i].row()
 		}
 		n.metrics.reported(b.kind, len(some))
-		n.lanes.give(b.lane, rows...)
+		n.queues.finish(b.lane, rows...)
 		for i := range some {
 			if s := some[i].call.subject; s != nil {
 				n.subjectDone(s)
@@ -312,12 +311,12 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	first, last := make([]string, len(some)), make([]string, len(some))
 	generations, changes := make([]int64, len(some)), make([]int64, len(some))
 	versions, numbers := make([]int64, len(some)), make([]int64, len(some))
-	texts, after := make([]string, len(some)), make([]time.Duration, len(some))
+	texts, delay := make([]string, len(some)), make([]time.Duration, len(some))
 	var alerts settled
 	for i := range some {
 		r := &some[i]
 		d := &r.device
-		first[i], last[i], after[i] = r.row().first, r.row().last, r.after
+		first[i], last[i], delay[i] = r.row().first, r.row().last, r.delay
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
 			changes[i]-- // the number then differs from the number in the row, so the device remains due
@@ -344,14 +343,14 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		if _, err = tx.Exec(ctx, statements.Of(b.partition, "lock devices"), first, last); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, statements.Of(b.partition, "store told devices"), first, last, generations, changes, texts, versions, numbers, after)
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store told devices"), first, last, generations, changes, texts, versions, numbers, delay)
 	case reportSame:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that need not be told"), first, last, generations, changes)
 	case reportRetry:
 		// The alerts that were sent before the failure are stored as sent.
 		told := slices.Clone(some)
 		for i := range told {
-			told[i].kind, told[i].after = reportTold, 0
+			told[i].kind, told[i].delay = reportTold, 0
 			told[i].device.Retract, told[i].device.moreToRetract = nil, false
 		}
 		told = slices.DeleteFunc(told, func(r report) bool { return len(r.device.Alerts) == 0 })
@@ -360,9 +359,9 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that were not told"), first, last, generations, after, texts)
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "store devices that were not told"), first, last, generations, delay, texts)
 	case reportHold:
-		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, after)
+		_, err = tx.Exec(ctx, statements.Of(b.partition, "hold devices"), first, last, generations, delay)
 	case reportGone:
 		_, err = tx.Exec(ctx, statements.Of(b.partition, "delete devices that are gone"), first, last, generations)
 	}

@@ -26,14 +26,14 @@ type Queue interface {
 	NextDevices(ctx context.Context, app, platform string, limit int) ([]outbound.DevicePush, error)
 	// DeviceTold reports that a device got its number, and the alerts in d.Alerts and d.Retract.
 	// The lists have only alerts that were sent or retracted; alerts that the sender has removed
-	// from them remain due. For the duration quiet, the device is due only if it has alerts.
+	// from them remain due. Until quiet has passed, the device is due only if it has alerts.
 	DeviceTold(d outbound.DevicePush, quiet time.Duration)
 	// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that
 	// were sent before the failure; their pushes also had the number. The device is due again
-	// after the duration after.
-	DeviceRetry(d outbound.DevicePush, told int, after time.Duration, reason string)
-	// DeviceHold reports that no push was tried. The device is due again after the duration after.
-	DeviceHold(d outbound.DevicePush, after time.Duration)
+	// after delay.
+	DeviceRetry(d outbound.DevicePush, told int, delay time.Duration, reason string)
+	// DeviceHold reports that no push was tried. The device is due again after delay.
+	DeviceHold(d outbound.DevicePush, delay time.Duration)
 	// DeviceGone reports that the vendor does not know a device any more. The queue must delete
 	// the device, unless it was registered again since.
 	DeviceGone(d outbound.DevicePush)

@@ -63,13 +63,13 @@ func TestReminderAfterAWrongClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []outbound.Call{{Told: known}, {QueuedAt: now.Add(month)}} {
+	for _, c := range []outbound.Call{{SentState: known}, {QueuedAt: now.Add(month)}} {
 		c.Type, c.Badge = outbound.UnreadReminder, badge("ada", 1, 1)
-		if _, tell, err := f.news(outbound.Webhook{}, &c); err != nil || tell || c.Again != time.Hour {
-			t.Errorf("it is due: %t, again after %s, want an hour: %v", tell, c.Again, err)
+		if _, tell, err := f.news(outbound.Webhook{}, &c); err != nil || tell || c.RepeatAfter != time.Hour {
+			t.Errorf("it is due: %t, again after %s, want an hour: %v", tell, c.RepeatAfter, err)
 		}
 		now = now.Add(time.Hour)
-		later := outbound.Call{Type: outbound.UnreadReminder, Badge: c.Badge, Told: c.Tell}
+		later := outbound.Call{Type: outbound.UnreadReminder, Badge: c.Badge, SentState: c.NewState}
 		if _, tell, err := f.news(outbound.Webhook{}, &later); err != nil || !tell {
 			t.Errorf("an hour later it is due: %t, %v", tell, err)
 		}

@@ -69,8 +69,7 @@ type feed struct {
 	// in progress.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is set while the store lacks the last failure, or the first success after a
-	// failure.
+	// unrecorded is true until the store has the last failure, or the first success after it.
 	unrecorded bool
 	// recording serializes the writes to the store, so that the last write has the newest state.
 	recording sync.Mutex
@@ -324,11 +323,11 @@ func (f *feed) notTold(changes []outbound.Call) {
 }
 
 // hold reports to the queue that a call was not made: the changes of the call are due again after
-// the duration after.
-func (f *feed) hold(c *call, after time.Duration) {
+// delay.
+func (f *feed) hold(c *call, delay time.Duration) {
 	f.notTold(c.changes)
 	for _, change := range c.changes {
-		f.cfg.Queue.CallHold(change, after)
+		f.cfg.Queue.CallHold(change, delay)
 	}
 }
 

@@ -151,9 +151,9 @@ func (q *queue) back(c outbound.Call, change func(r *queued)) {
 
 func (q *queue) CallTold(c outbound.Call) {
 	q.back(c, func(r *queued) {
-		r.Told, r.due, r.Attempts = c.Tell, time.Time{}, 0
-		if c.Again > 0 {
-			r.due = time.Now().Add(c.Again)
+		r.SentState, r.due, r.Attempts = c.NewState, time.Time{}, 0
+		if c.RepeatAfter > 0 {
+			r.due = time.Now().Add(c.RepeatAfter)
 		}
 	})
 }

@@ -53,13 +53,13 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // remind returns the data of a reminder about a user's unread messages. tell is set if the
-// reminder must be sent now. remind sets c.Tell to the unread periods of the user's categories,
-// and c.Again to the time until the next category is due. It sets c.Same if the periods are the
-// same as in c.Told.
+// reminder must be sent now. remind sets c.NewState to the unread periods of the user's categories,
+// and c.RepeatAfter to the time until the next category is due. It sets c.Unchanged if the periods are the
+// same as in c.SentState.
 func (s *Sender) remind(w outbound.Webhook, c *outbound.Call, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
-	if c.Told != nil {
-		if err := json.Unmarshal(c.Told, &known); err != nil {
+	if c.SentState != nil {
+		if err := json.Unmarshal(c.SentState, &known); err != nil {
 			return nil, false, fmt.Errorf("decode the state of a reminder: %w", err)
 		}
 	}
@@ -79,7 +79,7 @@ func (s *Sender) remind(w outbound.Webhook, c *outbound.Call, now time.Time) (da
 			// If nothing is stored yet, the messages became unread at QueuedAt. Later changes are
 			// handled soon after they happen, so now is close to the time of the change.
 			u.Since = now
-			if c.Told == nil {
+			if c.SentState == nil {
 				u.Since = earlier(c.QueuedAt, now)
 			}
 		}
@@ -88,15 +88,15 @@ func (s *Sender) remind(w outbound.Webhook, c *outbound.Call, now time.Time) (da
 		case left <= 0:
 			u.Told = true
 			event.UnreadSince[name] = u.Since.UTC()
-		case c.Again == 0 || left < c.Again:
-			c.Again = left
+		case c.RepeatAfter == 0 || left < c.RepeatAfter:
+			c.RepeatAfter = left
 		}
 		stretches[name] = u
 	}
-	c.Same = maps.EqualFunc(known, stretches, func(a, b stretch) bool { return a.Told == b.Told && a.Since.Equal(b.Since) })
-	c.Tell = nil
+	c.Unchanged = maps.EqualFunc(known, stretches, func(a, b stretch) bool { return a.Told == b.Told && a.Since.Equal(b.Since) })
+	c.NewState = nil
 	if len(stretches) > 0 {
-		if c.Tell, err = json.Marshal(stretches); err != nil {
+		if c.NewState, err = json.Marshal(stretches); err != nil {
 			return nil, false, fmt.Errorf("encode the state of a reminder: %w", err)
 		}
 	}

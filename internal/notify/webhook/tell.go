@@ -87,7 +87,7 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 }
 
 // news returns the data of the event for a change. tell is set if the event must be sent to the
-// webhook. For a reminder, news also sets c.Tell, c.Same and c.Again.
+// webhook. For a reminder, news also sets c.NewState, c.Unchanged and c.RepeatAfter.
 func (f *feed) news(w outbound.Webhook, c *outbound.Call) (data json.RawMessage, tell bool, err error) {
 	switch {
 	case c.Type == outbound.BadgeChanged && c.Badge != nil:

@@ -34,13 +34,13 @@ type Queue interface {
 	// call again.
 	NextCalls(ctx context.Context, webhook string, limit int) ([]outbound.Call, error)
 	// CallTold reports that a call was made, or need not be made. It is due again when the subject
-	// changes. Unless c.Again is 0, it is also due after the duration c.Again.
+	// changes. Unless c.RepeatAfter is 0, it is also due after c.RepeatAfter.
 	CallTold(c outbound.Call)
-	// CallRetry reports that a call failed. It is due again after the duration after. refused is
-	// set if the failure may be due to this call alone: the endpoint may be unable to accept it.
-	CallRetry(c outbound.Call, after time.Duration, refused bool)
-	// CallHold reports that a call was not made. It is due again after the duration after.
-	CallHold(c outbound.Call, after time.Duration)
+	// CallRetry reports that a call failed. It is due again after delay. refused is set if the
+	// failure may be due to this call alone: the endpoint may be unable to accept it.
+	CallRetry(c outbound.Call, delay time.Duration, refused bool)
+	// CallHold reports that a call was not made. It is due again after delay.
+	CallHold(c outbound.Call, delay time.Duration)
 	// CallsAccepted reports that an endpoint has accepted a call, so it works. The queue must then
 	// stop delaying other calls because of calls that the endpoint has refused.
 	CallsAccepted(webhook string)

@@ -222,7 +222,7 @@ func (a *Archive) Numbers() []int {
 func (a *Archive) Files(partition int) []File {
 	holder, files := a.holder(partition)
 	if holder != partition {
-		return asOf(files, partition)
+		return entriesFor(files, partition)
 	}
 	return files
 }

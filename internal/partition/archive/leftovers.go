@@ -35,8 +35,8 @@ type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 type Tail struct {
 	// Known is the number of files that the database lists.
 	Partition, Known int
-	// Copies are files of another archive. A leftover with the same content as one of these
-	// files may be deleted without a check.
+	// Copies are files of another archive. CheckCut does not check a leftover with the same content
+	// as one of them.
 	Copies  []File
 	Lacking Lacking
 }
@@ -78,7 +78,7 @@ func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 		}
 		at = parent
 		number := len(a.Files(at)) + 1
-		files = append(files, File{Partition: at, Number: number, Name: FileName(at, number)}.as(t.Partition))
+		files = append(files, File{Partition: at, Number: number, Name: FileName(at, number)}.forPartition(t.Partition))
 	}
 	for _, f := range files {
 		if f.GivenUp != nil || slices.ContainsFunc(t.Copies, func(same File) bool { return f.SHA256 != "" && same.SHA256 == f.SHA256 }) {

@@ -27,16 +27,16 @@ func (f File) Whole() File {
 }
 
 // asOf returns the entries of files for `partition`, a descendant of the files' partition.
-func asOf(files []File, partition int) []File {
+func entriesFor(files []File, partition int) []File {
 	entries := make([]File, len(files))
 	for i, f := range files {
-		entries[i] = f.as(partition)
+		entries[i] = f.forPartition(partition)
 	}
 	return entries
 }
 
-// as returns the entry of the file for `partition`, a descendant of the file's partition.
-func (f File) as(partition int) File {
+// forPartition returns the entry of the file for `partition`, a descendant of the file's partition.
+func (f File) forPartition(partition int) File {
 	if f.From == nil {
 		from := f.Partition
 		f.From = &from
@@ -52,7 +52,7 @@ func (a *Archive) divide(partition int) {
 	top, divided := a.holder(partition)
 	for ; top != partition && len(divided) > 0; top, divided = a.holder(partition) {
 		one, other, _ := eventlog.Children(top, a.manifest.Partitions)
-		a.replace(top, append(asOf(divided, one), asOf(divided, other)...))
+		a.replace(top, append(entriesFor(divided, one), entriesFor(divided, other)...))
 		a.markLeftover(top, len(divided)) // later calls look for leftovers of the children only
 	}
 	if len(divided) > 0 {

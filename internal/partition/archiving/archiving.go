@@ -441,7 +441,7 @@ func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []arc
 			next.Until = f.AppendedUntil
 		}
 	}
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: in.Partition, Most: a.cfg.MostBlocked, Tables: partition.Baseline(in.Partition)}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: in.Partition, MaxWait: a.cfg.MostBlocked, Tables: partition.Baseline(in.Partition)}
 	if err := blocked.Retry(ctx, a.job.Conn, func(tx pgx.Tx) error {
 		var batch pgx.Batch
 		batch.Queue(`SELECT badged.swap_baseline_tables($1)`, in.Partition)
@@ -477,7 +477,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.Ded
 
 // drop drops the ranges before the baseline, and returns their number.
 func (a *archiving) drop(ctx context.Context, number int) (dropped int, err error) {
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Tell: a.job.Config.Progress.Blocked, Partition: number, Most: a.cfg.MostBlocked, Tables: []string{partition.Log(number)}}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: number, MaxWait: a.cfg.MostBlocked, Tables: []string{partition.Log(number)}}
 	if err := blocked.Retry(ctx, a.job.Conn, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `SELECT badged.drop_log_ranges($1)`, number).Scan(&dropped)
 	}); err != nil {

@@ -76,8 +76,8 @@ func (f Filter) Archived(payload []byte) ([]byte, error) {
 // Event returns the child's part of an event or of a tombstone, or `null` if the child gets
 // nothing.
 func (f Filter) Event(payload []byte) ([]byte, error) {
-	was := tombstones.Of(payload)
-	left := tombstones.Remains{Members: f.members(was.Members)}
+	was := tombstones.Decode(payload)
+	left := tombstones.Tombstone{Members: f.members(was.Members)}
 	if was.Event == nil {
 		return left.Append(nil)
 	}

@@ -35,7 +35,7 @@ type Session struct {
 	// Blocked is called repeatedly while a transaction of another session blocks this session.
 	Blocked func(by pgsession.Holder)
 	// Most is the longest wait for a blocking transaction; see [pgsession.Blocking].
-	Most time.Duration
+	MaxWait time.Duration
 
 	pool *pgxpool.Pool
 	job  *rebuild.Job
@@ -118,7 +118,7 @@ func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
 // blocking returns the settings with which a transaction is retried while other transactions have
 // locked the tables.
 func (s *Session) blocking(tables []string) pgsession.Blocking {
-	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, Most: s.Most, Tell: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
+	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, MaxWait: s.MaxWait, Report: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
 }
 
 // RetryOnLock runs f in a transaction, and repeats the transaction until f acquires its locks.

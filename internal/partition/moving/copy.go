@@ -32,7 +32,7 @@ func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more
 	query := fmt.Sprintf(`SELECT xid8 '3', %d + row_number() OVER (ORDER BY `+order+`), created_at, era, uuid, own, events, payload, metadata FROM `+topic+`
 WHERE (`+order+`) > (xid8 '%d', %d) AND transaction_id >= xid8 '%[2]d' AND (`+order+`) <= (xid8 '%[4]d', %d) AND transaction_id <= xid8 '%[4]d'
 AND transaction_id <> ALL ('{%[6]s}'::xid8[]) ORDER BY `+order,
-		moved.behind+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
+		moved.baseOffset+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
 	n, err := m.Pipe(ctx, query, topic, `transaction_id, "offset", created_at, era, uuid, own, events, payload, metadata`)
 	if err != nil {
 		return false, err

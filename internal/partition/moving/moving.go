@@ -152,9 +152,8 @@ type move struct {
 	revision int64
 	copied   events.Position
 	rows     int64
-	// behind is an offset: the copied rows get the offsets behind+1, behind+2 and so on in the
-	// target's log.
-	behind int64
+	// baseOffset is the offset after which the target's log gets the copied rows.
+	baseOffset int64
 	// settled is false if the log of the shard was renumbered after the move began.
 	settled bool
 }
@@ -178,7 +177,7 @@ func (s *side) readState(ctx context.Context, q events.Querier, partition int) e
 	s.move = move{}
 	err := q.QueryRow(ctx, statements.Get("look"), partition).Scan(&name, &cluster, &s.holds, &s.revision, &s.split, &s.partitions,
 		&s.move.id, &s.move.role, &s.move.source, &s.move.target, &s.move.revision, &s.move.state,
-		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.behind, &s.move.epoch, &s.move.settled, &s.move.round)
+		&s.move.copied.TransactionID, &s.move.copied.Offset, &s.move.rows, &s.move.baseOffset, &s.move.epoch, &s.move.settled, &s.move.round)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the map of %s: %w", s.Name, err)
@@ -323,7 +322,7 @@ func (m *mover) hasOldRows(s *side) bool {
 // open opens the session, which acquires the lock of the job. Under this lock it reads the state
 // again.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
-	s.Session = &copier.Session{Where: s.Name, Partition: partition, Most: cfg.MostBlocked, Blocked: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
+	s.Session = &copier.Session{Where: s.Name, Partition: partition, MaxWait: cfg.MostBlocked, Blocked: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 	}); err != nil {
 		return err
 	}
-	if err := m.addPlaces(ctx, tx, early, move{behind: m.counted.behind}, at); err != nil {
+	if err := m.addPlaces(ctx, tx, early, move{baseOffset: m.counted.baseOffset}, at); err != nil {
 		return err
 	}
 	if err := m.addPlaces(ctx, tx, late, m.counted, at); err != nil {
@@ -85,7 +85,7 @@ func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, cou
 	args := []any{places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, at.PendingArg()}
 	if err := query.Each(ctx, m.source.Conn, "count the rows of the log on "+m.source.Name, statements.Of(m.p, "count rows"), args, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
 		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
-		offsets, are = append(offsets, counted.behind+counted.rows+count), append(are, is)
+		offsets, are = append(offsets, counted.baseOffset+counted.rows+count), append(are, is)
 		return nil
 	}); err != nil {
 		return err

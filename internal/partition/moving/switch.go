@@ -103,7 +103,7 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, r
 	var batch pgx.Batch
 	batch.Queue(`DELETE FROM ` + offsets)
 	batch.Queue(statements.Of(m.p, "positions"), m.p)
-	batch.Queue(statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.behind+m.target.move.rows)
+	batch.Queue(statements.Of(m.p, "raise the numbers"), generation, offset, m.target.move.baseOffset+m.target.move.rows)
 	batch.Queue(statements.Get("the target is"), m.p, ready, epoch, round)
 	return tx.SendBatch(ctx, &batch).Close()
 }

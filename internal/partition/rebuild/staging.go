@@ -116,7 +116,7 @@ func (s *Staging) build(ctx context.Context) error {
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
-	blocked := pgsession.Blocking{Conn: s.job.Conn, Tell: s.job.Config.Progress.Blocked, Partition: s.partition, Tables: partition.State(s.partition)}
+	blocked := pgsession.Blocking{Conn: s.job.Conn, Report: s.job.Config.Progress.Blocked, Partition: s.partition, Tables: partition.State(s.partition)}
 	for attempt := 0; ; {
 		if err := s.catchUp(ctx); err != nil {
 			return err

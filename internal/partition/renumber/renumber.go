@@ -243,7 +243,7 @@ FROM badged.TOPIC`)).Scan(&done.Copied, &done.Appended)
 // behind its lock request. So it waits for readers only briefly before it withdraws the request
 // and tries again.
 func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
-	blocked := pgsession.Blocking{Conn: r.conn, Tell: r.cfg.Blocked, Partition: number, Tables: []string{partition.Log(number)}}
+	blocked := pgsession.Blocking{Conn: r.conn, Report: r.cfg.Blocked, Partition: number, Tables: []string{partition.Log(number)}}
 	return blocked.Retry(ctx, tx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SELECT badged.settle_log_ranges($1)`, number)
 		return err
@@ -268,9 +268,9 @@ func renumberSQL() []string {
 	// events that are archived now.
 	lastTaken := `coalesce((SELECT max("offset") FROM (
         SELECT transaction_id, "offset" FROM badged.TOPIC UNION ALL ` + partition.PlacesSQL("PARTITION") + `) AS taken WHERE transaction_id = '3'), 0)`
-	// behind is the new offset for a position p, which has the columns era, transaction_id and
+	// newOffset is the new offset for a position p, which has the columns era, transaction_id and
 	// "offset".
-	behind := `coalesce(
+	newOffset := `coalesce(
         (SELECT min(r.place) - 1 FROM renumbered AS r
          WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),
         (SELECT max(place) FROM renumbered), ` + lastTaken + `)`
@@ -305,7 +305,7 @@ WHERE p.partition_id = PARTITION AND r.transaction_id = p.transaction_id AND r."
 		}
 		// Only the projector writes these places, so their era is the era of its position.
 		statements = append(statements, `UPDATE badged.`+t.Kind+` AS u
-SET transaction_id = '3', "offset" = `+behind+`
+SET transaction_id = '3', "offset" = `+newOffset+`
 FROM (SELECT f.*, (SELECT era FROM badged.TOPIC_offsets WHERE consumer_group = '`+events.ProjectorGroup+`') AS era FROM badged.`+t.Kind+` AS f) AS p
 WHERE u.partition_id = PARTITION AND p.partition_id = PARTITION AND p.transaction_id > '3'
   AND u.transaction_id = p.transaction_id AND u."offset" = p."offset"`)
@@ -313,7 +313,7 @@ WHERE u.partition_id = PARTITION AND p.partition_id = PARTITION AND p.transactio
 	return append(statements,
 		`UPDATE badged.TOPIC_offsets AS o
 SET last_processed_transaction_id = least(o.last_processed_transaction_id::text::bigint, 3)::text::xid8,
-    offset_acked = CASE WHEN p.transaction_id > '3' THEN `+behind+` ELSE p."offset" END,
+    offset_acked = CASE WHEN p.transaction_id > '3' THEN `+newOffset+` ELSE p."offset" END,
     pending = '{}', era = `+homeEra+`
 FROM (SELECT consumer_group, era, last_processed_transaction_id AS transaction_id, offset_acked AS "offset"
       FROM badged.TOPIC_offsets) AS p

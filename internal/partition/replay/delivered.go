@@ -24,8 +24,8 @@ type DeliveredMessage struct {
 	Seq            int64  `json:"seq" minimum:"1" doc:"The position of the message in its conversation: a later message has a greater seq."`
 	Mentioned      bool   `json:"mentioned" doc:"Whether the message mentions the user."`
 	Fate           Fate   `json:"fate" enum:"unread,read,recalled,read_before,recalled_before,own_message" doc:"What happened to the message. An unread message counts as the level of its conversation says. read_before and recalled_before mean that the message never counted, because it was read or recalled before its delivery."`
-	// By is the event because of which the message has its Fate. It is nil if the message is
-	// unread, if the user sent it, or if the event is not known.
+	// By is the event that caused Fate. It is nil if the message is unread, if the user sent it, or
+	// if the event is not known.
 	By *LoggedEvent `json:"by,omitempty" doc:"The event that read or recalled the message, if known. conversation.reset reads the messages that it does not name, and room.reset reads the messages that it deletes."`
 	LoggedEvent
 }

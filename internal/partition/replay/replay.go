@@ -92,8 +92,8 @@ func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, 
 	return g.Wait()
 }
 
-// page has the records of one read of the log or of an archive. It may have no records, but
-// generations of event keys that begin in later pages.
+// page has the records of one read of the log or of an archive. Before the records of each archived
+// file, a page without records has the generations of event keys that begin in the file.
 type page struct {
 	records []events.Record
 	// letters has the dead letters among the events of the records.
@@ -454,9 +454,8 @@ func (s *Share) narrow() bool {
 	return true
 }
 
-// Next returns the share after s. ok is false if s is the last share. The next share has twice as
-// many hashes as s, or all remaining hashes: perhaps s was narrowed only because of a few large
-// users.
+// Next returns the share after s; ok is false after the last one. It has up to twice as many
+// hashes, since s may have been narrowed only because of a few large users.
 func (s *Share) Next() (_ Share, ok bool) {
 	if s.hi == math.MaxUint64 {
 		return Share{}, false
@@ -506,9 +505,9 @@ func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string
 func (r *Replay) weight() int64 {
 	var n int64
 	for _, u := range r.Users {
-		n += badge.UserWeight + badge.ClaimWeight*int64(len(u.Claims))
+		n += badge.UserWeight + badge.ClaimWeight*int64(len(u.ReadsAhead))
 		for _, c := range u.Conversations {
-			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.Again.Ranges)+len(c.Recalled.Ranges))
+			n += badge.ConversationWeight + badge.RangeWeight*int64(len(c.Unread.Ranges)+len(c.Mentions.Ranges)+len(c.MarkedUnread.Ranges)+len(c.Recalled.Ranges))
 		}
 	}
 	return n

@@ -115,7 +115,7 @@ func TestSampleSize(t *testing.T) {
 type recordingOwner struct{ told []pubsub.Update }
 
 func (o *recordingOwner) OwnedPartitions() []int       { return []int{0} }
-func (o *recordingOwner) Tell(updates []pubsub.Update) { o.told = append(o.told, updates...) }
+func (o *recordingOwner) Notify(updates []pubsub.Update) { o.told = append(o.told, updates...) }
 
 // A sampler that runs counts and logs a failure.
 func TestSamplerFailureIsCounted(t *testing.T) {

@@ -20,11 +20,10 @@ import (
 )
 
 // Limits of the work of a run, so that verifying samples takes less than about 3 % of a core. A
-// search of the log takes almost half a nanosecond of a core for each byte of the log and each
-// user.
+// search costs almost 0.5 ns of CPU per byte of log and user.
 const (
 	sampleBytesPerSecond = 64 << 20
-	// sampleFloor is the least budget of a run in bytes. It applies if the last run was less than
+	// sampleFloor is the minimum budget of a run in bytes. It applies if the last run was less than
 	// a second ago.
 	sampleFloor = 64 << 20
 	// searchPasses is the part of the cost of a search that does not depend on the number of
@@ -36,8 +35,8 @@ const (
 type Owner interface {
 	// OwnedPartitions returns the partitions that this process folds now.
 	OwnedPartitions() []int
-	// Tell publishes updates on the bus, in the order of the calls.
-	Tell(updates []pubsub.Update)
+	// Notify publishes updates on the bus, in the order of the calls.
+	Notify(updates []pubsub.Update)
 }
 
 // SamplerConfig configures a Sampler. Pool, Log and Owner are required.
@@ -175,7 +174,7 @@ func (s *Sampler) verifyUsers(ctx context.Context, v *Verifier, partition, n int
 		if version > 0 {
 			s.cfg.Metrics.healed.Inc()
 			s.cfg.Logger.InfoContext(ctx, "the badge of a user was healed", "user", user, "partition", partition, "version", version)
-			s.cfg.Owner.Tell([]pubsub.Update{update})
+			s.cfg.Owner.Notify([]pubsub.Update{update})
 		}
 	}
 	return nil

@@ -48,9 +48,8 @@ type trace struct {
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead has the reads and leaves whose up_to_seq was after the last message that was
-	// delivered at that time, in the order of the log. An event replaces all earlier events whose
-	// up_to_seq is not greater.
+	// ahead lists the reads and leaves whose up_to_seq was above the last message delivered by
+	// then, in log order. An event replaces all earlier events whose up_to_seq is not greater.
 	ahead []aheadEvent
 }
 
@@ -61,11 +60,11 @@ type aheadEvent struct {
 	LoggedEvent
 }
 
-// reach adds an event to t.ahead. If t.ahead then has more than badge.MaxClaims events, it removes
+// reach adds an event to t.ahead. If t.ahead then has more than badge.MaxReadsAhead events, it removes
 // the oldest.
 func (t *trace) reach(upTo int64, e LoggedEvent) {
 	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
-	if surplus := len(t.ahead) - badge.MaxClaims; surplus > 0 {
+	if surplus := len(t.ahead) - badge.MaxReadsAhead; surplus > 0 {
 		t.ahead = slices.Delete(t.ahead, 0, surplus)
 	}
 }

@@ -27,39 +27,39 @@ const (
 // waits for these transactions.
 type Blocking struct {
 	Conn *pgx.Conn
-	// Tell is called to report the transaction for which the command waits, at most once in 5 s
+	// Report is called to report the transaction for which the command waits, at most once in 5 s
 	// (blockedInterval).
-	Tell      func(partition int, by Holder)
+	Report    func(partition int, by Holder)
 	Partition int
 	// Tables are the names of the tables to lock. For a partitioned table, list its parts too.
 	Tables []string
-	// Most limits the total wait: after this time, Wait returns a [*HeldError]. Default
-	// [MostBlocked].
-	Most time.Duration
+	// MaxWait limits the total wait: after this time, Wait returns a [*HeldError]. Default
+	// [DefaultMaxWait].
+	MaxWait time.Duration
 
-	pause       time.Duration
-	began, told time.Time
+	pause             time.Duration
+	began, reportedAt time.Time
 }
 
 const (
-	// MostBlocked is the default of Blocking.Most. Most dumps, which lock the tables they read,
+	// DefaultMaxWait is the default of Blocking.MaxWait. Most dumps, which lock the tables they read,
 	// take less time.
-	MostBlocked = 6 * time.Hour
-	// mostPrepared limits the wait for a prepared transaction. A transaction manager ends its
+	DefaultMaxWait = 6 * time.Hour
+	// maxPreparedWait limits the wait for a prepared transaction. A transaction manager ends its
 	// prepared transactions within seconds, unless it has lost track of them.
-	mostPrepared = 10 * time.Minute
+	maxPreparedWait = 10 * time.Minute
 )
 
 // HeldError means that the command has waited as long as it may, and a transaction still holds
 // locks on the tables.
 type HeldError struct {
-	By     Holder
+	Holder Holder
 	Waited time.Duration
 }
 
 // Error implements error.
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.By, e.By.Open(), e.By.Remedy())
+	return fmt.Sprintf("waited %s for %s, %s, which holds the tables; %s; then run the command again", e.Waited.Round(time.Second), e.Holder, e.Holder.Open(), e.Holder.Remedy())
 }
 
 // FirstLockPause and lastLockPause are the shortest and the longest pause between attempts to
@@ -68,19 +68,19 @@ func (e *HeldError) Error() string {
 const (
 	FirstLockPause = 50 * time.Millisecond
 	lastLockPause  = 30 * time.Second
-	// blockedInterval is the shortest time between two calls of Tell.
+	// blockedInterval is the shortest time between two calls of Report.
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the one
-// before, up to lastLockPause. Wait returns a [*HeldError] if a transaction still holds locks on
-// the tables after the longest wait.
+// Wait pauses until the next attempt to lock the tables. Each pause doubles, up to lastLockPause.
+// Wait returns a [*HeldError] if a transaction still holds locks on the tables after b.MaxWait, or
+// maxPreparedWait if it is prepared.
 func (b *Blocking) Wait(ctx context.Context) error {
 	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {
 		return err
 	}
-	left := cmp.Or(b.Most, MostBlocked)
+	left := cmp.Or(b.MaxWait, DefaultMaxWait)
 	if ok {
 		if left, err = b.HeldBy(by); err != nil {
 			return err
@@ -114,24 +114,24 @@ type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// HeldBy reports a blocking transaction with Tell and returns for how much longer to wait for it.
-// The wait is measured from the first call of HeldBy. When the longest wait is over, HeldBy
-// returns a [*HeldError].
+// HeldBy reports a blocking transaction with Report and returns for how much longer to wait for it.
+// The wait is measured from the first call of HeldBy. Once the maximum wait is over, HeldBy returns
+// a [*HeldError].
 func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
 	if b.began.IsZero() {
 		b.began = time.Now()
 	}
-	left = cmp.Or(b.Most, MostBlocked)
+	left = cmp.Or(b.MaxWait, DefaultMaxWait)
 	if by.Prepared != "" {
-		left = min(left, mostPrepared)
+		left = min(left, maxPreparedWait)
 	}
 	waited := time.Since(b.began)
 	if left -= waited; left < 0 {
 		return 0, &HeldError{by, waited}
 	}
-	if time.Since(b.told) > blockedInterval {
-		b.told = time.Now()
-		b.Tell(b.Partition, by)
+	if time.Since(b.reportedAt) > blockedInterval {
+		b.reportedAt = time.Now()
+		b.Report(b.Partition, by)
 	}
 	return left, nil
 }

@@ -114,8 +114,8 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 }
 
 // relayOutbox opens the outbox in a database and checks that it can be relayed. If the database is
-// not available, relayOutbox returns no error, but the function check: the caller must run it once
-// the database is available. If the outbox was checked, check is nil.
+// unavailable, err is nil and check is set: the caller must call check once the database is
+// available. Otherwise check is nil.
 func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
 	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("outbox: %w", err)

@@ -32,8 +32,8 @@ const (
 	// bodyWait is how long a request waits for memory before it is refused. Its body is not
 	// read while it waits.
 	bodyWait = 2 * time.Second
-	// firstRoom is used for a body whose length is unknown or too large: memory for this number
-	// of bytes of the body is reserved first.
+	// firstRoom is the number of body bytes for which memory is reserved first if the length is
+	// unknown or too large.
 	firstRoom = 64 << 10
 )
 

@@ -279,7 +279,7 @@ func Vouch(ctx context.Context, by Holder) bool {
 		c.listener.mu.Lock()
 		c.leave()
 		c.listener.mu.Unlock()
-	} else if !c.sit(by) {
+	} else if !c.joinShare(by) {
 		return false
 	}
 	c.Vouch()

@@ -88,8 +88,8 @@ func TestOldestUnauthenticatedIsClosed(t *testing.T) {
 		_ = one.Close()
 		_ = one.Close()
 	}
-	if l.strangers.all.n != 0 || len(l.strangers.from) != 0 || l.known != 0 || testutil.ToFloat64(l.metrics.unauthenticated) != 0 {
-		t.Errorf("%d strangers of %d addresses and %d others are left", l.strangers.all.n, len(l.strangers.from), l.known)
+	if l.strangers.all.n != 0 || len(l.strangers.byAddress) != 0 || l.known != 0 || testutil.ToFloat64(l.metrics.unauthenticated) != 0 {
+		t.Errorf("%d strangers of %d addresses and %d others are left", l.strangers.all.n, len(l.strangers.byAddress), l.known)
 	}
 	if n := testutil.ToFloat64(l.metrics.ended.WithLabelValues("unauthenticated")); n != 2 {
 		t.Errorf("%v were ended", n)

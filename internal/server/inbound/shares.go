@@ -15,10 +15,10 @@ import (
 // connections that count against this limit. If none of these is idle, the listener refuses the
 // new connection. The mutex of the listener guards a share.
 type share struct {
-	limits ShareLimits
-	all    group
-	of     map[string]*group
-	from   map[netip.Prefix]*group
+	limits    ShareLimits
+	all       group
+	byHolder  map[string]*group
+	byAddress map[netip.Prefix]*group
 }
 
 // group is the connections of a share that count against the same limit.
@@ -39,7 +39,7 @@ type ShareLimits struct {
 }
 
 func newShare(limits ShareLimits) *share {
-	return &share{limits: limits, of: map[string]*group{}, from: map[netip.Prefix]*group{}}
+	return &share{limits: limits, byHolder: map[string]*group{}, byAddress: map[netip.Prefix]*group{}}
 }
 
 // seat is the entry of a connection in a share.
@@ -62,7 +62,7 @@ func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
 	for _, bound := range []struct {
 		g    *group
 		most int
-	}{{s.of[holder], s.limits.PerHolder}, {s.from[c.address], s.limits.PerAddress}, {&s.all, s.limits.All}} {
+	}{{s.byHolder[holder], s.limits.PerHolder}, {s.byAddress[c.address], s.limits.PerAddress}, {&s.all, s.limits.All}} {
 		if bound.g != nil && over(bound.g.n, bound.most) {
 			victim = oldest(&bound.g.idle)
 			return victim, victim != nil
@@ -73,13 +73,13 @@ func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
 
 // join adds a connection to the share.
 func (s *share) join(c *conn, holder string) *seat {
-	if s.of[holder] == nil {
-		s.of[holder] = &group{}
+	if s.byHolder[holder] == nil {
+		s.byHolder[holder] = &group{}
 	}
-	if c.counts && s.from[c.address] == nil {
-		s.from[c.address] = &group{}
+	if c.counts && s.byAddress[c.address] == nil {
+		s.byAddress[c.address] = &group{}
 	}
-	joined := &seat{conn: c, share: s, holder: holder, groups: [3]*group{&s.all, s.of[holder], s.from[c.address]}}
+	joined := &seat{conn: c, share: s, holder: holder, groups: [3]*group{&s.all, s.byHolder[holder], s.byAddress[c.address]}}
 	for _, g := range joined.groups {
 		if g != nil {
 			g.n++
@@ -97,10 +97,10 @@ func (s *seat) leave() {
 		}
 	}
 	if s.groups[1].n == 0 {
-		delete(s.share.of, s.holder)
+		delete(s.share.byHolder, s.holder)
 	}
 	if from := s.groups[2]; from != nil && from.n == 0 {
-		delete(s.share.from, s.conn.address)
+		delete(s.share.byAddress, s.conn.address)
 	}
 }
 
@@ -129,28 +129,28 @@ func (c *conn) leave() {
 	}
 }
 
-// sit is called when a request on the connection has been authenticated. It adds the connection
-// to the share of users or of keys, for the request's holder. It returns false if the share is
-// full and none of its connections is idle.
-func (c *conn) sit(by Holder) bool {
+// joinShare is called when a request on the connection has been authenticated. It adds the
+// connection to the share of users or of keys, for the request's holder. It returns false if the
+// share is full and none of its connections is idle.
+func (c *conn) joinShare(holder Holder) bool {
 	l := c.listener
 	l.mu.Lock()
 	s := l.keys
-	if by.User {
+	if holder.User {
 		s = l.users
 	}
-	if !c.counts || c.stranger == nil && !c.known || c.seat != nil && c.seat.share == s && c.seat.holder == by.Name {
+	if !c.counts || c.stranger == nil && !c.known || c.seat != nil && c.seat.share == s && c.seat.holder == holder.Name {
 		l.mu.Unlock()
 		return true // c comes from a trusted proxy, is closed, or is already in this share
 	}
 	c.leave()
-	victim, ok := s.room(c, by.Name)
+	victim, ok := s.room(c, holder.Name)
 	if victim != nil {
 		victim.leave()
 		l.tell()
 	}
 	if ok {
-		c.seat = s.join(c, by.Name)
+		c.seat = s.join(c, holder.Name)
 	}
 	l.mu.Unlock()
 	if victim != nil {

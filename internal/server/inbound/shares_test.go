@@ -83,8 +83,8 @@ func TestSharesOfConnections(t *testing.T) {
 		_ = c.Close()
 	}
 	for _, s := range []*share{l.users, l.keys} {
-		if s.all.n != 0 || s.all.idle.Len() != 0 || len(s.of) != 0 || len(s.from) != 0 {
-			t.Errorf("at the end the share is %s", fmt.Sprint(s.all.n, s.of, s.from))
+		if s.all.n != 0 || s.all.idle.Len() != 0 || len(s.byHolder) != 0 || len(s.byAddress) != 0 {
+			t.Errorf("at the end the share is %s", fmt.Sprint(s.all.n, s.byHolder, s.byAddress))
 		}
 	}
 }

@@ -36,11 +36,12 @@ type usage struct {
 	// part is how many events of today's quota this process has reserved. taken is how many
 	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
-	// askedAt is when quotas last refused a reservation, for a request of `asked` events, or
-	// failed with askedErr. It is zero if the last reservation succeeded.
-	askedAt  time.Time
-	asked    int64
-	askedErr error
+	// refusedAt is when quotas last refused a reservation or failed; zero if the last reservation
+	// succeeded. refusedEvents is the number of events of that reservation. refusedErr is the error
+	// if quotas failed, nil if they refused.
+	refusedAt     time.Time
+	refusedEvents int64
+	refusedErr    error
 }
 
 func newUsage(k *Key, m *metrics) *usage {

@@ -106,7 +106,7 @@ func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	defer u.mu.Unlock()
 	if quota != u.quota {
 		left = u.drop()
-		u.quota, u.askedAt = quota, time.Time{}
+		u.quota, u.refusedAt = quota, time.Time{}
 	}
 	u.quotas = q
 	return left
@@ -159,7 +159,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 		return nil
 	}
 	if day := now.Unix() / secondsOfDay; day != u.day {
-		u.day, u.published, u.part, u.taken, u.askedAt = day, 0, 0, 0, time.Time{}
+		u.day, u.published, u.part, u.taken, u.refusedAt = day, 0, 0, 0, time.Time{}
 	}
 	if u.quotas == nil {
 		u.part, u.taken = u.quota, u.published
@@ -178,12 +178,12 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 			dayOf(u.day + 1).Sub(now),
 		}
 	}
-	lately := !u.askedAt.IsZero() && now.Sub(u.askedAt) < quotaPause && n >= u.asked
+	lately := !u.refusedAt.IsZero() && now.Sub(u.refusedAt) < quotaPause && n >= u.refusedEvents
 	switch {
-	case u.quotas == nil, lately && u.askedErr == nil:
+	case u.quotas == nil, lately && u.refusedErr == nil:
 		return spent()
 	case lately:
-		return u.askedErr
+		return u.refusedErr
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quotaTimeout) // not ctx: other requests wait for this answer too
 	defer cancel()
@@ -193,10 +193,10 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 		u.part, u.taken = u.part+part, taken
 	}
 	if err == nil && part > 0 {
-		u.askedAt = time.Time{}
+		u.refusedAt = time.Time{}
 		return nil
 	}
-	if u.askedAt, u.asked, u.askedErr = now, n, err; err != nil {
+	if u.refusedAt, u.refusedEvents, u.refusedErr = now, n, err; err != nil {
 		return err
 	}
 	return spent()

@@ -79,7 +79,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 	if !mayName(r.Payload, w.userID) {
 		return r.Payload, false, nil
 	}
-	was := tombstones.Of(r.Payload)
+	was := tombstones.Decode(r.Payload)
 	left := was
 	e, decodeErr := events.Decode(was.Event)
 	switch {
@@ -90,7 +90,7 @@ func (w *rewriter) record(r *events.Record) (rest []byte, changed bool, err erro
 			return r.Payload, false, nil
 		}
 		// A dead letter was never folded, so no number of a user depends on it.
-		left = tombstones.Remains{}
+		left = tombstones.Tombstone{}
 	default:
 		had, named := removeUser(&e, w.userID)
 		if !named {
@@ -139,7 +139,7 @@ func removeUser(e *events.Event, userID string) (had, named bool) {
 }
 
 // keepMemberships adds to a tombstone the rooms that the user joined or left by the erased event.
-func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tombstones.Remains) {
+func (w *rewriter) keepMemberships(r *events.Record, e *events.Event, left *tombstones.Tombstone) {
 	typ := e.Type
 	if typ == events.UserLeftAll {
 		typ = events.RoomLeft

@@ -61,9 +61,8 @@ func (x *Sweeper) partitions() []int {
 	return x.cfg.Layouts.Layout().Living()
 }
 
-// settled returns an hour: all deliveries that were appended before this hour are folded into
-// the tables. Only deliveries of transactions that are still open may be missing. The batch
-// that folds these deliveries later resets the progress of the sweep.
+// settled returns the hour before which all appended deliveries are folded, except those of open
+// transactions. The batch that folds these deliveries later resets the progress of the sweep.
 func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -127,7 +126,7 @@ func (x *Sweeper) sweepCategory(ctx context.Context, conn *pgx.Conn, partition i
 	return expired, true, x.advance(ctx, conn, partition, category, swept, before)
 }
 
-// progress returns an hour: earlier sweeps have expired all conversations before this hour.
+// progress returns the hour before which earlier sweeps have expired all conversations.
 func (x *Sweeper) progress(ctx context.Context, conn *pgx.Conn, partition int, category string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -255,7 +255,7 @@ func (m *move) unread() (seqs []int64) {
 // marked returns the messages that the guest has marked: only the newest events.MaxSeqs, since
 // one event must list them all. It adds the number of older marked messages to Left.
 func (m *move) marked() (seqs []int64) {
-	for _, r := range m.from.Again.Ranges {
+	for _, r := range m.from.MarkedUnread.Ranges {
 		seqs = slices.AppendSeq(seqs, badge.Seqs(r.Lo, r.Hi))
 	}
 	surplus := max(0, len(seqs)-events.MaxSeqs)

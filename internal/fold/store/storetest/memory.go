@@ -236,14 +236,14 @@ func Reload(t T, u *badge.User) *badge.User {
 	again.Carried, again.StoredCarried, again.Joined = u.Carried, u.Carried, u.Joined
 	again.Paths = u.Paths.Clone()
 	var err error
-	if again.Claims, err = badge.ParseClaims(u.Claims.String()); err != nil {
+	if again.ReadsAhead, err = badge.ParseClaims(u.ReadsAhead.String()); err != nil {
 		t.Fatal(err)
 	}
 	for id, c := range u.Conversations {
 		stored := *c
 		stored.Touched = false
 		stored.Unread, stored.Mentions = reloadSet(t, &c.Unread), reloadSet(t, &c.Mentions)
-		stored.Again, stored.Recalled = reloadRanges(t, &c.Again), reloadRanges(t, &c.Recalled)
+		stored.MarkedUnread, stored.Recalled = reloadRanges(t, &c.MarkedUnread), reloadRanges(t, &c.Recalled)
 		if stored.Revisions, err = badge.DecodeRevisions(c.Revisions.Encode()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 func TestRemains(t *testing.T) {
 	joined := []tombstones.Members{{Type: events.RoomJoined, ConversationID: `a <"room">`, Users: 2}}
 	left := []tombstones.Members{{Type: events.RoomLeft, ConversationID: "r", Users: 1}, {Type: events.RoomLeft, ConversationID: "s", Users: 1}}
-	for want, r := range map[string]tombstones.Remains{
+	for want, r := range map[string]tombstones.Tombstone{
 		`null`: {},
 		`{"erased":[{"type":"room.joined","conversation_id":"a <\"room\">","users":2}]}`:                                                                                        {Members: joined},
 		`{"erased":[{"type":"room.left","conversation_id":"r","users":1},{"type":"room.left","conversation_id":"s","users":1}],"event":{"specversion":"1.0","data":{"seq":1}}}`: {Members: left, Event: []byte(`{"specversion":"1.0","data":{"seq":1}}`)},

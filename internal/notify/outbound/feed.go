@@ -24,23 +24,22 @@ type Batch struct {
 // call. Call Folded for the batches of a partition in their order. Folded does not block and is
 // safe for concurrent use. It does nothing if the notifier does not own the partition.
 func (n *Notifier) Folded(b Batch) {
-	n.heard[b.Partition].add(&b)
+	n.feeds[b.Partition].add(&b)
 	wait.Wake(n.wakes[b.Partition])
 }
 
-// heard collects the batches of one partition that the projector of this process has reported
+// feed collects the batches of one partition that the projector of this process has reported
 // with Folded. If the reports do not cover all events after the notifier's position, the notifier
 // reads the log instead.
-type heard struct {
+type feed struct {
 	mu sync.Mutex
 	// listening is set while a worker collects reports.
-	listening bool
-	said      said
+	listening   bool
+	lastBatches lastBatches
 }
 
-// said is the union of consecutive batches, from the position from to the position to. It has the
-// users and rooms that these batches changed, and the messages that have a notification.
-type said struct {
+// lastBatches merges consecutive batches. from and to are the positions before and after them.
+type lastBatches struct {
 	from, to     events.Position
 	users, rooms set
 	notifying    []*events.Event
@@ -60,29 +59,29 @@ func (s *set) add(texts []string) {
 
 // maxSaid limits the sum of users, rooms and messages that are collected for a partition: above
 // it, add drops the earlier batches.
-const maxSaid = 50_000
+const maxReported = 50_000
 
 // listen begins or ends the collection of reports; a worker calls it.
-func (h *heard) listen(on bool) {
+func (h *feed) listen(enabled bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.listening = on; !on {
-		h.said = said{}
+	if h.listening = enabled; !enabled {
+		h.lastBatches = lastBatches{}
 	}
 }
 
 // add adds the batch b. It drops the earlier batches if they have more than maxSaid entries. It
 // also drops them if they do not end where b begins: then another process has folded the events
 // in between.
-func (h *heard) add(b *Batch) {
+func (h *feed) add(b *Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.listening {
 		return
 	}
-	s := &h.said
-	if b.From != s.to || len(s.users)+len(s.rooms)+len(s.notifying) > maxSaid {
-		*s = said{from: b.From}
+	s := &h.lastBatches
+	if b.From != s.to || len(s.users)+len(s.rooms)+len(s.notifying) > maxReported {
+		*s = lastBatches{from: b.From}
 	}
 	s.to = b.To
 	s.users.add(b.Users)
@@ -91,17 +90,17 @@ func (h *heard) add(b *Batch) {
 }
 
 // take returns the reports since the last call of take.
-func (h *heard) take() said {
+func (h *feed) take() lastBatches {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.said
-	h.said = said{from: s.to, to: s.to}
+	s := h.lastBatches
+	h.lastBatches = lastBatches{from: s.to, to: s.to}
 	return s
 }
 
 // covers reports whether s has all changes from position to s.to, and the tables include these
 // changes. folded is the position up to which the tables are folded. It can be before s.to after
 // a failover, when the tables may have lost reported batches.
-func (s *said) covers(position, folded events.Position) bool {
+func (s *lastBatches) covers(position, folded events.Position) bool {
 	return !position.Before(s.from) && position.Before(s.to) && !folded.Before(s.to)
 }

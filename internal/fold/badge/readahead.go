@@ -12,61 +12,61 @@ import (
 // This file limits the effect of a read by an app. An app may receive a message before the log
 // does, so its read may be ahead of the log; but a read by a faulty app may cover messages
 // that do not exist yet. So the read covers the messages delivered before it in the log, and
-// messages appended within ClaimSpan after it. Both times are append times of the log.
+// messages appended within ReadAheadSpan after it. Both times are append times of the log.
 
 const (
-	// ClaimSpan is how long a read by an app also covers new messages: if a message up to the
+	// ReadAheadSpan is how long a read by an app also covers new messages: if a message up to the
 	// seq of the read is appended in this time, it counts as read on delivery.
-	ClaimSpan = time.Minute
-	// MaxClaims is the greatest number of claims of a user; the oldest is dropped first. The
+	ReadAheadSpan = time.Minute
+	// MaxReadsAhead is the maximum number of reads ahead of a user; the oldest is dropped first. The
 	// limit exists because an app can name any number of conversations.
-	MaxClaims = 32
+	MaxReadsAhead = 32
 )
 
-// Claim is the part of an app's read that is ahead of the log. Messages of the conversation up
+// ReadAhead is the part of an app's read that is ahead of the log. Messages of the conversation up
 // to UpTo are read on delivery if they are appended by Until.
-type Claim struct {
+type ReadAhead struct {
 	Conversation string
 	UpTo         int64
 	// Until is in microseconds since 1970, the precision of Postgres.
 	Until int64
 }
 
-// Claims are the claims of one user, oldest first. They are stored with the user, since the
+// ReadsAhead are the reads ahead of one user, oldest first. They are stored with the user, since the
 // conversation may not exist yet.
 //
-// A claim does not extend an earlier one: each has its own end. A claim is dropped if another
+// A read ahead does not extend an earlier one: each has its own end. A read ahead is dropped if another
 // claim of the conversation covers it, that is, has neither a lower UpTo nor an earlier Until.
-// So if a conversation has two claims, the claim with the greater UpTo has the earlier Until.
-type Claims []Claim
+// So if a conversation has two reads ahead, the read ahead with the greater UpTo has the earlier Until.
+type ReadsAhead []ReadAhead
 
-// Lapse removes the claims that ended before at, in microseconds since 1970.
-func (s *Claims) Lapse(at int64) {
-	*s = slices.DeleteFunc(*s, func(c Claim) bool { return c.Until < at })
+// Lapse removes the reads ahead that ended before now, in microseconds since 1970.
+func (s *ReadsAhead) Lapse(now int64) {
+	*s = slices.DeleteFunc(*s, func(c ReadAhead) bool { return c.Until < now })
 }
 
-// Add adds a claim and reports whether it changed anything.
-func (s *Claims) Add(c Claim) bool {
+// Add adds a read ahead and reports whether it changed anything.
+func (s *ReadsAhead) Add(c ReadAhead) bool {
 	for _, other := range *s {
 		if other.covers(c) {
 			return false
 		}
 	}
 	*s = append(slices.DeleteFunc(*s, c.covers), c)
-	if surplus := len(*s) - MaxClaims; surplus > 0 {
+	if surplus := len(*s) - MaxReadsAhead; surplus > 0 {
 		*s = slices.Delete(*s, 0, surplus)
 	}
 	return true
 }
 
 // covers reports whether c makes other redundant.
-func (c Claim) covers(other Claim) bool {
+func (c ReadAhead) covers(other ReadAhead) bool {
 	return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until >= other.Until
 }
 
-// Reach returns the read position that the claims justify when message seq of a conversation
-// is delivered: at most seq, 0 without a claim. Expired claims must have been removed.
-func (s Claims) Reach(conversation string, seq int64) (upTo int64) {
+// Reach returns the read position that the reads ahead justify when message seq of a conversation
+// is delivered: at most seq, 0 without a read ahead. Expired reads must have been removed.
+func (s ReadsAhead) Reach(conversation string, seq int64) (upTo int64) {
 	for _, c := range s {
 		if c.Conversation == conversation {
 			upTo = max(upTo, min(c.UpTo, seq))
@@ -75,8 +75,8 @@ func (s Claims) Reach(conversation string, seq int64) (upTo int64) {
 	return upTo
 }
 
-// String returns the claims as jsonb prints them, "" for none.
-func (s Claims) String() string {
+// String returns the reads ahead as jsonb prints them, "" for none.
+func (s ReadsAhead) String() string {
 	if len(s) == 0 {
 		return ""
 	}
@@ -94,7 +94,7 @@ func (s Claims) String() string {
 }
 
 // ParseClaims parses the result of String.
-func ParseClaims(text string) (Claims, error) {
+func ParseClaims(text string) (ReadsAhead, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -106,9 +106,9 @@ func ParseClaims(text string) (Claims, error) {
 	if err := json.Unmarshal([]byte(text), &stored); err != nil {
 		return nil, err
 	}
-	s := make(Claims, len(stored))
+	s := make(ReadsAhead, len(stored))
 	for i, c := range stored {
-		s[i] = Claim{Conversation: c.ConversationID, UpTo: c.UpToSeq, Until: c.Until}
+		s[i] = ReadAhead{Conversation: c.ConversationID, UpTo: c.UpToSeq, Until: c.Until}
 	}
 	return s, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Remains is the content of a tombstone, the payload that replaces an event. If Members is
+// Tombstone is the content of a tombstone, the payload that replaces an event. If Members is
 // nil, the payload is the remaining event, or `null` if Event is nil too. Otherwise the
 // payload is an object that begins with the erased members.
-type Remains struct {
+type Tombstone struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
 	// Members says how the erased part of the event changed the number of members of rooms;
@@ -34,43 +34,43 @@ type Members struct {
 	Users          int         `json:"users"`
 }
 
-// remains is the JSON of Remains with members.
-type remains struct {
+// tombstoneJSON is the JSON of Tombstone with members.
+type tombstoneJSON struct {
 	Erased []Members       `json:"erased"`
 	Event  json.RawMessage `json:"event,omitempty"`
 }
 
-// nothing is the JSON of Remains without members or event.
+// nothing is the JSON of Tombstone without members or event.
 const nothing = "null"
 
-// erasedPrefix begins the JSON of Remains with Members. No event begins with it.
+// erasedPrefix begins the JSON of Tombstone with Members. No event begins with it.
 const erasedPrefix = `{"erased":`
 
 // Parse parses a payload of the log. It returns false if the payload is an event and not a
 // tombstone. It does not decode the event in a tombstone.
-func Parse(payload []byte) (r Remains, ok bool) {
+func Parse(payload []byte) (r Tombstone, ok bool) {
 	if len(payload) == len(nothing) && string(payload) == nothing {
-		return Remains{}, true
+		return Tombstone{}, true
 	}
 	if !bytes.HasPrefix(payload, []byte(erasedPrefix)) {
-		return Remains{}, false
+		return Tombstone{}, false
 	}
-	var stored remains
+	var stored tombstoneJSON
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&stored); err != nil || len(stored.Erased) == 0 {
-		return Remains{}, false
+		return Tombstone{}, false
 	}
 	for _, m := range stored.Erased {
 		if m.Type != events.RoomJoined && m.Type != events.RoomLeft || m.Users < 0 || m.Users == 0 && m.Type != events.RoomJoined || m.Users > events.MaxUsers || events.CheckID(m.ConversationID) != "" {
-			return Remains{}, false
+			return Tombstone{}, false
 		}
 	}
-	return Remains{Event: stored.Event, Members: stored.Erased}, true
+	return Tombstone{Event: stored.Event, Members: stored.Erased}, true
 }
 
 // Append appends the payload for r to b.
-func (r *Remains) Append(b []byte) ([]byte, error) {
+func (r *Tombstone) Append(b []byte) ([]byte, error) {
 	switch {
 	case r.Members == nil && r.Event == nil:
 		return append(b, nothing...), nil
@@ -80,20 +80,20 @@ func (r *Remains) Append(b []byte) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(remains{r.Members, r.Event}); err != nil {
+	if err := encoder.Encode(tombstoneJSON{r.Members, r.Event}); err != nil {
 		return nil, fmt.Errorf("encode a tombstone: %w", err)
 	}
 	return append(b, bytes.TrimSpace(text.Bytes())...), nil
 }
 
-// Of returns what a payload of the log has: the content of a tombstone, or an event.
-func Of(payload []byte) Remains {
+// Decode returns the content of a payload of the log: of a tombstone, or an event.
+func Decode(payload []byte) Tombstone {
 	if r, ok := Parse(payload); ok {
 		return r
 	}
-	return Remains{Event: payload}
+	return Tombstone{Event: payload}
 }
 
 // EventIn returns the event in a payload of the log. If the payload is a tombstone, this is
 // the event that remains in it, nil if none remains; otherwise it is the payload itself.
-func EventIn(payload []byte) []byte { return Of(payload).Event }
+func EventIn(payload []byte) []byte { return Decode(payload).Event }

@@ -12,10 +12,10 @@ import (
 // the reads: no message more, and no longer.
 func TestClaimsSayWhatWasRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var kept Claims
-		var all []Claim
-		for range rapid.IntRange(1, MaxClaims).Draw(t, "reads") {
-			c := Claim{
+		var kept ReadsAhead
+		var all []ReadAhead
+		for range rapid.IntRange(1, MaxReadsAhead).Draw(t, "reads") {
+			c := ReadAhead{
 				Conversation: rapid.SampledFrom([]string{"c", "d"}).Draw(t, "conversation"),
 				UpTo:         rapid.Int64Range(1, 9).Draw(t, "up to"),
 				Until:        rapid.Int64Range(1, 9).Draw(t, "until"),
@@ -39,7 +39,7 @@ func TestClaimsSayWhatWasRead(t *testing.T) {
 			}
 		}
 		again, err := ParseClaims(kept.String())
-		if diff := cmp.Diff(kept, again, cmp.AllowUnexported(Claim{})); diff != "" || err != nil {
+		if diff := cmp.Diff(kept, again, cmp.AllowUnexported(ReadAhead{})); diff != "" || err != nil {
 			t.Fatalf("as text (-before +after), %v:\n%s", err, diff)
 		}
 	})
