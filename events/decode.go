@@ -72,12 +72,12 @@ func syntaxFault(b []byte) string {
 // escapes, skipped values, and the reason why JSON is broken.
 type decoder struct {
 	json     []byte
-	at       int
+	offset   int
 	problems problems
 	broken   bool // the JSON is broken, and the decoder stops reading
-	// unchecked is set if the JSON may be invalid in a way that the decoder does not check: it
+	// unchecked is true if the JSON may be invalid in a way that the decoder does not check: it
 	// has an object with more than 32 members, where names may be repeated, or a number with a
-	// leading zero. wide is set if the JSON has bytes outside ASCII, which may be invalid UTF-8.
+	// leading zero. wide is true if the JSON has bytes outside ASCII, which may be invalid UTF-8.
 	unchecked, wide bool
 }
 
@@ -137,7 +137,7 @@ func (d *decoder) event(e *Event) (present fields, ok bool) {
 			d.problems.add(name, "is required")
 		}
 	}
-	if d.next(); d.at < len(d.json) {
+	if d.next(); d.offset < len(d.json) {
 		d.problems.add("", "must be one JSON object, with nothing after it")
 	}
 	return present, ok
@@ -147,8 +147,8 @@ func (d *decoder) event(e *Event) (present fields, ok bool) {
 func (d *decoder) eventType(path string) Type {
 	v, _ := d.text(path)
 	for i := range typeRules {
-		if string(typeRules[i].of) == string(v) {
-			return typeRules[i].of
+		if string(typeRules[i].eventType) == string(v) {
+			return typeRules[i].eventType
 		}
 	}
 	return Type(v)
@@ -214,9 +214,9 @@ func (d *decoder) notification(path string, n *Notification) {
 	})
 }
 
-// most limits the comparison of names, which finds repeated names in an object: object compares the
-// names of the first 32 members. If there are more, syntaxFault checks the JSON as well.
-const most = 32
+// limit limits the comparison of names, which finds repeated names in an object: object compares
+// the names of the first 32 members. If there are more, syntaxFault checks the JSON as well.
+const limit = 32
 
 // object reads an object and calls member for each name whose value is not null. The function
 // member must read the value. object reports whether it read a valid object.
@@ -224,18 +224,18 @@ func (d *decoder) object(path string, member func(name []byte)) bool {
 	if !d.kind(path, '{', "a JSON object") {
 		return false
 	}
-	d.at++
+	d.offset++
 	if d.next() == '}' {
-		d.at++
+		d.offset++
 		return true
 	}
-	names := make([][]byte, 0, most)
+	names := make([][]byte, 0, limit)
 	for {
 		if d.next() != '"' {
 			return d.fail()
 		}
 		name := d.quoted()
-		if len(names) == most {
+		if len(names) == limit {
 			d.unchecked = true
 		} else {
 			for _, other := range names {
@@ -248,7 +248,7 @@ func (d *decoder) object(path string, member func(name []byte)) bool {
 		if d.next() != ':' {
 			return d.fail()
 		}
-		d.at++
+		d.offset++
 		if d.next(); !d.literal("null") {
 			member(name)
 		}
@@ -261,9 +261,9 @@ func (d *decoder) object(path string, member func(name []byte)) bool {
 // array reads an array and calls the function element for each index. The function must read the
 // element at this index.
 func (d *decoder) array(element func(i int)) {
-	d.at++
+	d.offset++
 	if d.next() == ']' {
-		d.at++
+		d.offset++
 		return
 	}
 	for i := 0; ; i++ {
@@ -280,7 +280,7 @@ func (d *decoder) more(end byte) bool {
 	if c != ',' && c != end {
 		return d.fail()
 	}
-	d.at++
+	d.offset++
 	return c == ','
 }
 
@@ -299,11 +299,11 @@ func (d *decoder) string(path string) string {
 // quoted reads a string, which must come next.
 func (d *decoder) quoted() []byte {
 	escaped := false
-	for i := d.at + 1; i < len(d.json); i++ {
+	for i := d.offset + 1; i < len(d.json); i++ {
 		switch c := d.json[i]; {
 		case c == '"':
-			raw := d.json[d.at : i+1]
-			d.at = i + 1
+			raw := d.json[d.offset : i+1]
+			d.offset = i + 1
 			if !escaped {
 				return raw[1 : len(raw)-1]
 			}
@@ -334,7 +334,7 @@ func (d *decoder) texts(path string) []string {
 	if !d.kind(path, '[', "an array of strings") {
 		return nil
 	}
-	begin := d.at
+	begin := d.offset
 	shared := string(d.json[begin:][:max(0, bytes.IndexByte(d.json[begin:], ']'))]) // the whole array, unless a string contains "]"
 	texts := make([]string, 0, 1+min(strings.Count(shared, ","), MaxUsers))
 	d.array(func(i int) {
@@ -348,9 +348,9 @@ func (d *decoder) texts(path string) []string {
 			}
 			texts = append(texts, t)
 		default:
-			from := d.at + 1 - begin
+			from := d.offset + 1 - begin
 			text := d.quoted()
-			if end := from + len(text); end < len(shared) && d.at-begin == end+1 {
+			if end := from + len(text); end < len(shared) && d.offset-begin == end+1 {
 				texts = append(texts, shared[from:end])
 			} else {
 				texts = append(texts, string(text))
@@ -406,11 +406,11 @@ func (d *decoder) int64(path string) int64 {
 
 // number reads a number, which must come next.
 func (d *decoder) number() []byte {
-	begin := d.at
-	for d.at < len(d.json) && strings.IndexByte("+-.0123456789Ee", d.json[d.at]) >= 0 {
-		d.at++
+	begin := d.offset
+	for d.offset < len(d.json) && strings.IndexByte("+-.0123456789Ee", d.json[d.offset]) >= 0 {
+		d.offset++
 	}
-	text := d.json[begin:d.at]
+	text := d.json[begin:d.offset]
 	if digits := bytes.TrimPrefix(text, []byte("-")); len(digits) > 1 && digits[0] == '0' {
 		d.unchecked = true // a leading zero is invalid in JSON, unless a decimal point follows
 	}
@@ -465,9 +465,9 @@ func (d *decoder) unknown(path string) {
 // showPath makes a path that ends in a publisher's text safe to show and store: it shortens a
 // long path and escapes control characters.
 func showPath(path string) string {
-	const most = 128
-	if len(path) > most {
-		path = cutText(path, most) + "…"
+	const limit = 128
+	if len(path) > limit {
+		path = cutText(path, limit) + "…"
 	}
 	if !strings.ContainsFunc(path, unicode.IsControl) {
 		return path
@@ -478,10 +478,10 @@ func showPath(path string) string {
 // next skips white space and returns the next byte without reading it. At the end of the JSON it
 // returns 0.
 func (d *decoder) next() byte {
-	for d.at < len(d.json) {
-		switch c := d.json[d.at]; c {
+	for d.offset < len(d.json) {
+		switch c := d.json[d.offset]; c {
 		case ' ', '\t', '\r', '\n':
-			d.at++
+			d.offset++
 		default:
 			return c
 		}
@@ -491,25 +491,25 @@ func (d *decoder) next() byte {
 
 // literal reports whether word comes next, and skips it if so.
 func (d *decoder) literal(word string) bool {
-	if !bytes.HasPrefix(d.json[d.at:], []byte(word)) {
+	if !bytes.HasPrefix(d.json[d.offset:], []byte(word)) {
 		return false
 	}
-	d.at += len(word)
+	d.offset += len(word)
 	return true
 }
 
 func (d *decoder) skip() {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(d.json[d.at:]))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(d.json[d.offset:]))
 	if dec.SkipValue() != nil {
 		d.fail()
 		return
 	}
-	d.at += int(dec.InputOffset())
+	d.offset += int(dec.InputOffset())
 }
 
 // fail records that the JSON is broken and ends reading. It returns false.
 func (d *decoder) fail() bool {
-	d.broken, d.at = true, len(d.json)
+	d.broken, d.offset = true, len(d.json)
 	return false
 }
 

@@ -14,7 +14,7 @@ type TypeInfo struct {
 	// Means describes the fields that have another meaning in this type than the doc tags of [Data]
 	// say. The keys are the JSON names of the fields.
 	Means map[string]string
-	// Reserved is set if only badged may write the event: [Publish] rejects it.
+	// Reserved is true if only badged may write the event: [Publish] rejects it.
 	Reserved bool
 }
 
@@ -156,7 +156,7 @@ func Types() []TypeInfo {
 // typeRule says which fields the data of a type must have (required), and which fields it may
 // have (allowed, which includes the required fields).
 type typeRule struct {
-	of                Type
+	eventType         Type
 	required, allowed fields
 	reserved          bool
 }
@@ -173,7 +173,7 @@ var typeRules = func() (rules []typeRule) {
 // the most frequent types come first: for these types a loop is faster than a map.
 func ruleOf(t Type) (rule typeRule, ok bool) {
 	for i := range typeRules {
-		if typeRules[i].of == t {
+		if typeRules[i].eventType == t {
 			return typeRules[i], true
 		}
 	}

@@ -14,14 +14,14 @@ import (
 type dataField struct {
 	name string
 	path string // as errors show it, such as data.user_ids
-	// most is the maximum length in bytes of a text, or of each text in a list.
-	most int
-	// isPath is set if the text is a category.
+	// limit is the maximum length in bytes of a text, or of each text in a list.
+	limit int
+	// isPath is true if the text is a category.
 	isPath bool
-	// among, if not empty, is another field, which has a list. If the event type allows that field,
-	// its list must contain every text of this field. For example, the mentioned users must be
-	// among the users of the event.
-	among fields
+	// allowed, if not empty, is another field, which has a list. If the event type allows that
+	// field, its list must contain every text of this field. For example, the mentioned users must
+	// be among the users of the event.
+	allowed fields
 	// enum has the values that a text may have, nil if it may have any.
 	enum []string
 }
@@ -40,9 +40,9 @@ func describeData() []dataField {
 		if name == "-" {
 			continue
 		}
-		field := dataField{name: name, path: "data." + name, among: set[f.Tag.Get("among")]}
+		field := dataField{name: name, path: "data." + name, allowed: set[f.Tag.Get("among")]}
 		set[name] = 1 << len(all)
-		field.most, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
+		field.limit, _ = strconv.Atoi(f.Tag.Get("maxLength")) // 0 for none
 		field.isPath = f.Tag.Get("path") != ""
 		if enum := f.Tag.Get("enum"); enum != "" {
 			field.enum = strings.Split(enum, ",")

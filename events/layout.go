@@ -23,7 +23,7 @@ type Layout struct {
 	living eventlog.Set
 	// numbers is greater than the number of every living partition.
 	numbers int
-	// split is set once any partition was split.
+	// split is true once any partition was split.
 	split bool
 }
 

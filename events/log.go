@@ -19,10 +19,10 @@ type Log struct {
 	// changing guards changed, which is closed and replaced whenever the layout changes.
 	changing sync.Mutex
 	changed  chan struct{}
-	// shared is set if the database is one of several. Then the log never reads the layout from the
-	// database: another part of the process sets it.
+	// shared is true if the database is one of several. Then the log never reads the layout from
+	// the database: another part of the process sets it.
 	shared atomic.Bool
-	// stale is set if the layout must be read again.
+	// stale is true if the layout must be read again.
 	stale atomic.Bool
 	now   func() time.Time
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// MaxPartitions is the greatest number of partitions that users are distributed among.
+// MaxPartitions is the maximum number of partitions that users are distributed among.
 const MaxPartitions = eventlog.MaxPartitions
 
 // PartitionOf returns the partition of a user among n partitions that were never split: the first

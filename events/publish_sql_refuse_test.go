@@ -278,7 +278,7 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 		{"a time behind it", attribute(`"time":"9999-12-31T23:59:59-00:01"`), bad},
 	}
 	// Every text at its limit and past it, in characters of one byte and more.
-	for field, most := range map[string]int{
+	for field, limit := range map[string]int{
 		"id": 256, "source": 256, "traceparent": 512, "tracestate": 512,
 		"conversation_id": 128, "user_ids": 128, "message_id": 128, "sender_id": 128,
 	} {
@@ -297,10 +297,10 @@ func TestPublishSQLRefusesWhatGoRefuses(t *testing.T) {
 			what, text string
 			want       verdict
 		}{
-			{"at the limit", long(most), good},
-			{"past the limit", long(most + 1), bad},
-			{"of four-byte characters at the limit", strings.Repeat("👋", most/4), good},
-			{"of four-byte characters past the limit", strings.Repeat("👋", most/4) + "x", bad},
+			{"at the limit", long(limit), good},
+			{"past the limit", long(limit + 1), bad},
+			{"of four-byte characters at the limit", strings.Repeat("👋", limit/4), good},
+			{"of four-byte characters past the limit", strings.Repeat("👋", limit/4) + "x", bad},
 			{"with the last of C0", `a\u001f`, bad},
 			{"with a space", ` `, good},
 			{"with a tilde", `~`, good},

@@ -88,7 +88,7 @@ type Record struct {
 	// Damage is the reason why the row could not be split into events, nil if it was split. If
 	// Damage is set, Payload is the whole row as stored, or nil if the row is too large.
 	Damage error
-	// Own is set if badged itself wrote the row. Events for which [Event.CheckReserved] fails
+	// Own is true if badged itself wrote the row. Events for which [Event.CheckReserved] fails
 	// are valid only in such rows.
 	Own bool
 	// AppendedAt is when the INSERT of the event ran. Readers see the event later, once its

@@ -33,10 +33,10 @@ func optional(maxBytes int) *rapid.Generator[string] {
 
 // anyNotification draws a notification, or none.
 var anyNotification = rapid.Custom(func(t *rapid.T) events.Notification {
-	const most = 40
-	n := events.Notification{Title: optional(most).Draw(t, "title"), Body: optional(most).Draw(t, "body")}
+	const limit = 40
+	n := events.Notification{Title: optional(limit).Draw(t, "title"), Body: optional(limit).Draw(t, "body")}
 	if n.Title != "" || n.Body != "" {
-		n.Data = rapid.MapOfN(optional(most), optional(most), 0, 3).Draw(t, "data")
+		n.Data = rapid.MapOfN(optional(limit), optional(limit), 0, 3).Draw(t, "data")
 	}
 	return n
 })

@@ -23,12 +23,12 @@ type Rows struct {
 	columns *eventbatch.Columns
 }
 
-// QueueAt adds to batch a statement that appends the rows to the log. The rows get `at` as the time
-// of the append.
-func (r *Rows) QueueAt(batch *pgx.Batch, at time.Time) { r.queue(batch, &at) }
+// QueueAt adds to batch a statement that appends the rows to the log. The rows get appendedAt as
+// the time of the append.
+func (r *Rows) QueueAt(batch *pgx.Batch, appendedAt time.Time) { r.queue(batch, &appendedAt) }
 
-func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
-	sql, args := r.columns.Insert(Topic(r.Partition), at)
+func (r *Rows) queue(batch *pgx.Batch, appendedAt *time.Time) *pgx.QueuedQuery {
+	sql, args := r.columns.Insert(Topic(r.Partition), appendedAt)
 	return batch.Queue(sql, args...)
 }
 
@@ -36,10 +36,10 @@ func (r *Rows) queue(batch *pgx.Batch, at *time.Time) *pgx.QueuedQuery {
 // other work. It returns one Rows for each partition of the events, in ascending order.
 func (l *Log) Rows(ctx context.Context, evs []Event) ([]Rows, error) { return l.encode(ctx, evs, true) }
 
-// encode encodes events, and accepts events that only badged may write. If keep is set, the
+// encode encodes events, and accepts events that only badged may write. If keep is true, the
 // returned rows also have their Events.
 func (l *Log) encode(ctx context.Context, evs []Event, keep bool) ([]Rows, error) {
-	enc := encoder{layout: l.Layout(), held: func() (eventlog.Set, error) { return l.toRooms(ctx) }, now: l.now(), own: true, keep: keep}
+	enc := encoder{layout: l.Layout(), held: func() (eventlog.Set, error) { return l.toRooms(ctx) }, now: l.now(), internal: true, keep: keep}
 	return enc.rows(evs)
 }
 
@@ -50,9 +50,9 @@ type encoder struct {
 	held func() (eventlog.Set, error)
 	// now is the time for events without a time.
 	now time.Time
-	// own is set if the encoder accepts types and attributes that only badged may write. keep is
-	// set if the encoder must set Events in the returned rows.
-	own, keep bool
+	// internal is true if the encoder accepts types and attributes that only badged may write. keep
+	// is true if the encoder must set Events in the returned rows.
+	internal, keep bool
 
 	toRooms eventlog.Set
 	// expect is an estimate of the number of events per partition, for the allocation of slices.
@@ -63,7 +63,7 @@ type encoder struct {
 
 // rows validates evs and encodes them as rows, by partition in ascending order.
 func (enc *encoder) rows(evs []Event) ([]Rows, error) {
-	toRooms, err := checkAll(evs, enc.own)
+	toRooms, err := checkAll(evs, enc.internal)
 	if err != nil {
 		return nil, err
 	}

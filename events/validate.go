@@ -157,14 +157,14 @@ func (d *Data) validate(p *problems, given, allowed fields) {
 		f := &dataFields[i]
 		switch v := value.(type) {
 		case *string:
-			if p.text(f.path, *v, f.most); f.isPath {
+			if p.text(f.path, *v, f.limit); f.isPath {
 				p.category(f.path, *v)
 			}
 		case *[]string:
 			switch {
-			case f.among == 0:
+			case f.allowed == 0:
 				p.users(f.path, *v)
-			case f.among&allowed != 0:
+			case f.allowed&allowed != 0:
 				p.mentioned(f.path, *v, d.UserIDs)
 			case len(*v) > 0:
 				p.users(f.path, *v)
@@ -317,11 +317,11 @@ func isPlain(s string) bool {
 
 // quoteShort quotes s for a message, and cuts it if it is long.
 func quoteShort(s string) string {
-	const most = 64
-	if len(s) <= most {
+	const limit = 64
+	if len(s) <= limit {
 		return strconv.Quote(s)
 	}
-	return strconv.Quote(cutText(s, most)) + "…"
+	return strconv.Quote(cutText(s, limit)) + "…"
 }
 
 // cutText returns the first n bytes of s. It returns up to three bytes fewer if it would otherwise
@@ -340,13 +340,13 @@ func Check(evs []Event) error {
 	return err
 }
 
-// checkAll validates evs. If own is set, it accepts types and attributes that only badged may
-// write. toRooms is set if at least one of the events reaches all members of a room.
-func checkAll(evs []Event, own bool) (toRooms bool, err error) {
+// checkAll validates evs. If internal is true, it accepts types and attributes that only badged may
+// write. toRooms is true if at least one of the events reaches all members of a room.
+func checkAll(evs []Event, internal bool) (toRooms bool, err error) {
 	var bad BatchError
 	for i := range evs {
 		err := evs[i].Validate()
-		if err == nil && !own {
+		if err == nil && !internal {
 			err = evs[i].CheckReserved()
 		}
 		if invalid, ok := errors.AsType[*InvalidError](err); ok {

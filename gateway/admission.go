@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// greetingsAtOnce is the most clients that are greeted concurrently. It is large, so that
-	// the states of many clients of one partition are read by one query.
+	// greetingsAtOnce is the maximum number of clients that are greeted concurrently. It is large,
+	// so that the states of many clients of one partition are read by one query.
 	greetingsAtOnce = 512
 	// greetingWait is how long a client may be queued. After this time the gateway disconnects
 	// the client, and tells it when to reconnect. greetingWait is shorter than the time for
@@ -124,10 +124,10 @@ func (a *admission) dismiss() {
 // Limits limit clients; 0 means no limit. Rates are per second. A client may exceed a rate by a
 // burst of at most ten times the rate.
 type Limits struct {
-	// Connections is the most open connections of the gateway. Connections whose hello is not
-	// accepted yet do not count.
+	// Connections is the maximum number of open connections of the gateway. Connections whose hello
+	// is not accepted yet do not count.
 	Connections int
-	// UserConnections is the most open connections of one user.
+	// UserConnections is the maximum number of open connections of one user.
 	UserConnections int
 	// Connects is the rate of new connections from one network; see ClientOf.
 	Connects float64

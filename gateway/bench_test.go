@@ -41,7 +41,7 @@ func BenchmarkRoom(b *testing.B) {
 		state.Memberships = []pubsub.Membership{{Level: "all", Room: &pubsub.Room{ConversationID: "room", Category: "chat"}}}
 		in := &interest{user: pubsub.Address{ID: state.UserID}, sessions: []*session{s}}
 		m := g.hub.memberOf(in)
-		m.sit(r)
+		m.joinRoom(r)
 		m.account = view.NewAccount(&state)
 		s.mailbox.Synced(view.HoldingOf(&state.Badge), 0, nil)
 	}

@@ -19,7 +19,7 @@ const (
 	// claimSpan is how long a claim is stored. The fold uses the same duration for other
 	// conversations.
 	claimSpan = time.Minute
-	// maxClaims is the most claims of one user. Each room has at most one.
+	// maxClaims is the maximum number of claims of one user. Each room has at most one.
 	maxClaims = 32
 )
 
@@ -35,8 +35,8 @@ type claim struct {
 func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if in, ok := h.users[userID]; ok && in.member != nil {
-		in.member.claim(conversationID, upTo)
+	if interest, ok := h.users[userID]; ok && interest.member != nil {
+		interest.member.claim(conversationID, upTo)
 	}
 }
 
@@ -65,10 +65,10 @@ func (m *member) claim(conversationID string, upTo int64) {
 func (h *hub) forgetAhead(userID, conversationID string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if in, ok := h.users[userID]; ok && in.member != nil {
-		in.member.mu.Lock()
-		defer in.member.mu.Unlock()
-		delete(in.member.claims, conversationID)
+	if interest, ok := h.users[userID]; ok && interest.member != nil {
+		interest.member.mu.Lock()
+		defer interest.member.mu.Unlock()
+		delete(interest.member.claims, conversationID)
 	}
 }
 
@@ -88,20 +88,20 @@ func (m *member) honour() {
 		case entry.Room.LastSeq < c.upTo:
 			continue
 		case len(m.user.sessions) > 0:
-			m.user.sessions[0].readAgain(again{id, c.upTo})
+			m.user.sessions[0].readAgain(repeatedRead{id, c.upTo})
 		}
 		delete(m.claims, id)
 	}
 }
 
-// again is a read that must be appended a second time.
-type again struct {
+// repeatedRead is a read that must be appended a second time.
+type repeatedRead struct {
 	conversationID string
 	upTo           int64
 }
 
 // readAgain queues a read, which the worker of the session then appends.
-func (s *session) readAgain(r again) {
+func (s *session) readAgain(r repeatedRead) {
 	s.mu.Lock()
 	s.reads = append(s.reads, r)
 	s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *session) repeatReads(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.gateway.cfg.ReadTimeout)
 	defer cancel()
 	for _, r := range reads {
-		if err := s.gateway.cfg.Commands.Read(ctx, s.who(), "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTokenEnded) {
+		if err := s.gateway.cfg.Commands.Read(ctx, s.currentIdentity(), "", r.conversationID, r.upTo); err != nil && ctx.Err() == nil && !errors.Is(err, ErrTokenEnded) {
 			s.gateway.log.WarnContext(ctx, "cannot append again a read that was ahead of the messages of its room", "error", err)
 		}
 	}

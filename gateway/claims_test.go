@@ -28,13 +28,13 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 	claimed := func(upTo int64) func(*member) { return func(m *member) { m.claim("hall", upTo) } }
 	for name, tc := range map[string]struct {
 		steps []func(*member)
-		want  []again
+		want  []repeatedRead
 	}{
-		"when it comes":           {[]func(*member){claimed(12), follow(11), follow(12)}, []again{{"hall", 12}}},
-		"behind a later one":      {[]func(*member){claimed(11), follow(12)}, []again{{"hall", 11}}},
-		"once":                    {[]func(*member){claimed(11), follow(11), follow(12)}, []again{{"hall", 11}}},
+		"when it comes":           {[]func(*member){claimed(12), follow(11), follow(12)}, []repeatedRead{{"hall", 12}}},
+		"behind a later one":      {[]func(*member){claimed(11), follow(12)}, []repeatedRead{{"hall", 11}}},
+		"once":                    {[]func(*member){claimed(11), follow(11), follow(12)}, []repeatedRead{{"hall", 11}}},
 		"not before":              {[]func(*member){claimed(12), follow(11)}, nil},
-		"the furthest of several": {[]func(*member){claimed(12), claimed(11), follow(12)}, []again{{"hall", 12}}},
+		"the furthest of several": {[]func(*member){claimed(12), claimed(11), follow(12)}, []repeatedRead{{"hall", 12}}},
 		"not if it is there":      {[]func(*member){claimed(10), follow(11)}, nil},
 		"while the room is unknown": {[]func(*member){func(m *member) {
 			account := m.account
@@ -42,7 +42,7 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 			m.claim("hall", 11)
 			m.claim("no room", 11)
 			m.account = account
-		}, follow(11)}, []again{{"hall", 11}}},
+		}, follow(11)}, []repeatedRead{{"hall", 11}}},
 		"not of another room": {[]func(*member){func(m *member) { m.claim("elsewhere", 11) }, follow(11)}, nil},
 		"not after a minute": {[]func(*member){claimed(11), func(m *member) {
 			m.claims["hall"] = claim{11, time.Now().Add(-time.Nanosecond)}
@@ -69,7 +69,7 @@ func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 			for _, step := range tc.steps {
 				step(m)
 			}
-			if diff := cmp.Diff(tc.want, s.reads, cmp.AllowUnexported(again{})); diff != "" {
+			if diff := cmp.Diff(tc.want, s.reads, cmp.AllowUnexported(repeatedRead{})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

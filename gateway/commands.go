@@ -37,7 +37,7 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 		case f.T == protocol.FrameAuth:
 			return s.refresh(ctx, f)
 		case slices.Contains(protocol.CommandTypes(), f.T):
-			refused, ending := s.gateway.command(ctx, s.who(), f)
+			refused, ending := s.gateway.command(ctx, s.currentIdentity(), f)
 			switch {
 			case ending != nil:
 				return ending
@@ -126,11 +126,11 @@ func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 // refresh replaces the token of the session. If the session must end, it returns a closing with
 // the reason.
 func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing {
-	before := s.who().Categories
+	before := s.currentIdentity().Categories
 	refusal := s.authenticate(ctx, f.Token)
 	switch {
 	case refusal == nil:
-		if !slices.Equal(before, s.who().Categories) {
+		if !slices.Equal(before, s.currentIdentity().Categories) {
 			s.mailbox.Renew()
 		}
 		s.schedule(taskCheck) // the fresh one may expire sooner
@@ -146,10 +146,10 @@ func (s *session) refresh(ctx context.Context, f protocol.ClientFrame) *closing 
 
 // command executes a command. If the command fails, it returns an error frame. If the
 // connection must end, it returns a closing instead.
-func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFrame) (*protocol.ErrorFrame, *closing) {
+func (g *Gateway) command(ctx context.Context, identity Identity, f protocol.ClientFrame) (*protocol.ErrorFrame, *closing) {
 	timeout, cancel := context.WithTimeout(ctx, g.cfg.ReadTimeout)
 	defer cancel()
-	err := g.carryOut(timeout, by, f)
+	err := g.carryOut(timeout, identity, f)
 	g.metrics.command(f.T, err)
 	var refused *commandError
 	var blamed InvalidError
@@ -157,7 +157,7 @@ func (g *Gateway) command(ctx context.Context, by Identity, f protocol.ClientFra
 	case err == nil:
 		return nil, nil
 	case errors.Is(err, ErrTokenEnded):
-		return nil, g.ended(by, tokenRevoked())
+		return nil, g.ended(identity, tokenRevoked())
 	case errors.Is(err, errBehind):
 		return notSaved(f, errBehind.Error()), nil
 	case errors.As(err, &refused):
@@ -198,8 +198,8 @@ type commandError struct{ code, message string }
 // Error implements error.
 func (e *commandError) Error() string { return e.message }
 
-func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFrame) error {
-	userID, key := by.UserID, f.Key()
+func (g *Gateway) carryOut(ctx context.Context, identity Identity, f protocol.ClientFrame) error {
+	userID, key := identity.UserID, f.Key()
 	if f.T == protocol.FrameReadAll || f.T == protocol.FrameSeenAll || f.T == protocol.FrameLevel {
 		path := ""
 		if f.Category != nil {
@@ -207,13 +207,13 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 				return &commandError{protocol.CodeInvalid, "category must not be empty: leave it out to name everything"}
 			}
 		}
-		return g.ofCategory(ctx, by, key, path, &f)
+		return g.ofCategory(ctx, identity, key, path, &f)
 	}
 	if !canBeID(f.ConversationID) { // Postgres would return an error for such an id
 		return &commandError{protocol.CodeInvalid, "conversation_id must have 1 to 128 bytes of UTF-8, without control characters"}
 	}
-	if by.Categories != nil {
-		if err := g.mayTouch(ctx, by, f.ConversationID); err != nil {
+	if identity.Categories != nil {
+		if err := g.mayTouch(ctx, identity, f.ConversationID); err != nil {
 			return err
 		}
 	}
@@ -231,45 +231,45 @@ func (g *Gateway) carryOut(ctx context.Context, by Identity, f protocol.ClientFr
 			messages.FromSeq = *f.FromSeq
 			g.hub.forgetAhead(userID, f.ConversationID)
 		}
-		return g.cfg.Commands.MarkUnread(ctx, by, key, f.ConversationID, messages)
+		return g.cfg.Commands.MarkUnread(ctx, identity, key, f.ConversationID, messages)
 	}
 	if f.UpToSeq < 1 {
 		return &commandError{protocol.CodeInvalid, "up_to_seq must be at least 1"}
 	}
 	if f.T == protocol.FrameSeen {
-		return g.cfg.Commands.Seen(ctx, by, key, f.ConversationID, f.UpToSeq)
+		return g.cfg.Commands.Seen(ctx, identity, key, f.ConversationID, f.UpToSeq)
 	}
 	g.hub.readAhead(userID, f.ConversationID, f.UpToSeq)
 	// The fold limits the read to messages that precede the read in the log. The gateway cannot
 	// apply this limit, since the tables may be behind the log.
-	return g.cfg.Commands.Read(ctx, by, key, f.ConversationID, f.UpToSeq)
+	return g.cfg.Commands.Read(ctx, identity, key, f.ConversationID, f.UpToSeq)
 }
 
 // ofCategory executes a command for the conversations that a category covers. path is the
 // category; if it is empty, the command applies to all conversations that the client may see.
-func (g *Gateway) ofCategory(ctx context.Context, by Identity, key, path string, f *protocol.ClientFrame) error {
+func (g *Gateway) ofCategory(ctx context.Context, identity Identity, key, path string, f *protocol.ClientFrame) error {
 	command := func(key, path string) error {
 		switch f.T {
 		case protocol.FrameSeenAll:
-			return g.cfg.Commands.SeenAll(ctx, by, key, path)
+			return g.cfg.Commands.SeenAll(ctx, identity, key, path)
 		case protocol.FrameLevel:
-			return g.cfg.Commands.SetLevel(ctx, by, key, path, f.Level)
+			return g.cfg.Commands.SetLevel(ctx, identity, key, path, f.Level)
 		}
-		return g.cfg.Commands.ReadAll(ctx, by, key, path)
+		return g.cfg.Commands.ReadAll(ctx, identity, key, path)
 	}
 	switch {
 	case f.T == protocol.FrameLevel && path == "":
 		return &commandError{protocol.CodeInvalid, "category is required: a level applies to one category"}
-	case by.Categories == nil:
+	case identity.Categories == nil:
 		return command(key, path)
 	case path == "":
-		for _, c := range category.Tops(by.Categories) {
+		for _, c := range category.Tops(identity.Categories) {
 			if err := command(keyFor(key, c), c); err != nil {
 				return err
 			}
 		}
 		return nil
-	case !category.AnyCovers(by.Categories, path):
+	case !category.AnyCovers(identity.Categories, path):
 		return &commandError{protocol.CodeInvalid, "your token does not include the category"}
 	}
 	return command(key, path)

@@ -82,19 +82,19 @@ type Badges interface {
 type Commands interface {
 	// Read marks a conversation read up to upToSeq, but not beyond the last delivered message,
 	// since apps are not trusted.
-	Read(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
+	Read(ctx context.Context, identity Identity, key, conversationID string, upToSeq int64) error
 	// Seen marks a conversation seen up to upToSeq, but not beyond the last delivered message.
-	Seen(ctx context.Context, by Identity, key, conversationID string, upToSeq int64) error
+	Seen(ctx context.Context, identity Identity, key, conversationID string, upToSeq int64) error
 	// ReadAll marks conversations read: all conversations that the category covers or, if
 	// category is empty, all conversations of the user. SeenAll marks the same conversations
 	// seen.
-	ReadAll(ctx context.Context, by Identity, key, category string) error
-	SeenAll(ctx context.Context, by Identity, key, category string) error
+	ReadAll(ctx context.Context, identity Identity, key, category string) error
+	SeenAll(ctx context.Context, identity Identity, key, category string) error
 	// SetLevel sets the level of a category.
-	SetLevel(ctx context.Context, by Identity, key, category, level string) error
+	SetLevel(ctx context.Context, identity Identity, key, category, level string) error
 	// MarkUnread marks a conversation unread or, if messages is not empty, single messages of
 	// the conversation.
-	MarkUnread(ctx context.Context, by Identity, key, conversationID string, messages Messages) error
+	MarkUnread(ctx context.Context, identity Identity, key, conversationID string, messages Messages) error
 }
 
 // Messages selects the messages of a conversation that are marked unread. The zero value
@@ -402,7 +402,7 @@ func (g *Gateway) admit(s *session, running int) *closing {
 // Sessions without a user do not count, since the server has a separate limit for
 // unauthenticated connections. The caller holds the mutex.
 func (g *Gateway) full() *closing {
-	if most := g.cfg.Limits.Connections; most > 0 && g.claimed >= most {
+	if limit := g.cfg.Limits.Connections; limit > 0 && g.claimed >= limit {
 		return noRoom(protocol.CloseCapacity, "the server has reached its limit of connections", 0)
 	}
 	return nil
@@ -419,7 +419,7 @@ func (g *Gateway) claim(s *session, userID string) *closing {
 	if refusal := g.full(); refusal != nil {
 		return refusal
 	}
-	if most := g.cfg.Limits.UserConnections; most > 0 && g.users[userID] >= most {
+	if limit := g.cfg.Limits.UserConnections; limit > 0 && g.users[userID] >= limit {
 		return noRoom(protocol.CloseUserConnections, "you have reached the limit of connections of a user", 0)
 	}
 	g.sessions[s] = userID

@@ -110,7 +110,7 @@ func (db *tables) setFail(err error) {
 	db.fail = err
 }
 
-// maxChanges is the most conversations in one answer.
+// maxChanges is the maximum number of conversations in one answer.
 const maxChanges = 5
 
 func (db *tables) read(held pubsub.Held) (pubsub.Snapshot, error) {
@@ -256,37 +256,37 @@ func (l *log) recorded() []string {
 	return slices.Clone(l.done)
 }
 
-func (l *log) Read(_ context.Context, by Identity, key, conversation string, upTo int64) error {
-	return l.record("%s reads %s up to %d%s", by.UserID, conversation, upTo, under(key))
+func (l *log) Read(_ context.Context, identity Identity, key, conversation string, upTo int64) error {
+	return l.record("%s reads %s up to %d%s", identity.UserID, conversation, upTo, under(key))
 }
 
-func (l *log) ReadAll(_ context.Context, by Identity, key, category string) error {
+func (l *log) ReadAll(_ context.Context, identity Identity, key, category string) error {
 	if category == "bad" {
 		return invalid("category must be good")
 	}
-	return l.record("%s reads all of %q%s", by.UserID, category, under(key))
+	return l.record("%s reads all of %q%s", identity.UserID, category, under(key))
 }
 
-func (l *log) Seen(_ context.Context, by Identity, key, conversation string, upTo int64) error {
-	return l.record("%s sees %s up to %d%s", by.UserID, conversation, upTo, under(key))
+func (l *log) Seen(_ context.Context, identity Identity, key, conversation string, upTo int64) error {
+	return l.record("%s sees %s up to %d%s", identity.UserID, conversation, upTo, under(key))
 }
 
-func (l *log) SeenAll(_ context.Context, by Identity, key, category string) error {
-	return l.record("%s sees all of %q%s", by.UserID, category, under(key))
+func (l *log) SeenAll(_ context.Context, identity Identity, key, category string) error {
+	return l.record("%s sees all of %q%s", identity.UserID, category, under(key))
 }
 
-func (l *log) SetLevel(_ context.Context, by Identity, key, category, level string) error {
-	return l.record("%s sets %q to %s%s", by.UserID, category, level, under(key))
+func (l *log) SetLevel(_ context.Context, identity Identity, key, category, level string) error {
+	return l.record("%s sets %q to %s%s", identity.UserID, category, level, under(key))
 }
 
-func (l *log) MarkUnread(_ context.Context, by Identity, key, conversation string, messages Messages) error {
+func (l *log) MarkUnread(_ context.Context, identity Identity, key, conversation string, messages Messages) error {
 	if messages.FromSeq > 0 {
-		return l.record("%s marks %s from %d%s", by.UserID, conversation, messages.FromSeq, under(key))
+		return l.record("%s marks %s from %d%s", identity.UserID, conversation, messages.FromSeq, under(key))
 	}
 	if len(messages.Seqs) > 0 {
-		return l.record("%s marks %v of %s%s", by.UserID, messages.Seqs, conversation, under(key))
+		return l.record("%s marks %v of %s%s", identity.UserID, messages.Seqs, conversation, under(key))
 	}
-	return l.record("%s marks %s%s", by.UserID, conversation, under(key))
+	return l.record("%s marks %s%s", identity.UserID, conversation, under(key))
 }
 
 // under returns " as KEY" if key is not empty.

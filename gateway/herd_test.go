@@ -40,8 +40,8 @@ func TestReadsAreCoalesced(t *testing.T) {
 		for range n {
 			<-versions
 		}
-		if most := n/readBatch + readsAtOnce + 2; len(db.queries) > most || slices.Max(db.queries) != readBatch {
-			t.Errorf("%d users took queries of %d, want at most %d", n, db.queries, most)
+		if limit := n/readBatch + readsAtOnce + 2; len(db.queries) > limit || slices.Max(db.queries) != readBatch {
+			t.Errorf("%d users took queries of %d, want at most %d", n, db.queries, limit)
 		}
 		r.stop()
 	})

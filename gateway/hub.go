@@ -60,19 +60,19 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	in, ok := h.users[u.UserID]
-	for ok && in.member == nil && len(u.Memberships) > 0 { // the user has joined a first room
+	interest, ok := h.users[u.UserID]
+	for ok && interest.member == nil && len(u.Memberships) > 0 { // the user has joined a first room
 		h.mu.RUnlock()
-		h.memberOf(in)
+		h.memberOf(interest)
 		h.mu.RLock()
-		in, ok = h.users[u.UserID]
+		interest, ok = h.users[u.UserID]
 	}
 	switch {
 	case !ok:
-	case in.member != nil:
-		in.member.update(u, h.rooms.now())
+	case interest.member != nil:
+		interest.member.update(u, h.rooms.now())
 	default:
-		in.offer(u)
+		interest.offer(u)
 	}
 }
 
@@ -91,9 +91,9 @@ func (in *interest) offer(u *pubsub.Update) {
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()
-	for _, in := range h.users {
-		if in.member != nil {
-			in.member.forget()
+	for _, interest := range h.users {
+		if interest.member != nil {
+			interest.member.forget()
 		}
 	}
 	h.mu.RUnlock()
@@ -151,34 +151,34 @@ func await(ctx context.Context, closed <-chan struct{}) error {
 // user and from the user's rooms.
 func (h *hub) leave(ctx context.Context, s *session, userID string) error {
 	h.mu.Lock()
-	in, ok := h.users[userID]
+	interest, ok := h.users[userID]
 	if !ok {
 		h.mu.Unlock()
 		return nil
 	}
-	at := slices.Index(in.sessions, s)
+	at := slices.Index(interest.sessions, s)
 	if at < 0 {
 		h.mu.Unlock()
 		return nil
 	}
-	in.sessions = slices.Delete(in.sessions, at, at+1)
-	if len(in.sessions) > 0 {
+	interest.sessions = slices.Delete(interest.sessions, at, at+1)
+	if len(interest.sessions) > 0 {
 		h.mu.Unlock()
 		return nil
 	}
-	in.leaving = make(chan struct{})
-	joined, m := in.joined, in.member
+	interest.leaving = make(chan struct{})
+	joined, m := interest.joined, interest.member
 	h.mu.Unlock()
 
 	if joined != nil {
 		<-joined
 	}
-	err := errors.Join(h.subscription.Leave(ctx, in.user), h.unwatch(ctx, m, nil))
+	err := errors.Join(h.subscription.Leave(ctx, interest.user), h.unwatch(ctx, m, nil))
 
 	h.mu.Lock()
 	delete(h.users, userID)
 	h.mu.Unlock()
-	close(in.leaving)
+	close(interest.leaving)
 	return err
 }
 
@@ -189,8 +189,8 @@ func (h *hub) renew(userIDs []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, id := range userIDs {
-		if in, ok := h.users[id]; ok && in.member != nil {
-			in.member.renew()
+		if interest, ok := h.users[id]; ok && interest.member != nil {
+			interest.member.renew()
 		}
 	}
 }
@@ -202,13 +202,13 @@ func (h *hub) countUsers() int {
 	return len(h.users)
 }
 
-// userIDs returns the users with sessions for which the function `in` returns true, in any
+// userIDs returns the users with sessions for which the function isIncluded returns true, in any
 // order.
-func (h *hub) userIDs(in func(userID string) bool) (ids []string) {
+func (h *hub) userIDs(isIncluded func(userID string) bool) (ids []string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for id := range h.users {
-		if in(id) {
+		if isIncluded(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -219,9 +219,9 @@ func (h *hub) userIDs(in func(userID string) bool) (ids []string) {
 func (h *hub) sessionsOf(userID string) []*session {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	in, ok := h.users[userID]
+	interest, ok := h.users[userID]
 	if !ok {
 		return nil
 	}
-	return slices.Clone(in.sessions)
+	return slices.Clone(interest.sessions)
 }

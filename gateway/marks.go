@@ -78,17 +78,17 @@ func (g *Gateway) mayMarkMessages(ctx context.Context, userID string, f *protoco
 // mayTouch returns an error if a conversation is not in the categories of the client's token.
 // The error is the same if the conversation does not exist, so that a client cannot find out
 // which conversations exist in other categories.
-func (g *Gateway) mayTouch(ctx context.Context, by Identity, conversationID string) error {
+func (g *Gateway) mayTouch(ctx context.Context, identity Identity, conversationID string) error {
 	visible := func() (bool, error) {
-		c, err := g.conversation(ctx, by.UserID, conversationID)
-		return isListed(c) && category.AnyCovers(by.Categories, c.Category), err
+		c, err := g.conversation(ctx, identity.UserID, conversationID)
+		return isListed(c) && category.AnyCovers(identity.Categories, c.Category), err
 	}
 	ok, err := visible()
 	if err != nil || ok {
 		return err
 	}
 	// An event that creates the conversation may be in the log but not yet in the tables.
-	if err := g.catchUp(ctx, by.UserID); err != nil {
+	if err := g.catchUp(ctx, identity.UserID); err != nil {
 		return err
 	}
 	if ok, err = visible(); err == nil && !ok {

@@ -180,21 +180,21 @@ func (m *member) follow(n *roomNews) {
 
 // settle updates the account of a user after a session was sent a state that was read from the
 // tables. It also updates the session's mailbox. began and at are the step (see rooms.steps)
-// and the time at which the read began. whole is set if the client needed the whole state (see
+// and the time at which the read began. whole is true if the client needed the whole state (see
 // view.Reading).
 //
 // settled is false if the tables must be read again, because a newer state was announced after
 // the read began, or because the subscription to a room began only after the read. err is an
 // error of the bus.
-func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) (settled bool, err error) {
+func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) (settled bool, err error) {
 	h.mu.RLock()
-	in := h.users[s.userID]
-	if in.member == nil && len(state.Memberships) == 0 {
+	interest := h.users[s.userID]
+	if interest.member == nil && len(state.Memberships) == 0 {
 		defer h.mu.RUnlock()
-		return s.mailbox.Synced(view.HoldingOf(&state.Badge), at, nil), nil
+		return s.mailbox.Synced(view.HoldingOf(&state.Badge), readAt, nil), nil
 	}
 	h.mu.RUnlock()
-	m := h.memberOf(in)
+	m := h.memberOf(interest)
 	listening, err := h.watch(ctx, m, state, began)
 	if !listening {
 		return false, err
@@ -202,7 +202,7 @@ func (h *hub) settle(ctx context.Context, s *session, state *pubsub.Snapshot, be
 	err = errors.Join(err, h.unwatch(ctx, m, state))
 
 	h.mu.RLock()
-	settled = h.rooms.gap.Load() < began && m.settle(s, state, began, whole, at)
+	settled = h.rooms.gap.Load() < began && m.settle(s, state, began, whole, readAt)
 	h.mu.RUnlock()
 	if settled && len(state.Memberships) == 0 {
 		h.dismiss(m)
@@ -223,7 +223,7 @@ func (h *hub) dismiss(m *member) {
 
 // settle is the second part of hub.settle. It runs when the subscriptions to all rooms exist.
 // The caller holds the mutex of the hub.
-func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) bool {
+func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.announced.includedIn(state, began) {
@@ -233,7 +233,7 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 	if ok {
 		m.honour()
 	}
-	return ok && s.mailbox.Synced(view.HoldingOf(&state.Badge), at, ahead)
+	return ok && s.mailbox.Synced(view.HoldingOf(&state.Badge), readAt, ahead)
 }
 
 // load updates the account with a state that was read from the tables for a session. ahead has

@@ -30,8 +30,8 @@ const (
 type presence struct {
 	devices Devices // nil: presence is not recorded
 
-	mu sync.Mutex
-	of map[*session]Device
+	mu        sync.Mutex
+	bySession map[*session]Device
 	// open counts the sessions of each device.
 	open map[Device]int
 	// changed are the devices that must be reported to Devices, because their first session has
@@ -41,7 +41,7 @@ type presence struct {
 }
 
 func newPresence(devices Devices) *presence {
-	return &presence{devices: devices, of: map[*session]Device{}, open: map[Device]int{}, changed: map[Device]struct{}{}, wake: make(chan struct{}, 1)}
+	return &presence{devices: devices, bySession: map[*session]Device{}, open: map[Device]int{}, changed: map[Device]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
 // enter records the device of a session. It ignores text that cannot be a device id.
@@ -52,7 +52,7 @@ func (p *presence) enter(s *session, userID, deviceID string) {
 	d := Device{userID, deviceID}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.of[s] = d
+	p.bySession[s] = d
 	if p.open[d]++; p.open[d] == 1 {
 		p.change(d)
 	}
@@ -62,11 +62,11 @@ func (p *presence) enter(s *session, userID, deviceID string) {
 func (p *presence) leave(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d, ok := p.of[s]
+	d, ok := p.bySession[s]
 	if !ok {
 		return
 	}
-	delete(p.of, s)
+	delete(p.bySession, s)
 	if p.open[d]--; p.open[d] == 0 {
 		delete(p.open, d)
 		p.change(d)
@@ -113,7 +113,7 @@ func (p *presence) run(ctx context.Context, failed func(error)) {
 }
 
 // take returns the devices to report, and clears changed. The devices to report are the changed
-// devices and, if all is set, all open devices.
+// devices and, if all is true, all open devices.
 func (p *presence) take(all bool) (open, closed []Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,8 +48,8 @@ func TestPresence(t *testing.T) {
 	first, second, nameless, bad := new(session), new(session), new(session), new(session)
 	p.enter(nameless, "ada", "")
 	p.enter(bad, "ada", "a\x00")
-	if len(p.of) != 0 {
-		t.Errorf("%d sessions without devices are remembered", len(p.of))
+	if len(p.bySession) != 0 {
+		t.Errorf("%d sessions without devices are remembered", len(p.bySession))
 	}
 	p.enter(first, "ada", "phone")
 	expect(told{phone, true})
@@ -61,7 +61,7 @@ func TestPresence(t *testing.T) {
 	p.leave(second)
 	p.leave(nameless)
 	expect(told{phone, false})
-	if open, closed := p.take(true); len(open)+len(closed)+len(p.of) != 0 {
+	if open, closed := p.take(true); len(open)+len(closed)+len(p.bySession) != 0 {
 		t.Errorf("after the last session %v are open and %v closed", open, closed)
 	}
 	cancel()

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// readsAtOnce is the most concurrent queries for states of clients that see all categories.
-	// lookupsAtOnce is the most concurrent queries for commands, and for states of clients that
-	// are limited to categories. The sum of the two is less than the number of database
-	// connections of a process, so that HTTP requests find a free connection.
+	// readsAtOnce is the maximum number of concurrent queries for states of clients that see all
+	// categories. lookupsAtOnce is the maximum number of concurrent queries for commands, and for
+	// states of clients that are limited to categories. The sum of the two is less than the number
+	// of database connections of a process, so that HTTP requests find a free connection.
 	readsAtOnce   = 4
 	lookupsAtOnce = 3
-	// readsOfPartition is the most concurrent queries for states of one partition. If locked
-	// tables block all queries of one partition, the queries of other partitions still run.
+	// readsOfPartition is the maximum number of concurrent queries for states of one partition. If
+	// locked tables block all queries of one partition, the queries of other partitions still run.
 	readsOfPartition = readsAtOnce / 2
-	// readBatch is the most states that one query reads. It limits the memory for large
-	// snapshots.
+	// readBatch is the maximum number of states that one query reads. It limits the memory for
+	// large snapshots.
 	readBatch = 100
 	// readSplit is used after a query has failed or timed out: its calls are repeated in
 	// batches that are smaller by this factor. So if one user is the cause, the other users of
@@ -65,8 +65,8 @@ type reads struct {
 type stateRead struct {
 	ctx  context.Context // of the caller
 	held pubsub.Held
-	// most is the maximum size of a batch that includes this call.
-	most int
+	// limit is the maximum size of a batch that includes this call.
+	limit int
 
 	done  chan struct{} // closed when the answer is set
 	state pubsub.Snapshot
@@ -80,7 +80,7 @@ func newReads(badges Badges, timeout time.Duration) *reads {
 
 // read returns the changes since a held state, or the whole state: see Badges.States.
 func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubsub.Snapshot, error) {
-	q := &stateRead{ctx: ctx, held: held, most: readBatch, done: make(chan struct{})}
+	q := &stateRead{ctx: ctx, held: held, limit: readBatch, done: make(chan struct{})}
 	r.mu.Lock()
 	r.enqueue(partition, q)
 	r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *reads) run() {
 			}
 		}
 		for _, q := range failed {
-			q.most = max(1, len(b.held)/readSplit)
+			q.limit = max(1, len(b.held)/readSplit)
 		}
 		r.enqueue(partition, failed...)
 		r.mu.Unlock()
@@ -167,7 +167,7 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 	waiting := r.waiting[partition]
 	delete(r.waiting, partition)
 	places := map[pubsub.Held]int{}
-	most := readBatch
+	limit := readBatch
 	for i, q := range waiting {
 		if q.ctx.Err() != nil {
 			continue // the caller has given up
@@ -181,9 +181,9 @@ func (r *reads) next() (partition int, b batch, ok bool) {
 			continue
 		}
 		if r.failures < readFailures {
-			most = min(most, q.most)
+			limit = min(limit, q.limit)
 		}
-		if len(b.held) >= most {
+		if len(b.held) >= limit {
 			r.enqueue(partition, waiting[i:]...)
 			break
 		}

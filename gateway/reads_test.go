@@ -22,7 +22,7 @@ type badUser struct {
 
 	mu sync.Mutex
 	// now counts queries for the bad user alone that are under way, most the most at once.
-	now, most int
+	now, limit int
 }
 
 func (b *badUser) count(alone bool, n int) {
@@ -30,7 +30,7 @@ func (b *badUser) count(alone bool, n int) {
 	defer b.mu.Unlock()
 	if alone {
 		b.now += n
-		b.most = max(b.most, b.now)
+		b.limit = max(b.limit, b.now)
 	}
 }
 
@@ -96,8 +96,8 @@ func TestOneUserFailsNoOthers(t *testing.T) {
 						t.Error("the bad user has a state")
 					}
 				}
-				if db.most != 1 {
-					t.Errorf("%d queries at once were for the bad user alone", db.most)
+				if db.limit != 1 {
+					t.Errorf("%d queries at once were for the bad user alone", db.limit)
 				}
 				r.stop()
 			})
@@ -161,8 +161,8 @@ func TestFailedReadsAreNotSplitForever(t *testing.T) {
 				t.Error("a read succeeded")
 			}
 		}
-		if most := 4 * readFailures; len(db.queries) > most {
-			t.Errorf("%d users took %d queries, want at most %d", n, len(db.queries), most)
+		if limit := 4 * readFailures; len(db.queries) > limit {
+			t.Errorf("%d users took %d queries, want at most %d", n, len(db.queries), limit)
 		}
 		r.stop()
 	})

@@ -63,7 +63,7 @@ type room struct {
 	// this copy, to save memory.
 	read      *pubsub.Room
 	readEpoch string
-	// dirty is set while latest must still be sent to the members. latest is sent at the time
+	// dirty is true while latest must still be sent to the members. latest is sent at the time
 	// `next`, or later. oldest is the append time of the oldest change that was not sent yet.
 	dirty  bool
 	next   time.Time
@@ -74,7 +74,7 @@ type room struct {
 type seat struct {
 	member *member
 	room   *room
-	at     int // index in room.seats
+	index  int // index in room.seats
 }
 
 // share is called with a membership that was read from the tables. If other members have an
@@ -165,7 +165,7 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 			waits = append(waits, r.joined)
 		}
 		listening = listening && r.joined == nil && r.since < began
-		m.sit(r)
+		m.joinRoom(r)
 	}
 	h.rooms.metrics.rooms.Set(float64(len(h.rooms.byAddress)))
 	h.mu.Unlock()
@@ -183,12 +183,12 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 	return listening && len(waits) == 0, err
 }
 
-// sit adds a member to the list of members of a room, unless the list has the member already.
+// joinRoom adds a member to the list of members of a room, unless the list has the member already.
 // The caller holds the mutex of the hub.
-func (m *member) sit(r *room) {
+func (m *member) joinRoom(r *room) {
 	id := r.address.ID
 	if m.seats[id] == nil {
-		s := &seat{member: m, room: r, at: len(r.seats)}
+		s := &seat{member: m, room: r, index: len(r.seats)}
 		r.seats = append(r.seats, s)
 		m.seats[id] = s
 	}
@@ -239,8 +239,8 @@ func (m *member) rise(seats []*seat) (empty []*room) {
 		r := s.room
 		delete(m.seats, r.address.ID)
 		last := len(r.seats) - 1
-		r.seats[s.at] = r.seats[last]
-		r.seats[s.at].at = s.at
+		r.seats[s.index] = r.seats[last]
+		r.seats[s.index].index = s.index
 		r.seats[last] = nil
 		if r.seats = r.seats[:last]; last == 0 {
 			r.leaving = make(chan struct{})

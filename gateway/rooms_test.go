@@ -288,7 +288,7 @@ func checkSeats(t *rapid.T, h *hub, w *wire) {
 			t.Fatalf("room %s is kept for %d members, joined: %v", address.ID, len(r.seats), w.joined[address])
 		}
 		for i, s := range r.seats {
-			if s.at != i || s.room != r || s.member.seats[address.ID] != s || h.users[s.member.user.user.ID] != s.member.user {
+			if s.index != i || s.room != r || s.member.seats[address.ID] != s || h.users[s.member.user.user.ID] != s.member.user {
 				t.Fatalf("seat %d of room %s is wrong", i, address.ID)
 			}
 		}

@@ -33,7 +33,7 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// over is true once the session must end. closing is the reason; nil if the client gets no
+	// ended is true once the session must end. closing is the reason; nil if the client gets no
 	// reason.
 	ended   bool
 	closing *closing
@@ -45,7 +45,7 @@ type session struct {
 	// unknown, and after the hello.
 	from *netip.Prefix
 	// reads are the reads that the worker must append again: see claims.go.
-	reads []again
+	reads []repeatedRead
 
 	// refused estimates how many refused commands the client has not repeated yet. Each refused
 	// command adds one, and each accepted command subtracts one. Only the goroutine that reads
@@ -112,7 +112,7 @@ func (s *session) leave() {
 	s.schedule(taskEnd)
 }
 
-// during returns a context for work on behalf of the client. The context ends with the session,
+// newContext returns a context for work on behalf of the client. The context ends with the session,
 // or when `done` is called. A session has no permanent context, since that would use more
 // memory than the rest of an idle session.
 func (s *session) newContext() (ctx context.Context, done func()) {
@@ -144,8 +144,8 @@ func (s *session) cut() {
 	s.link.cut()
 }
 
-// who returns the identity of the last accepted token.
-func (s *session) who() Identity {
+// currentIdentity returns the identity of the last accepted token.
+func (s *session) currentIdentity() Identity {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity
@@ -224,7 +224,8 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	return nil
 }
 
-// maxIDBytes is the most bytes of the id of a conversation or device. Epochs are shorter.
+// maxIDBytes is the maximum size of the id of a conversation or device in bytes. Epochs are
+// shorter.
 const maxIDBytes = 128
 
 // canBeID reports whether text may be an id or an epoch. It rejects text that Postgres cannot

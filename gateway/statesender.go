@@ -29,7 +29,7 @@ type stateSender struct {
 	// epoch and version are the client's state.
 	epoch   string
 	version int64
-	// greeted is set once the client's hello is answered.
+	// greeted is true once the client's hello is answered.
 	greeted bool
 	// view limits what the client sees to categories; nil if it sees everything.
 	view *view.Categories
@@ -101,7 +101,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	at, began := view.DBTimeOf(s.gateway.clock.Now()), s.gateway.hub.rooms.now()
 	reading := s.mailbox.Read()
 	ss.since = ss.since.Older(reading.Since)
-	categories := s.who().Categories
+	categories := s.currentIdentity().Categories
 	state, err := ss.read(ctx, categories, reading.Whole)
 	if ctx.Err() != nil {
 		return nil
@@ -112,7 +112,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 			s.end(*comeBack("the state cannot be read right now"))
 			return nil
 		}
-		ss.again()
+		ss.retry()
 		return nil
 	}
 	ss.failures = 0
@@ -123,11 +123,11 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	}
 	ss.since = 0
 	if !ss.settle(ctx, &state, began, reading.Whole, at) {
-		ss.again()
+		ss.retry()
 		return nil
 	}
 	ss.backoff = 0
-	if !slices.Equal(categories, s.who().Categories) { // a new token arrived during the read
+	if !slices.Equal(categories, s.currentIdentity().Categories) { // a new token arrived during the read
 		s.mailbox.Renew()
 	}
 	return nil
@@ -135,22 +135,22 @@ func (ss *stateSender) sync(ctx context.Context) error {
 
 // settle is called after the client was sent a state. It reports whether the client is now up
 // to date, so that the tables need not be read again.
-func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, at view.DBTime) bool {
+func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)
 	defer cancel()
-	settled, err := s.gateway.hub.settle(joinCtx, s, state, began, whole, at)
+	settled, err := s.gateway.hub.settle(joinCtx, s, state, began, whole, readAt)
 	if err != nil && ctx.Err() == nil {
 		s.gateway.log.WarnContext(ctx, "the bus did not acknowledge rooms in time; serving from the tables", "error", err)
 	}
 	return settled
 }
 
-// again schedules taskSend after a growing backoff. When that task runs, the mailbox decides
+// retry schedules taskSend after a growing backoff. When that task runs, the mailbox decides
 // whether a read of the tables is still needed, since another task may have read the tables
 // during the backoff. An unneeded read would be wrong: its result would reach the client before
 // older updates that are still in the mailbox.
-func (ss *stateSender) again() {
+func (ss *stateSender) retry() {
 	ss.backoff = min(max(2*ss.backoff, firstSyncBackoff), lastSyncBackoff)
 	if ss.due == nil {
 		ss.due = time.AfterFunc(ss.backoff, func() { ss.session.schedule(taskSend) })
@@ -207,7 +207,7 @@ func (ss *stateSender) read(ctx context.Context, categories []string, whole bool
 }
 
 // sendState writes a state that was read from the tables. If the client already has this
-// version, sendState writes nothing. But if inDoubt is set, it writes the state in any case,
+// version, sendState writes nothing. But if inDoubt is true, it writes the state in any case,
 // since the client may have wrong numbers for the same version.
 func (ss *stateSender) sendState(state *pubsub.Snapshot, categories []string, inDoubt bool) error {
 	if ss.greeted && !inDoubt && state.Epoch == ss.epoch && state.Version == ss.version {

@@ -26,7 +26,7 @@ const bearerProtocol = "bearer."
 // webSocketVersion is the protocol version of RFC 6455.
 const webSocketVersion = "13"
 
-// refusedOriginLogInterval is the least time between two log lines about refused origins.
+// refusedOriginLogInterval is the minimum time between two log lines about refused origins.
 const refusedOriginLogInterval = 10 * time.Second
 
 // refuseUpgrade answers a request that cannot be upgraded. If the origin is not allowed, the
@@ -137,8 +137,8 @@ func (k *socket) refuse(c closing) {
 	k.session.goodbye()
 }
 
-// maxExhaust is the most bytes that exhaust discards after a frame that cannot be parsed. It
-// exceeds the number of bytes that can be in flight on a connection.
+// maxExhaust is the maximum number of bytes that exhaust discards after a frame that cannot be
+// parsed. It exceeds the number of bytes that can be in flight on a connection.
 const maxExhaust = 1 << 20
 
 // exhaust reads and discards further data until the connection ends. If the gateway closed a
@@ -161,7 +161,7 @@ func (k *socket) exhaust() {
 	}
 }
 
-func (k *socket) heard() {
+func (k *socket) received() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.heardAt = time.Now()
@@ -199,7 +199,7 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
 	k.conn.SetReadLimit(hopeless)
 	sign := func() error {
-		k.heard()
+		k.received()
 		if refusal := s.gaveSign(); refusal != nil {
 			s.end(*refusal)
 			return errors.New(refusal.reason) // ends the read
@@ -280,7 +280,7 @@ func (k *socket) next() (payload []byte, ok bool) {
 		k.silence(err)
 		return nil, false
 	}
-	k.heard()
+	k.received()
 	if kind != websocket.TextMessage {
 		k.session.end(closing{code: protocol.CloseProtocol, reason: "frames must be text"})
 		return nil, false
@@ -388,8 +388,8 @@ func (k *socket) cut() { _ = k.conn.Close() } // fails only if the connection is
 
 // cutReason shortens a reason so that it fits into a close frame.
 func cutReason(reason string) string {
-	const most = 123
-	for len(reason) > most {
+	const limit = 123
+	for len(reason) > limit {
 		_, size := utf8.DecodeLastRuneInString(reason)
 		reason = reason[:len(reason)-size]
 	}

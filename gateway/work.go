@@ -28,8 +28,8 @@ const (
 type worker struct {
 	taskMu    sync.Mutex
 	scheduled task
-	// busy is set before the session begins, while tasks run, while the session is queued in
-	// the pool, and after the session has ended. While busy is set, schedule starts no
+	// busy is true before the session begins, while tasks run, while the session is queued in
+	// the pool, and after the session has ended. While busy is true, schedule starts no
 	// goroutine.
 	busy bool
 
@@ -37,7 +37,7 @@ type worker struct {
 
 	// sender is nil until the session has joined the hub.
 	sender *stateSender
-	// joined is set just before the session joins the hub; finish then removes the session from
+	// joined is true just before the session joins the hub; finish then removes the session from
 	// the hub.
 	joined bool
 	// check is the timer that schedules taskCheck when the next ping is due (pingAt) or when

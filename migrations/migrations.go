@@ -236,14 +236,14 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 }
 
 // createSchema creates the schema badged, unless it exists.
-func createSchema(ctx context.Context, db *sql.DB, as *pgx.ConnConfig) error {
+func createSchema(ctx context.Context, db *sql.DB, account *pgx.ConnConfig) error {
 	_, err := db.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS badged`)
 	if err == nil || schemaExists(ctx, db) {
 		return nil
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" {
 		return fmt.Errorf("create the schema badged: %s; run `GRANT CREATE ON DATABASE %s TO %s` as the owner of the database, or connect as it",
-			pg.Message, pgx.Identifier{as.Database}.Sanitize(), pgx.Identifier{as.User}.Sanitize())
+			pg.Message, pgx.Identifier{account.Database}.Sanitize(), pgx.Identifier{account.User}.Sanitize())
 	}
 	return fmt.Errorf("create the schema badged: %w", err)
 }

@@ -61,10 +61,10 @@ func grantedAs(ctx context.Context, conn *pgx.Conn) (string, error) {
 // grant rights on the same object at the same time, one of them fails with an error.
 const grantLock = 0x6261646772 // "badgr"
 
-func grant(ctx context.Context, conn *pgx.Conn, as string, kind RoleKind, role string) error {
+func grant(ctx context.Context, conn *pgx.Conn, digest string, kind RoleKind, role string) error {
 	// The sessions of migrations have a lock timeout. Disable it, since a grant waits for the lock
 	// until concurrent grants have ended.
-	return runGrant(ctx, conn, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, as))
+	return runGrant(ctx, conn, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, digest))
 }
 
 // runGrant grants a role the rights of a kind. In one transaction it runs the statements in

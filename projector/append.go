@@ -16,7 +16,7 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// largeAppend is the greatest number of events that Append folds itself. For more events, the
+// largeAppend is the maximum number of events that Append folds itself. For more events, the
 // loops of the partitions are faster: they fold larger batches, and several partitions at
 // once.
 const largeAppend = 500
@@ -49,7 +49,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
 	defer cancel()
 	began := time.Now()
-	a := directAppend{projector: p, rows: rows, at: p.clock.Now()}
+	a := directAppend{projector: p, rows: rows, appendedAt: p.clock.Now()}
 	a.join(ctx)
 	receipt, err := a.commit(ctx)
 	a.leave(err, began)
@@ -88,8 +88,8 @@ func invalid(evs []events.Event, refused store.RefusedError) *events.BatchError 
 type directAppend struct {
 	projector *Projector
 	rows      []events.Rows
-	// at is the append time of the rows, by the database's clock.
-	at time.Time
+	// appendedAt is the append time of the rows, by the database's clock.
+	appendedAt time.Time
 	// parts are the partitions in which the transaction folds: while it runs, it has their fold
 	// locks. In the other partitions, the transaction only appends.
 	parts []directPart
@@ -191,7 +191,7 @@ func (p *partition) take(ctx context.Context) bool {
 // batch returns a batch that appends rows and folds them. It returns nil if an event cannot be
 // folded: the append then only appends the rows, and the loop folds them.
 func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
-	b, err := store.NewAppend(part.cursor, rows, a.at, part.id, len(a.projector.partitions))
+	b, err := store.NewAppend(part.cursor, rows, a.appendedAt, part.id, len(a.projector.partitions))
 	if err != nil { // the loop makes the event a dead letter
 		return nil
 	}
@@ -227,7 +227,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	}
 	var writes pgx.Batch
 	for i := range a.rows {
-		a.rows[i].QueueAt(&writes, a.at)
+		a.rows[i].QueueAt(&writes, a.appendedAt)
 	}
 	folds := 0
 	for i := range a.rows {
@@ -258,7 +258,7 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 // that wraps errNotBegun. The fence runs in a transaction that is rolled back.
 func (a *directAppend) refuse(ctx context.Context, conn *pgxpool.Conn, i int, part *directPart, refused error) error {
 	var checks pgx.Batch
-	a.rows[i].QueueAt(&checks, a.at)
+	a.rows[i].QueueAt(&checks, a.appendedAt)
 	part.batch.QueueFence(&checks, part.partition.tables)
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := tx.SendBatch(ctx, &checks).Close(); err != nil {

@@ -118,8 +118,8 @@ func TestAppendFolds(t *testing.T) {
 	for total := int64(1); total <= 3; total++ {
 		receipt := appendTo(t, p, nil, foldtest.Deliver("c", total, ann))
 		d.wantTotal(t, ann, total)
-		if at := d.position(t, 0); at.TransactionID != receipt.TransactionID || at != p.partitions[0].cursor.Position {
-			t.Errorf("the position is %v, in memory %v; the receipt is of transaction %d", at, p.partitions[0].cursor.Position, receipt.TransactionID)
+		if position := d.position(t, 0); position.TransactionID != receipt.TransactionID || position != p.partitions[0].cursor.Position {
+			t.Errorf("the position is %v, in memory %v; the receipt is of transaction %d", position, p.partitions[0].cursor.Position, receipt.TransactionID)
 		}
 		if diff := cmp.Diff([]string{"t t t"}, d.lines(t, `SELECT concat_ws(' ', e.transaction_id = o.last_processed_transaction_id,
     e.xmin = o.xmin AND e.xmin = u.xmin, e.offset = o.offset_acked)

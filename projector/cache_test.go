@@ -67,11 +67,11 @@ func (d *database) revise(t *testing.T, partition int) {
 
 // missingFor returns the rows that a batch of e would load.
 func missingFor(p *partition, e events.Event) store.Missing {
-	it, err := store.ItemOf(e, p.id, foldtest.Partitions)
+	item, err := store.ItemOf(e, p.id, foldtest.Partitions)
 	if err != nil {
 		panic(err) // of a test
 	}
-	_, m := store.StateOf([]store.Item{it}, p.cache, false)
+	_, m := store.StateOf([]store.Item{item}, p.cache, false)
 	return m
 }
 

@@ -22,7 +22,7 @@ import (
 // statements of each partition. connections is safe for concurrent use.
 type connections struct {
 	pool *pgxpool.Pool
-	// limit is the greatest number of stored connections, since the pool serves other work
+	// limit is the maximum number of stored connections, since the pool serves other work
 	// too.
 	limit int
 	// lockTimeout is how long a statement in these sessions may wait for a lock while it is

@@ -122,11 +122,11 @@ func (d *database) replay(t testing.TB, partition int, after events.Position) *s
 	t.Helper()
 	m := storetest.NewMemory(d.generations(t, partition)...)
 	for _, r := range d.records(t, partition, after) {
-		it, err := store.NewItem(&r, partition, foldtest.Partitions)
+		item, err := store.NewItem(&r, partition, foldtest.Partitions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.CommitAt(t, []events.Event{it.Event}, func(int) events.Position { return r.Position })
+		m.CommitAt(t, []events.Event{item.Event}, func(int) events.Position { return r.Position })
 	}
 	return m
 }

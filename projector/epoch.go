@@ -37,7 +37,7 @@ const (
 // may have newer states than the tables. There are two cases: the epoch began in an earlier
 // incarnation of Postgres, or the position is before a position that this process has seen
 // committed.
-func (p *partition) outdated() (reason string, is bool) {
+func (p *partition) outdated() (reason string, outdated bool) {
 	switch {
 	case p.cursor.Before(p.reached):
 		return epochRewind, true
@@ -93,7 +93,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-// restartInterval is the least time between two log lines about a restart of Postgres. After a
+// restartInterval is the minimum time between two log lines about a restart of Postgres. After a
 // restart, every partition begins a new epoch, one after the other, but only one line is
 // logged.
 const restartInterval = time.Minute

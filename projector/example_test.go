@@ -97,28 +97,28 @@ type commands struct {
 	bus       pubsub.Bus
 }
 
-func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, by.UserID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+func (c commands) Read(ctx context.Context, identity gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, identity.UserID, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
-func (c commands) Seen(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, by.UserID, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+func (c commands) Seen(ctx context.Context, identity gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, identity.UserID, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
-func (c commands) SeenAll(ctx context.Context, by gateway.Identity, key, category string) error {
-	return c.append(ctx, by.UserID, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
+func (c commands) SeenAll(ctx context.Context, identity gateway.Identity, key, category string) error {
+	return c.append(ctx, identity.UserID, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
-func (c commands) SetLevel(ctx context.Context, by gateway.Identity, key, category, level string) error {
-	return c.append(ctx, by.UserID, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
+func (c commands) SetLevel(ctx context.Context, identity gateway.Identity, key, category, level string) error {
+	return c.append(ctx, identity.UserID, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
 }
 
-func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, category string) error {
-	return c.append(ctx, by.UserID, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
+func (c commands) ReadAll(ctx context.Context, identity gateway.Identity, key, category string) error {
+	return c.append(ctx, identity.UserID, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
-func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
-	return c.append(ctx, by.UserID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq})
+func (c commands) MarkUnread(ctx context.Context, identity gateway.Identity, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, identity.UserID, key, events.ConversationMarkedUnread, events.Data{ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq})
 }
 
 func (c commands) append(ctx context.Context, userID, key string, t events.Type, d events.Data) error {

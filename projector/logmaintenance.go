@@ -19,7 +19,7 @@ import (
 const (
 	// rangeSpan is about how long new events are appended to the same range.
 	rangeSpan = 7 * 24 * time.Hour
-	// leastRange is the least number of transaction ids in a range. All transactions of the
+	// leastRange is the minimum number of transaction ids in a range. All transactions of the
 	// Postgres server use ids. The value limits the number of ranges, since each range adds to
 	// the cost of reading the log.
 	leastRange = 1 << 20
@@ -50,9 +50,9 @@ func (p *partition) extendLog(ctx context.Context) error {
 }
 
 // repeat runs a query until it returns false, or cannot get a lock.
-func (p *Projector) repeat(ctx context.Context, what, sql string, args ...any) error {
+func (p *Projector) repeat(ctx context.Context, action, sql string, args ...any) error {
 	for {
-		more, err := query.One[bool](ctx, p.cfg.Pool, what, sql, args...)
+		more, err := query.One[bool](ctx, p.cfg.Pool, action, sql, args...)
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == pgsession.LockNotAvailable {
 			return nil
 		}

@@ -55,8 +55,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// own sets the metrics of the owned partitions.
-func (m *Metrics) own(held []int) {
+// setOwned sets the metrics of the owned partitions.
+func (m *Metrics) setOwned(held []int) {
 	m.owned.Set(float64(len(held)))
 	m.owner.Reset()
 	for _, id := range held {

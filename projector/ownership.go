@@ -13,15 +13,15 @@ const silentIntervals = 3
 // ownerKind names projectors among the kinds of owners of partitions.
 const ownerKind = "projector"
 
-// own acquires a fair share of the partitions and folds them until ctx is done. Ownership only
+// setOwned acquires a fair share of the partitions and folds them until ctx is done. Ownership only
 // avoids duplicate work: the fence keeps the counts correct even if a partition has two
 // owners.
-func (p *Projector) own(ctx context.Context) error {
+func (p *Projector) runOwnership(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: pgsession.MemberClass,
 		Held: p.cfg.Held, HeldChanged: p.cfg.HeldChanged, Interval: p.cfg.OwnershipInterval, Silence: p.silence,
 		Work:    func(ctx context.Context, partition int) { p.partition(partition).run(ctx) },
-		Changed: p.metrics.own, Logger: p.log,
+		Changed: p.metrics.setOwned, Logger: p.log,
 	}
 	owner.Run(ctx)
 	return nil

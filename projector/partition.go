@@ -46,18 +46,18 @@ type partition struct {
 	tables    *store.Tables
 	wakes     chan struct{}
 	owned     atomic.Bool
-	// looked is set when the fence of an append has proved that no other event in the log is
+	// looked is true when the fence of an append has proved that no other event in the log is
 	// unfolded. The next poll skips the partition and clears looked.
 	looked atomic.Bool
 	// next is the generation of event keys that the next batch must begin; 0 for none. It has
 	// no effect unless it directly follows the present generation. Maintenance sets it.
 	next atomic.Int64
 
-	// turn is the fold lock. It has a token while a batch is folded, and guards the fields
+	// foldLock is the fold lock. It has a token while a batch is folded, and guards the fields
 	// from ready to size. It is a channel and not a mutex, because callers limit how long they
 	// wait.
 	foldLock chan struct{}
-	// ready is set if the loop has found no unfolded event in the log when it last read the
+	// ready is true if the loop has found no unfolded event in the log when it last read the
 	// log. Only then may an append fold its events.
 	ready bool
 	// caughtUp, if not nil, is closed when the loop sets ready.
@@ -66,7 +66,7 @@ type partition struct {
 	state    store.PartitionState
 	letters  store.Letters // after the cursor; there are some if the position was set back
 	known    bool          // whether cursor, state and letters were read and may be current
-	// fenced is set if the fence of the last batch failed.
+	// fenced is true if the fence of the last batch failed.
 	fenced bool
 	// reached is the greatest position that this process has seen committed in this epoch.
 	reached events.Position
@@ -132,7 +132,7 @@ func (p *partition) run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && eventlog.Gone(ctx, p.projector.cfg.Pool, p.id):
+		case err != nil && eventlog.IsGone(ctx, p.projector.cfg.Pool, p.id):
 			retry.Reset(failures.Next())
 		case err != nil:
 			p.projector.metrics.failed.Inc()
@@ -299,9 +299,9 @@ func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }
 
-// learn reads the state of the partition, before the first batch and whenever the state may
-// have changed. If it has changed, learn clears the cache and loads the event keys again. If
-// clients may have received newer states than the tables have, learn begins a new epoch.
+// reload reads the state of the partition, before the first batch and whenever the state may
+// have changed. If it has changed, reload clears the cache and loads the event keys again. If
+// clients may have received newer states than the tables have, reload begins a new epoch.
 func (p *partition) reload(ctx context.Context, conn *pgxpool.Conn) error {
 	before, state := p.cursor.Position, p.state
 	if err := p.look(ctx, conn); err != nil {

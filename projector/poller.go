@@ -28,7 +28,7 @@ const pollPatience = 2 * time.Second
 
 // poll wakes the partitions that have unfolded events.
 func (p *poller) poll(ctx context.Context) {
-	behind, err := p.behind(ctx)
+	behind, err := p.partitionsBehind(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			p.projector.log.WarnContext(ctx, "cannot poll for new events, will try again", "error", err)
@@ -40,11 +40,11 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// behind returns the owned partitions with events after their positions. It skips a partition
-// if an append has proved since the last poll that no other event is unfolded; the next poll
-// does not skip it. So while appends fold in all partitions, behind runs no query. While no
-// transaction commits, it reads only the snapshot.
-func (p *poller) behind(ctx context.Context) ([]int, error) {
+// partitionsBehind returns the owned partitions with events after their positions. It skips a
+// partition if an append has proved since the last poll that no other event is unfolded; the next
+// poll does not skip it. So while appends fold in all partitions, partitionsBehind runs no query.
+// While no transaction commits, it reads only the snapshot.
+func (p *poller) partitionsBehind(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
 	partitions := make([]int, 0, len(p.projector.partitions))
@@ -62,12 +62,12 @@ func (p *poller) behind(ctx context.Context) ([]int, error) {
 	if err != nil || snapshot == p.snapshot && slices.Equal(partitions, p.partitions) {
 		return nil, err
 	}
-	behind, err := lag.Behind(ctx, p.database, partitions)
+	partitionsBehind, err := lag.Behind(ctx, p.database, partitions)
 	if err != nil {
 		return nil, err
 	}
-	if p.partitions, p.snapshot = partitions, snapshot; len(behind) > 0 {
+	if p.partitions, p.snapshot = partitions, snapshot; len(partitionsBehind) > 0 {
 		p.snapshot = "" // a batch that a wake causes may still not see the events: look again
 	}
-	return behind, nil
+	return partitionsBehind, nil
 }

@@ -25,7 +25,7 @@ func TestPollOfAQuietDatabase(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if behind, err := p.behind(ctx); err != nil || len(behind) > 0 {
+		if behind, err := p.partitionsBehind(ctx); err != nil || len(behind) > 0 {
 			t.Errorf("the poll found %v, error %v", behind, err)
 		}
 	}
@@ -46,7 +46,7 @@ func TestPollFindsEventsOfOthers(t *testing.T) {
 	p := &poller{projector: owner, database: d.pool}
 	poll := func(when string, want ...int) {
 		t.Helper()
-		if behind, err := p.behind(t.Context()); err != nil || !slices.Equal(behind, want) {
+		if behind, err := p.partitionsBehind(t.Context()); err != nil || !slices.Equal(behind, want) {
 			t.Errorf("%s, the poll found %v, want %v; error %v", when, behind, want, err)
 		}
 	}

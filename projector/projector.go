@@ -58,7 +58,7 @@ type Config struct {
 	// waking it, for example by plain SQL. A poll skips a partition if Append has folded in it
 	// since the last poll. Default 100ms.
 	PollInterval time.Duration
-	// MaxBatch is the greatest number of events folded in one transaction. Default 5,000.
+	// MaxBatch is the maximum number of events folded in one transaction. Default 5,000.
 	MaxBatch int
 	// CacheBytes is the approximate memory, in bytes, for cached users and rooms, the keys of
 	// recent events, and the filters of older keys. It is divided evenly among all partitions.
@@ -75,7 +75,7 @@ type Config struct {
 	// or releases partitions until it has its fair share. An owner whose session is silent for
 	// three intervals loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is the least time for which event keys are stored; the greatest is half as
+	// DedupWindow is the minimum time for which event keys are stored; the maximum is half as
 	// long again. Default 14 days.
 	DedupWindow time.Duration
 	// MaintenanceInterval is how often the projector checks whether to begin a generation of
@@ -264,7 +264,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	g.Go(func() error { return wait.Every(ctx, lagInterval, p.measure) })
 	g.Go(func() error { return p.maintain(ctx) })
 	g.Go(func() error { return p.indexLog(ctx) })
-	g.Go(func() error { return p.own(ctx) })
+	g.Go(func() error { return p.runOwnership(ctx) })
 	g.Go(func() error { return wait.Every(ctx, p.cfg.OwnershipInterval, p.follow) })
 	err := g.Wait()
 	p.release()
@@ -363,7 +363,7 @@ func (p *Projector) measureClock(ctx context.Context) {
 const (
 	lagInterval = 5 * time.Second
 	lagLimit    = 100_000
-	// lettersLimit is the greatest number of dead letters to count.
+	// lettersLimit is the maximum number of dead letters to count.
 	lettersLimit = 10_000
 	// lagPatience limits the duration of a measurement, which blocks while another session
 	// locks a partition.

@@ -8,7 +8,7 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// rareLogInterval is the least time between two lines of a rareLog. A faulty publisher can
+// rareLogInterval is the minimum time between two lines of a rareLog. A faulty publisher can
 // cause thousands of events per second that are logged this way.
 const rareLogInterval = time.Minute
 

@@ -10,17 +10,17 @@ import (
 // If the member's ReadSeq is below m.Room.Since, m.Behind must be set too. version is the
 // version of the user. levels are the levels that the user has set for categories.
 func (m *Membership) Conversation(version int64, levels map[string]string) Conversation {
-	c, _ := m.both(version, levels)
+	c, _ := m.build(version, levels)
 	return c
 }
 
 // Adds returns what the membership adds to the numbers of its user, given the user's levels.
 func (m *Membership) Adds(levels map[string]string) Numbers {
-	c, count := m.both(0, levels)
+	c, count := m.build(0, levels)
 	return count.At(category.Levels(levels).Of(m.Level, c.Category))
 }
 
-func (m *Membership) both(version int64, levels map[string]string) (Conversation, category.Count) {
+func (m *Membership) build(version int64, levels map[string]string) (Conversation, category.Count) {
 	behind := Behind{}
 	if m.Behind != nil {
 		behind = *m.Behind

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// memoryQueueLimit is the most updates that are queued for one handler; they use some tens of
-// MiB. The queue of a handler that does not block stays far shorter, since a batch of the
+// memoryQueueLimit is the maximum number of updates that are queued for one handler; they use some
+// tens of MiB. The queue of a handler that does not block stays far shorter, since a batch of the
 // projector has only thousands of updates.
 const memoryQueueLimit = 1 << 16
 
-// memoryWakeLimit is the most wakes that are queued for one call of Wakes. Further wakes are
-// dropped: a lost wake is allowed, see [Bus].Wake.
+// memoryWakeLimit is the maximum number of wakes that are queued for one call of Wakes. Further
+// wakes are dropped: a lost wake is allowed, see [Bus].Wake.
 const memoryWakeLimit = 1 << 12
 
 // Memory is the bus of a single process, and the default bus.

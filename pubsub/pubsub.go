@@ -87,7 +87,7 @@ type Address struct {
 	ID string
 	// Partition is the partition of the updates. A bus may choose the route of an update by it.
 	Partition int
-	// Room is set if ID is the conversation of a room, not a user.
+	// Room is true if ID is the conversation of a room, not a user.
 	Room bool
 }
 

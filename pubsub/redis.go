@@ -62,10 +62,10 @@ type RedisConfig struct {
 	Logger *slog.Logger
 }
 
-// complaintInterval is the least time between two log lines about dropped messages.
+// complaintInterval is the minimum time between two log lines about dropped messages.
 const complaintInterval = 10 * time.Second
 
-// MinKeyBytes is the least length of a key of a [RedisConfig]. An attacker who sees signed
+// MinKeyBytes is the minimum length of a key of a [RedisConfig]. An attacker who sees signed
 // messages might guess a shorter key.
 const MinKeyBytes = 32
 

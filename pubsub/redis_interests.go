@@ -24,7 +24,7 @@ type redisInterests struct {
 	wanted map[string]*redisBatch
 	// missed has the wanted channels whose updates may be lost: the channel was joined when a
 	// connection was lost, or a Join gave up waiting for it. When all channels of missed are
-	// joined again, HandleGap must be called. gap is set as soon as one of them is joined.
+	// joined again, HandleGap must be called. gap is true as soon as one of them is joined.
 	missed map[string]struct{}
 	gap    bool
 
@@ -90,7 +90,7 @@ func (s *redisInterests) wants(channel string) bool {
 }
 
 // pending returns a batch that has yet to join one of the given channels, or nil if every
-// channel is joined or unwanted. givenUp is set if a Join has given up waiting for the
+// channel is joined or unwanted. givenUp is true if a Join has given up waiting for the
 // channels: pending then adds the channels that are not joined yet to missed.
 func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisBatch) {
 	s.mu.Lock()

@@ -25,8 +25,8 @@ const (
 )
 
 const (
-	// subscribeChunk is the most channels in one SUBSCRIBE. It is limited since Redis serves no
-	// other client while it runs a command.
+	// subscribeChunk is the maximum number of channels in one SUBSCRIBE. It is limited since Redis
+	// serves no other client while it runs a command.
 	subscribeChunk = 1000
 	// maxMisses is how many canaries must be lost in a row before the connection is replaced.
 	maxMisses = 2

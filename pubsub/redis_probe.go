@@ -18,7 +18,7 @@ type RedisProbe struct {
 	Version string
 	// Mode is "standalone", "sentinel" or "cluster".
 	Mode string
-	// Sharded is set if the server has sharded pub/sub (Redis 7 and later).
+	// Sharded is true if the server has sharded pub/sub (Redis 7 and later).
 	Sharded bool
 }
 

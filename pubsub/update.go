@@ -25,7 +25,7 @@ type Badge struct {
 	// whose numbers changed, and the new numbers of a path may all be zero. badged never sets
 	// it to nil.
 	Categories map[string]Numbers `json:"categories" doc:"The numbers of each category that has a number above 0, and of the categories above it; only the first 500 by name."`
-	// MoreCategories is set if Categories has only some of the categories: see [Badge.Shown].
+	// MoreCategories is true if Categories has only some of the categories: see [Badge.Shown].
 	MoreCategories bool `json:"more_categories,omitempty" doc:"True if the user has more categories than are listed; absent otherwise."`
 	// Levels are the levels that the user has set for paths. In an Update, Levels is nil if no
 	// level changed.
@@ -38,13 +38,13 @@ type Numbers = category.Numbers
 // Muted counts unread messages that a level excludes from the total.
 type Muted = category.Muted
 
-// MaxCategories is the most categories that [Badge.Shown] shows.
+// MaxCategories is the maximum number of categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
 // Shown returns the badge as clients and endpoints get it. Its Categories have only the first
-// MaxCategories by name, and the paths in `also`. The numbers of the badge itself still include
+// MaxCategories by name, and the paths in extra. The numbers of the badge itself still include
 // all categories. The result may share maps with b.
-func (b *Badge) Shown(also ...string) Badge {
+func (b *Badge) Shown(extra ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {
 		return shown
@@ -52,7 +52,7 @@ func (b *Badge) Shown(also ...string) Badge {
 	shown.MoreCategories = true
 	names := slices.Sorted(maps.Keys(b.Categories))[:MaxCategories]
 	shown.Categories = make(map[string]Numbers, MaxCategories)
-	for _, name := range append(names, also...) {
+	for _, name := range append(names, extra...) {
 		if n, ok := b.Categories[name]; ok {
 			shown.Categories[name] = n
 		}
@@ -115,7 +115,7 @@ type Update struct {
 	// Room.Changes - Joined is added to the version of Badge, so that the sum does not
 	// decrease.
 	Memberships []Membership `json:"memberships,omitempty"`
-	// Ended is set if connections of the user must end. Then only UserID and Partition are set.
+	// Ended is true if connections of the user must end. Then only UserID and Partition are set.
 	// The gateway then reads from the tables which connections must end, since such a message
 	// may be forged.
 	Ended bool `json:"ended,omitempty"`
@@ -139,9 +139,9 @@ type Snapshot struct {
 	Badge
 	// Conversations are sorted by their last change, newest first.
 	Conversations []Conversation `json:"conversations"`
-	// More is set if there are more conversations than the limit of Conversations allows.
+	// More is true if there are more conversations than the limit of Conversations allows.
 	More bool `json:"more"`
-	// Whole is set if Conversations has all conversations that a client lists (up to a limit,
+	// Whole is true if Conversations has all conversations that a client lists (up to a limit,
 	// see More). Otherwise it has only the conversations that changed since the client's state.
 	Whole bool `json:"-"`
 	// Memberships are all memberships of the user, also if they did not change. Rest is the

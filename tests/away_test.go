@@ -11,9 +11,10 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// While a shard is unreachable, every view for operators shows the hints stored for it. If a user
-// is erased meanwhile, no hint names the user any more, and the messages are delivered without
-// the user once the shard is back. The tests of the admin page are in web/browser/away.test.mjs.
+// While a shard is unavailable, every view for operators shows the hints stored for it. If a user
+// is erased meanwhile, no hint names the user any more, and the messages are delivered without the
+// user once the shard is available again. The tests of the admin page are in
+// web/browser/away.test.mjs.
 func TestAdminBrowserWithoutAShard(t *testing.T) {
 	t.Parallel()
 	lost := pgtest.Borrow(t)

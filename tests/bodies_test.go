@@ -132,10 +132,10 @@ func TestBodiesStayWithinTheMemoryOfTheChart(t *testing.T) {
 		})
 	}
 	publishing.Wait()
-	if most := p.mostMemory(); most > chartMemory {
-		t.Errorf("the process took %d MiB", most>>20)
+	if limit := p.mostMemory(); limit > chartMemory {
+		t.Errorf("the process took %d MiB", limit>>20)
 	} else {
-		t.Logf("the process took %d MiB", most>>20)
+		t.Logf("the process took %d MiB", limit>>20)
 	}
 }
 

@@ -31,8 +31,8 @@ type chaosWriter struct {
 	name   string
 	random *rand.Rand
 	talks  []*chaosTalk
-	// most is how many events it publishes at once.
-	most int
+	// limit is how many events it publishes at once.
+	limit int
 	// try publishes events once. If it fails with an error other than errRefused, the writer
 	// tries again.
 	try func(ctx context.Context, batch []string) error
@@ -41,8 +41,8 @@ type chaosWriter struct {
 }
 
 // newWriter returns a writer with new talks, to which no other writer publishes.
-func (c *chaos) newWriter(name string, conversations, rooms, most int, try func(ctx context.Context, batch []string) error) *chaosWriter {
-	w := &chaosWriter{c: c, name: name, random: c.randomOf(name), most: most, try: try, repeats: true}
+func (c *chaos) newWriter(name string, conversations, rooms, limit int, try func(ctx context.Context, batch []string) error) *chaosWriter {
+	w := &chaosWriter{c: c, name: name, random: c.randomOf(name), limit: limit, try: try, repeats: true}
 	for n := range conversations + rooms {
 		kind, room := "talk", n >= conversations
 		if room {
@@ -57,7 +57,7 @@ func (c *chaos) newWriter(name string, conversations, rooms, most int, try func(
 // write publishes until done is closed, and then the last event of each talk.
 func (w *chaosWriter) write(done <-chan struct{}) {
 	for !w.c.t.Failed() {
-		talks, drawn := make([]*chaosTalk, 1+w.random.IntN(w.most)), []events.Event(nil)
+		talks, drawn := make([]*chaosTalk, 1+w.random.IntN(w.limit)), []events.Event(nil)
 		for i := range talks {
 			talks[i] = w.talks[w.random.IntN(len(w.talks))]
 			drawn = append(drawn, talks[i].draw(w.random))

@@ -65,7 +65,7 @@ type listedPartition struct {
 	To        string
 }
 
-// list returns the partitions, or nothing while a shard is unreachable.
+// list returns the partitions, or nothing while a shard is unavailable.
 func (c *chaos) list() (all []listedPartition) {
 	how := c.run(chaosCommand, "partition", "list", "--json")
 	if how.code != 0 {
@@ -185,7 +185,7 @@ func (c *chaos) archiving() []string {
 }
 
 // cutLogs begins new ranges of the logs, so that the earlier ranges can be archived. It skips
-// unreachable shards.
+// unavailable shards.
 func (c *chaos) cutLogs() {
 	ctx, cancel := context.WithTimeout(c.ctx, chaosPatience)
 	defer cancel()

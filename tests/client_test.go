@@ -54,10 +54,10 @@ type client struct {
 	unread   map[string]int64 // what each conversation counts
 	last     map[string]int64
 	answers  map[int]string
-	// rewinds is set where the database is restored to an earlier state or a forged state is
+	// rewinds is true where the database is restored to an earlier state or a forged state is
 	// corrected: then a snapshot may have an earlier version.
 	rewinds bool
-	// forgets is set where the test does not inspect the frames and they would use too much
+	// forgets is true where the test does not inspect the frames and they would use too much
 	// memory.
 	forgets bool
 	frames  []string

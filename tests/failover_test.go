@@ -34,7 +34,7 @@ type loss struct {
 	name string
 	// take makes the primary fail and returns the function that brings its node back.
 	take func(n *patroniNode) (back func())
-	// soon is set if the node comes back as soon as another node is primary, as when a
+	// soon is true if the node comes back as soon as another node is primary, as when a
 	// supervisor restarts Patroni. Until then its Postgres still runs.
 	soon bool
 }
@@ -141,7 +141,7 @@ type chat struct {
 	acknowledged [talkers]atomic.Int64
 	published    resumption
 	folded       resumption
-	// loses is set if acknowledged messages may be lost.
+	// loses is true if acknowledged messages may be lost.
 	loses bool
 	// unsure counts reads to which badged answered that it does not know whether a message
 	// was lost.

@@ -127,7 +127,7 @@ func changedInARoom(t *testing.T) {
 	seq := 0
 	for _, tt := range []struct {
 		orders       [][]int
-		live, counts bool // counts is set if ann is mentioned
+		live, counts bool // counts is true if ann is mentioned
 	}{
 		{[][]int{{0, 1}, {1, 0}}, true, false},
 		{[][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}}, false, false},

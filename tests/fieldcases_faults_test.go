@@ -200,7 +200,7 @@ func laggingReader(t *testing.T) {
 // Reconciliation is off.
 func subscribeRace(t *testing.T) {
 	p := serve(t, newDatabase(t), "--reconcile-interval=1h")
-	const messages, most = 200, 60
+	const messages, limit = 200, 60
 	jwt := token(t, "ann")
 	var story []string
 	for seq := 1; seq <= messages; seq++ {
@@ -211,7 +211,7 @@ func subscribeRace(t *testing.T) {
 	over := make(chan struct{})
 	go func() { racing.wg.Wait(); close(over) }()
 	var clients []*client
-	for going := true; going && len(clients) < most; {
+	for going := true; going && len(clients) < limit; {
 		clients = append(clients, connectWith(t, p.url, jwt))
 		select {
 		case <-over:

@@ -320,16 +320,16 @@ func slowClientMemory(t *testing.T) {
 	for range 100 {
 		stall(t, p.url, jwt)
 	}
-	before, most := heap(), 0.0
+	before, limit := heap(), 0.0
 	const conversations, rounds = 400, 30
 	for seq := 1; seq <= rounds; seq++ {
 		position := p.mustPost(wave(conversations, seq, `"ann"`)...)
 		total(t, p, "ann", position)
-		most = max(most, heap())
+		limit = max(limit, heap())
 	}
-	t.Logf("the heap was %.0f MB, and %.0f MB at most", before/1e6, most/1e6)
-	if most-before > 150e6 {
-		t.Errorf("the heap grew from %.0f MB to %.0f MB", before/1e6, most/1e6)
+	t.Logf("the heap was %.0f MB, and %.0f MB at most", before/1e6, limit/1e6)
+	if limit-before > 150e6 {
+		t.Errorf("the heap grew from %.0f MB to %.0f MB", before/1e6, limit/1e6)
 	}
 	p.mustPost(delivered("chat", 1, `"bob"`)) // bob gets it at once
 	awake.awaitTotal(1)

@@ -192,7 +192,7 @@ func TestIngestSettings(t *testing.T) {
 	}
 }
 
-// A server with further roles starts while its broker is unreachable, and reports that.
+// A server with further roles starts while its broker is unavailable, and reports that.
 func TestServerStartsWithoutItsBroker(t *testing.T) {
 	t.Parallel()
 	server := newRedis(t)

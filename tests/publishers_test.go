@@ -50,7 +50,7 @@ type backend struct {
 	random *rand.Rand
 	pool   *pgxpool.Pool
 	ledger *ledger
-	// halls is set if the backend also posts to rooms, whose members are at first all
+	// halls is true if the backend also posts to rooms, whose members are at first all
 	// users.
 	halls bool
 	seq   int64

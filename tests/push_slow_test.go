@@ -29,7 +29,7 @@ func (h *heldCalls) add(n int) {
 	h.max = max(h.max, h.now)
 }
 
-func (h *heldCalls) counts() (now, most int) {
+func (h *heldCalls) counts() (now, limit int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now, h.max
@@ -91,9 +91,9 @@ func TestSlowPushServicesDelayNoOther(t *testing.T) {
 	}
 	f.register(t, p, "ben") // his devices are new
 	f.awaitNumbers(t, p, "0")
-	now, most := held.counts()
-	if now == 0 || most > users*each {
-		t.Errorf("%d pushes are held, and %d were at a time; want at most %d for each of %d users", now, most, each, users)
+	now, limit := held.counts()
+	if now == 0 || limit > users*each {
+		t.Errorf("%d pushes are held, and %d were at a time; want at most %d for each of %d users", now, limit, each, users)
 	}
 	f.check(t, p)
 }

@@ -216,7 +216,7 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 	}
 	position, seq := "0", 0
 	say := func(body string) {
-		for range polls(t, "an event to be taken") { // Postgres may be away
+		for range polls(t, "an event to be taken") { // Postgres may be unavailable
 			status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", body)
 			if status == http.StatusAccepted {
 				position = header.Get("Badged-Position")

@@ -55,7 +55,7 @@ func (s *relayedStack) relay(t *testing.T) *process {
 	return start(t, nil, append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox}, s.flags...)...)
 }
 
-// awaitTotal waits until a user has a total, also if the user's shard was unreachable.
+// awaitTotal waits until a user has a total, also if the user's shard was unavailable.
 func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 	t.Helper()
 	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
@@ -67,7 +67,7 @@ func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 }
 
 // A relay appends to several shards directly. It follows a partition that moves to another shard, and
-// while one shard is unreachable it carries the events of users on the other.
+// while one shard is unavailable it carries the events of users on the other.
 func TestRelayToShards(t *testing.T) {
 	t.Parallel()
 	s := newRelayedStack(t)
@@ -157,7 +157,7 @@ func TestRelayToShardsOverKills(t *testing.T) {
 		if kill%2 == 1 {
 			server := s.servers[kill/2%2]
 			server.Kill()
-			r = s.relay(t) // starts while the shard is unreachable
+			r = s.relay(t) // starts while the shard is unavailable
 			if err := server.Restart(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -127,7 +127,7 @@ func TestRelayToADatabase(t *testing.T) {
 }
 
 // A relay that starts before the database of its outbox, as after a boot, waits for the database. It
-// also reports when the database becomes unreachable later.
+// also reports when the database becomes unavailable later.
 func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t)

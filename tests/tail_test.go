@@ -148,7 +148,7 @@ func TestTail(t *testing.T) {
 }
 
 // A tail follows partitions that move to another shard, and publishes for the other shards while a shard
-// is unreachable.
+// is unavailable.
 func TestTailOfShards(t *testing.T) {
 	t.Parallel()
 	servers := []*pgtest.Server{pgtest.NewServer(t), pgtest.NewServer(t)}

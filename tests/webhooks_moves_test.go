@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
-// The endpoint of a webhook was unreachable while partitions moved and were split. Afterwards the webhook
-// is called for every user whose badge changed before, between and after the moves.
+// The endpoint of a webhook was unavailable while partitions moved and were split. Afterwards the
+// webhook is called for every user whose badge changed before, between and after the moves.
 func TestWebhookThatIsBehindFollowsMovesAndSplits(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))

@@ -38,21 +38,21 @@ const (
 // moves these rows to places directly after its own position. So no row appears later at a place
 // that the group has already passed.
 func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
-	var end, at events.Position
+	var end, position events.Position
 	var pending []int64
 	if err := conn.QueryRow(ctx, `SELECT p.last_processed_transaction_id::text::bigint, p.offset_acked, p.pending::text[]::bigint[],
     g.last_processed_transaction_id::text::bigint, g.offset_acked
 FROM `+eventbatch.Positions(s.topic)+` AS p, `+eventbatch.Positions(s.topic)+` AS g
 WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s.cfg.ConsumerGroup).
-		Scan(&end.TransactionID, &end.Offset, &pending, &at.TransactionID, &at.Offset); errors.Is(err, pgx.ErrNoRows) {
+		Scan(&end.TransactionID, &end.Offset, &pending, &position.TransactionID, &position.Offset); errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, errDeleted)
 	} else if err != nil {
 		return nil, fmt.Errorf("find the position of consumer group %s: %w", s.cfg.ConsumerGroup, err)
 	}
-	if !at.Before(end) {
+	if !position.Before(end) {
 		return nil, nil
 	}
-	rows, _ := conn.Query(ctx, pageSQL(s.topic), at.TransactionID, at.Offset, end.TransactionID, end.Offset, pending)
+	rows, _ := conn.Query(ctx, pageSQL(s.topic), position.TransactionID, position.Offset, end.TransactionID, end.Offset, pending)
 	var page []logRow
 	var r logRow
 	_, err := pgx.ForEachRow(rows, []any{&r.TransactionID, &r.Offset, (*[16]byte)(&r.uuid), &r.payload, &r.bytes}, func() error {

@@ -23,7 +23,7 @@ type Schema struct {
 	watermillsql.DefaultPostgreSQLSchema
 }
 
-// NewSchema returns the schema of the log. batchSize is the greatest number of messages that a
+// NewSchema returns the schema of the log. batchSize is the maximum number of messages that a
 // watermill-sql subscriber reads at once; 0 means 100.
 func NewSchema(batchSize int) Schema {
 	if batchSize == 0 {

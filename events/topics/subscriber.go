@@ -232,7 +232,7 @@ func (s *subscription) run(ctx context.Context) {
 // another database, and the caller of Follow is expected to cancel it soon. For Subscribe,
 // leaves returns false, so that every error is logged.
 func (s *subscription) leaves(ctx context.Context) bool {
-	return s.handle != nil && eventlog.Gone(ctx, s.cfg.Pool, s.partition)
+	return s.handle != nil && eventlog.IsGone(ctx, s.cfg.Pool, s.partition)
 }
 
 // consume gets the lock of the topic, then delivers messages until ctx is done or the database

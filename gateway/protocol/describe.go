@@ -13,7 +13,7 @@ type FrameInfo struct {
 	// Required and Optional name the fields of the frame. If both are empty, the frame has all
 	// fields of Of.
 	Required, Optional []string
-	// Command is set if POST /v1/commands accepts it.
+	// Command is true if POST /v1/commands accepts it.
 	Command bool
 	// Example is a frame as JSON.
 	Example string

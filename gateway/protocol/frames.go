@@ -31,11 +31,11 @@ const Subprotocol = "badge.v1"
 const ProblemType = "urn:badged:problem"
 
 const (
-	// MaxFrameBytes is the most bytes of a client's frame that contains no token.
+	// MaxFrameBytes is the maximum size of a client's frame that contains no token in bytes.
 	MaxFrameBytes = 4096
-	// MaxTokenBytes is the most bytes of a token, in a frame or a header.
+	// MaxTokenBytes is the maximum size of a token in bytes, in a frame or a header.
 	MaxTokenBytes = 16 << 10
-	// MaxTokenFrameBytes is the most bytes of a hello or auth frame.
+	// MaxTokenFrameBytes is the maximum size of a hello or auth frame in bytes.
 	MaxTokenFrameBytes = MaxTokenBytes + MaxFrameBytes
 )
 
@@ -69,8 +69,8 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversations that the category covers add to the total; default removes the level of the category."`
 }
 
-// maxIDBytes is the most bytes of a frame's id, since answers repeat the id. Quotes and escapes do
-// not count.
+// maxIDBytes is the maximum size of a frame's id in bytes, since answers repeat the id. Quotes and
+// escapes do not count.
 const maxIDBytes = 128
 
 // ErrNotObject is returned for a frame that is not a JSON object. Such a frame has no id, so no

@@ -155,7 +155,7 @@ func TestEveryCommandNamesTheVersionOfAShard(t *testing.T) {
 	has(t, "the log", server.err.String(), "the databases are not migrated alike: a is at version "+newest)
 }
 
-// Commands that need all shards name all that are away in one error.
+// Commands that need all shards name all that are unavailable in one error.
 func TestAllShardsThatAreAwayAreNamed(t *testing.T) {
 	flags, _ := newShards(t)
 	flags[1], flags[2] = "--shard=b="+away, "--shard=c="+away

@@ -49,7 +49,7 @@ func (c *auditListCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
-// auditPage is the greatest number of actions that are read at once.
+// auditPage is the maximum number of actions that are read at once.
 const auditPage = 500
 
 // Run prints actions, newest first.
@@ -144,12 +144,12 @@ func (c *auditVerifyCmd) Run(ctx context.Context, streams Streams) error {
 	if c.Count != nil && len(all) > 1 {
 		return errors.New("each shard has an audit trail of its own: with --count and --head, give only the --shard that printed them")
 	}
-	databases, err := connect.Apart(ctx, c.Database, false)
+	databases, err := connect.Separate(ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d cluster.Candidate) error { return c.verify(ctx, streams, d) })
+	return connect.EachCandidate(databases, func(d cluster.Candidate) error { return c.verify(ctx, streams, d) })
 }
 
 func (c *auditVerifyCmd) verify(ctx context.Context, streams Streams, d cluster.Candidate) error {
@@ -189,10 +189,10 @@ type shardVerified struct {
 	operations.AuditVerified
 }
 
-// maxRedactions is the greatest number of redactions that are printed.
+// maxRedactions is the maximum number of redactions that are printed.
 const maxRedactions = 20
 
-// printVerifiedAudit prints the result of a verification. since is set if the operator gave an
+// printVerifiedAudit prints the result of a verification. since is true if the operator gave an
 // earlier head.
 func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, since bool) error {
 	var b strings.Builder
@@ -223,10 +223,10 @@ func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, 
 
 // numbered lists the numbers of records. If there are more than ten, it lists only the first ten.
 func numbered(records []int64) string {
-	const most = 10
-	texts := make([]string, 0, most+1)
+	const limit = 10
+	texts := make([]string, 0, limit+1)
 	for i, n := range records {
-		if i == most {
+		if i == limit {
 			texts = append(texts, fmt.Sprintf("… (%s)", terminal.Counted(int64(len(records)), "record")))
 			break
 		}

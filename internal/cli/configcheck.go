@@ -181,9 +181,9 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 }
 
 // names checks that the databases have the names in the configuration. It is called instead of
-// cluster if a database cannot be reached or has failed a check.
+// cluster if a database is unavailable or has failed a check.
 func (f *findings) names(ctx context.Context, present config.Database) {
-	databases, err := connect.Apart(ctx, present, true)
+	databases, err := connect.Separate(ctx, present, true)
 	if err != nil {
 		f.add(isFailure, "shards: %s", oneLine(err))
 		return
@@ -353,12 +353,12 @@ func (f *findings) connections(ctx context.Context, conn *pgx.Conn, cfg *config.
 			need, least = need*cfg.OnServer(s), least*cfg.OnServer(s)
 		}
 		switch {
-		case l.Most < least:
+		case l.Max < least:
 			f.add(isFailure, "%s, but this process may open %d, and needs %d at least to fold: raise the limit (%s), or give the process fewer roles", l, need, least, l.Setting)
-		case l.Most < need:
+		case l.Max < need:
 			f.add(isRisk, "%s, but this process may open %d: its pools will be smaller, and no connection is left for another process; raise the limit (%s), or set pool_max_conns in the database URL", l, need, l.Setting)
 		default:
-			f.add(isOK, "%s; this process may open %d: enough for %d such processes", l, need, l.Most/need)
+			f.add(isOK, "%s; this process may open %d: enough for %d such processes", l, need, l.Max/need)
 		}
 	}
 }

@@ -23,7 +23,7 @@ type deadLettersCmd struct {
 	Discard deadLettersDiscardCmd `cmd:"" help:"Delete dead letters, and print each of them."`
 }
 
-// deadLetterPage is the greatest number of dead letters that are read at once.
+// deadLetterPage is the maximum number of dead letters that are read at once.
 const deadLetterPage = 500
 
 type deadLettersListCmd struct {

@@ -73,7 +73,7 @@ func failureHint(command *kong.Node, err error) string {
 	if advice := pgsession.Advice(err); advice != "" {
 		return advice
 	}
-	switch pgfault.Of(err) {
+	switch pgfault.FaultOf(err) {
 	case pgfault.WrongPassword:
 		return "The password is wrong or has expired. It comes from the URL, the file that the URL names as password_file, PGPASSWORD, or the file of PGPASSFILE."
 	case pgfault.TooManyConnections:

@@ -47,7 +47,7 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer cluster.Close()
-	db, err := cluster.Of(c.User)
+	db, err := cluster.HomeOf(c.User)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (p *explanationPrinter) conversation(c replay.ExplainedConversation) {
 			if m.Mentioned {
 				mentions = "yes"
 			}
-			rows = append(rows, fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s", m.Seq, mentions, when(m.LoggedEvent), m.Position, m.ID, m.Source))
+			rows = append(rows, fmt.Sprintf("  %d\t%s\t%s\t%s\t%s\t%s", m.Seq, mentions, formatTime(m.LoggedEvent), m.Position, m.ID, m.Source))
 		}
 		p.table(rows...)
 	}
@@ -204,7 +204,7 @@ func (p *explanationPrinter) uncounted(e replay.Explanation) {
 	rows := []string{"  APPENDED\tPOSITION\tTYPE\tCONVERSATION\tSEQ\tEVENT\tSOURCE\tBECAUSE"}
 	for _, u := range e.Uncounted {
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
-			when(u.LoggedEvent), u.Position, u.Type, u.ConversationID, seq(u.Seq), u.ID, u.Source, u.Detail))
+			formatTime(u.LoggedEvent), u.Position, u.Type, u.ConversationID, seq(u.Seq), u.ID, u.Source, u.Detail))
 	}
 	p.table(rows...)
 	if e.MoreUncounted == 0 {
@@ -259,7 +259,7 @@ func (p *explanationPrinter) history(h *replay.History) {
 	rows := []string{"  TOTAL\tCHANGE\tAPPENDED\tPOSITION\tTYPE\tCONVERSATION\tSEQ\tEVENT\tSOURCE"}
 	for _, s := range h.Steps {
 		rows = append(rows, fmt.Sprintf("  %d\t%+d\t%s\t%s\t%s\t%s\t%s\t%s\t%s",
-			s.Total, s.Change, when(s.LoggedEvent), s.Position, s.Type, s.ConversationID, seq(s.Seq), s.ID, s.Source))
+			s.Total, s.Change, formatTime(s.LoggedEvent), s.Position, s.Type, s.ConversationID, seq(s.Seq), s.ID, s.Source))
 	}
 	p.table(rows...)
 }
@@ -278,7 +278,7 @@ func (p *explanationPrinter) delivered(d *replay.Delivered) {
 			by = eventName(*m.By)
 		}
 		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%d\t%s\t%s\t%s",
-			when(m.LoggedEvent), m.Position, m.ConversationID, m.Seq, m.ID, m.Fate, by))
+			formatTime(m.LoggedEvent), m.Position, m.ConversationID, m.Seq, m.ID, m.Fate, by))
 	}
 	p.table(rows...)
 	if d.More > 0 {
@@ -296,12 +296,12 @@ func seq(n int64) string {
 
 // eventName returns a phrase that identifies an event.
 func eventName(e replay.LoggedEvent) string {
-	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, when(e), e.Position)
+	return fmt.Sprintf("%s %s of %s, appended %s at %s", e.Type, e.ID, e.Source, formatTime(e), e.Position)
 }
 
-// when returns the time at which an event was appended, as text. If the event was folded more than
-// a second later, the text also has the time of the fold.
-func when(e replay.LoggedEvent) string {
+// formatTime returns the time at which an event was appended, as text. If the event was folded more
+// than a second later, the text also has the time of the fold.
+func formatTime(e replay.LoggedEvent) string {
 	if e.FoldedAt.Sub(e.AppendedAt) <= time.Second {
 		return stamp(e.AppendedAt)
 	}

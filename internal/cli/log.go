@@ -73,7 +73,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	filter := logview.Filter{User: c.User, Conversation: c.Conversation, PublishedBy: c.PublishedBy, Since: c.Since, Until: c.Until}
 	record := func(bool) error { return nil } // record writes one audit entry that the user's events are read; its argument is true if the user has events
 	if c.User != "" {
-		shard, err := dbs.Of(c.User)
+		shard, err := dbs.HomeOf(c.User)
 		if err != nil {
 			return err
 		}
@@ -88,14 +88,14 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 	case c.Partition != nil && c.User != "" && *c.Partition != dbs.PartitionOf(filter.User):
 		return fmt.Errorf("the user %q is in partition %d, not %d", filter.User, dbs.PartitionOf(filter.User), *c.Partition)
 	}
-	some, err := c.shards(dbs)
+	databases, err := c.shards(dbs)
 	if err != nil {
 		return err
 	}
 	lines := json.NewEncoder(streams.Out)
 	lines.SetEscapeHTML(false)
 	views := map[*cluster.Database]*logview.View{}
-	for _, s := range some {
+	for _, s := range databases {
 		filter.Partitions = s.Held()
 		if c.Partition != nil {
 			filter.Partitions = []int{*c.Partition}
@@ -103,7 +103,7 @@ func (c *logCmd) Run(ctx context.Context, streams Streams) error {
 		views[s] = logview.New(s.Pool, s.Log, filter)
 	}
 	for {
-		err := dbs.EachOf(ctx, some, func(s *cluster.Database) error {
+		err := dbs.EachOf(ctx, databases, func(s *cluster.Database) error {
 			return views[s].Next(ctx, func(partition int, r *events.Record) error {
 				line := newLogLine(partition, r)
 				line.Shard = s.Name

@@ -38,12 +38,12 @@ type migrateGrantCmd struct {
 
 // Run grants the privileges in every database. The role of the connection must own the schema.
 func (c *migrateGrantCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, false)
+	databases, err := connect.Separate(ctx, c.Database, false)
 	if err != nil {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d cluster.Candidate) error {
+	return connect.EachCandidate(databases, func(d cluster.Candidate) error {
 		if err := connect.Migrated(ctx, d); err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ const partitionsPerShard = 4
 // have. If databases are already migrated, it is the number that these databases have.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
-	if err := connect.Each(databases, func(d cluster.Candidate) (err error) {
+	if err := connect.EachCandidate(databases, func(d cluster.Candidate) (err error) {
 		of[d.Name], err = migrations.Partitions(ctx, d.Pool.Config().ConnConfig)
 		return err
 	}); err != nil {
@@ -233,12 +233,12 @@ func migrateAll(ctx context.Context, streams Streams, all []config.NamedDatabase
 	for i, s := range all {
 		// Try again now that no other migration runs, since the server may have enough locks for a
 		// single migration.
-		if len(all) > 1 && pgfault.Of(errs[i]) == pgfault.OutOfMemory {
+		if len(all) > 1 && pgfault.FaultOf(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = migrate(i)
 		}
 		if errs[i] == nil {
 			done++
-		} else if pgfault.Of(errs[i]) == pgfault.OutOfMemory {
+		} else if pgfault.FaultOf(errs[i]) == pgfault.OutOfMemory {
 			errs[i] = fmt.Errorf("%w; the migration needs about %d locks at a time: raise max_locks_per_transaction of the server", errs[i], locksPerPartition*partitions)
 		}
 		errs[i] = connect.InShard(s.Name, errs[i])
@@ -280,7 +280,7 @@ type migrateStatusCmd struct {
 
 // Run prints all migrations. It fails if any is pending, so that scripts can check this.
 func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, true)
+	databases, err := connect.Separate(ctx, c.Database, true)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
 	states := map[string]migrations.State{}
-	err = connect.Each(databases, func(d cluster.Candidate) error {
+	err = connect.EachCandidate(databases, func(d cluster.Candidate) error {
 		all, err := migrations.Status(ctx, d.Pool.Config().ConnConfig)
 		if err != nil {
 			return err

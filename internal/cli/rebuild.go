@@ -78,12 +78,12 @@ func (c *rebuildCmd) Run(ctx context.Context, streams Streams) (err error) {
 		defer func() { err = errors.Join(err, redis.Close()) }()
 		bus = redis
 	}
-	some, err := operations.RebuildTargets(dbs, c.arguments())
+	databases, err := operations.RebuildTargets(dbs, c.arguments())
 	if err != nil {
 		return err
 	}
 	var sum operations.Rebuilt
-	err = dbs.EachOf(ctx, some, func(s *cluster.Database) error {
+	err = dbs.EachOf(ctx, databases, func(s *cluster.Database) error {
 		archive, err := c.Open(ctx, dbs, s)
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func (c *rebuildCmd) heal(ctx context.Context, out io.Writer, v *replay.Verifier
 }
 
 // metered returns a progress meter for a command, and a function that prints a line. If quiet is
-// set, the meter prints nothing, but the function still prints.
+// true, the meter prints nothing, but the function still prints.
 func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn func(text string)) {
 	if quiet {
 		return progress.New(nil, name, nil), func(text string) { fmt.Fprintf(streams.Err, "%s: %s\n", name, text) }
@@ -261,13 +261,13 @@ func (c *verifyCmd) Run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	var some []*cluster.Database // nil means all databases
+	var databases []*cluster.Database // nil means all databases
 	if c.Partition != nil || len(c.User) > 0 {
-		some = slices.DeleteFunc(slices.Clone(dbs.Databases()), func(s *cluster.Database) bool { _, ok := parts[s]; return !ok })
+		databases = slices.DeleteFunc(slices.Clone(dbs.Databases()), func(s *cluster.Database) bool { _, ok := parts[s]; return !ok })
 	}
 	var sum operations.Verified
 	var incomplete []error
-	err = dbs.EachOf(ctx, some, func(s *cluster.Database) error {
+	err = dbs.EachOf(ctx, databases, func(s *cluster.Database) error {
 		part, ok := parts[s]
 		if !ok {
 			return nil

@@ -103,7 +103,7 @@ type relayStatusCmd struct {
 	JSON          bool `name:"json" help:"Print JSON." env:"-"`
 }
 
-// shownRefusals is the greatest number of refused events that the status shows.
+// shownRefusals is the maximum number of refused events that the status shows.
 const shownRefusals = 20
 
 // relayStatus is the output of `badged relay status --json`.

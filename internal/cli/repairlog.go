@@ -22,12 +22,12 @@ type repairLogCmd struct {
 
 // Run renumbers the log and prints a line for each partition.
 func (c *repairLogCmd) Run(ctx context.Context, streams Streams) error {
-	databases, err := connect.Apart(ctx, c.Database, false) // not connect.Databases: it fails if a log must be renumbered
+	databases, err := connect.Separate(ctx, c.Database, false) // not connect.Databases: it fails if a log must be renumbered
 	if err != nil {
 		return err
 	}
 	defer connect.Close(databases)
-	return connect.Each(databases, func(d cluster.Candidate) error { return c.repair(ctx, streams, d) })
+	return connect.EachCandidate(databases, func(d cluster.Candidate) error { return c.repair(ctx, streams, d) })
 }
 
 // repair renumbers the log of a database and prints the result.
@@ -45,8 +45,8 @@ func (c *repairLogCmd) repair(ctx context.Context, streams Streams, d cluster.Ca
 		Report: func(p renumber.Result) {
 			fmt.Fprintf(streams.Out, "%spartition %d: %s %d events; %d appended here come after them\n", prefix, p.Partition, did, p.Copied, p.Appended)
 		},
-		Blocked: func(partition int, by pgsession.Holder) {
-			fmt.Fprintf(streams.Err, "%spartition %d waits for %s, %s, which uses its log; %s\n", prefix, partition, by, by.Open(), by.Remedy())
+		Blocked: func(partition int, holder pgsession.Holder) {
+			fmt.Fprintf(streams.Err, "%spartition %d waits for %s, %s, which uses its log; %s\n", prefix, partition, holder, holder.Open(), holder.Remedy())
 		},
 	})
 	switch {

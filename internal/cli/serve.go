@@ -103,7 +103,7 @@ const (
 	// defaultGrowth is Go's default growth of the heap between two collections, in percent. It
 	// applies to larger heaps.
 	defaultGrowth = 100
-	// mostGrowth is the greatest growth that is set, in percent. Go's minimum heap is 4 MiB ×
+	// mostGrowth is the maximum growth that is set, in percent. Go's minimum heap is 4 MiB ×
 	// growth / 100, which with mostGrowth is just below smallHeap.
 	mostGrowth = 1500
 )

@@ -146,7 +146,7 @@ func TestDeadLettersOnShards(t *testing.T) {
 	}
 }
 
-// A shard that is away is named after the others were done, and fails only what needs it.
+// A shard that is unavailable is named after the others were done, and fails only what needs it.
 func TestCommandsWhileAShardIsAway(t *testing.T) {
 	flags, urls := newShards(t)
 	flags[1] = "--shard=b=" + away

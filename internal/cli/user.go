@@ -57,7 +57,7 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer dbs.Close()
-	shard, err := dbs.Of(c.User)
+	shard, err := dbs.HomeOf(c.User)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ type ofUser struct {
 	User string `json:"user"`
 }
 
-// recordRead records in the audit trail that a command will show data of a user. known is set if
+// recordRead records in the audit trail that a command will show data of a user. known is true if
 // badged has data of this user. If it has none, the record does not contain the user's id: after an
 // erasure, the trail must not store the id again.
 func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action, user string, known bool) error {
@@ -122,7 +122,7 @@ func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action
 // further.
 const behindRows = 10_000
 
-// printSnapshot prints the state of a user. folded is set if all events of the partition are
+// printSnapshot prints the state of a user. folded is true if all events of the partition are
 // folded.
 func printSnapshot(streams Streams, s pubsub.Snapshot, partition int, shard string, folded bool) error {
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
@@ -218,7 +218,7 @@ func (c *userEraseCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, printErasure(streams.Out, done, err == nil))
 }
 
-// printErasure prints how much was erased. whole is set if the erasure is complete in all
+// printErasure prints how much was erased. whole is true if the erasure is complete in all
 // databases.
 func printErasure(w io.Writer, r erasure.Erased, whole bool) error {
 	if nothing := r == (erasure.Erased{Partition: r.Partition, Counts: erasure.Counts{Kept: r.Kept}, Archived: erasure.Counts{Kept: r.Archived.Kept}, Waiting: erasure.Counts{Kept: r.Waiting.Kept}}); nothing && whole {
@@ -264,7 +264,7 @@ func (c *userExportCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer dbs.Close()
-	home, err := dbs.Of(c.User)
+	home, err := dbs.HomeOf(c.User)
 	if err != nil {
 		return err
 	}

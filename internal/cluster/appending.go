@@ -32,8 +32,8 @@ type Appender struct {
 	hinting bool
 }
 
-// NewAppender returns an appender that stores hints. For each database, `to` returns the function
-// that the appender calls to append to this database.
+// NewAppender returns an appender that stores hints. For each database, appendTo returns the
+// function that the appender calls to append to this database.
 func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.databases {
@@ -42,10 +42,10 @@ func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 	return a
 }
 
-// With returns an appender to the same databases. For each database, `to` returns the function
-// that the new appender calls to append. These functions may do more than append, but the replay
-// of a hint would only append. So the new appender stores no hints: while a database is away,
-// appending to it fails.
+// WithAppends returns an appender to the same databases. For each database, appendTo returns the
+// function that the new appender calls to append. These functions may do more than append, but the
+// replay of a hint would only append. So the new appender stores no hints: while a database is
+// unavailable, appending to it fails.
 func (a *Appender) WithAppends(to func(*Database) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.databases {
@@ -61,10 +61,11 @@ func (a *Appender) WithAppends(to func(*Database) events.Append) *Appender {
 // and a message to this room follows, then a second transaction appends the message, after all
 // databases have committed the joins. See [SplitAtJoins].
 //
-// If a database is away and all of its events are messages to rooms or recalls of such messages,
-// another database stores the events as a hint: see [Appender.ReplayHints]. For other events, the
-// error wraps [ErrAway]; it is a [*PartialFailure] if the partitions of the missing events are
-// known. If events are invalid, nothing is appended and the error is a [*events.BatchError].
+// If a database is unavailable and all of its events are messages to rooms or recalls of such
+// messages, another database stores the events as a hint: see [Appender.ReplayHints]. For other
+// events, the error wraps [ErrAway]; it is a [*PartialFailure] if the partitions of the missing
+// events are known. If events are invalid, nothing is appended and the error is a
+// [*events.BatchError].
 func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	r, err := a.append(ctx, appending{Appender: a}, evs)
 	return r, a.cluster.partialAppend(err)
@@ -80,7 +81,7 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 	}
 	call.token = token{moves: a.cluster.moves(), positions: map[string]int64{}}
 	if s := a.cluster.singleDatabase(evs); s != nil {
-		call.parts = []part{{on: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
+		call.parts = []part{{database: s, events: evs, expected: a.cluster.state.Load().expected[s.index]}}
 		return call.run(ctx)
 	}
 	if err := events.Check(evs); err != nil { // before any database has stored events
@@ -102,7 +103,7 @@ func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []ev
 		return events.Receipt{}, err
 	}
 	call := appending{Appender: a, token: token{moves: a.cluster.moves(), positions: map[string]int64{}}}
-	call.here.on = here
+	call.here.database = here
 	call.split(evs)
 	var others events.Receipt
 	if len(call.parts) > 0 {
@@ -130,12 +131,12 @@ type appending struct {
 	// here is the part that the caller appends in its own transaction, after all other parts were
 	// appended. Only AppendElsewhere sets it.
 	here part
-	// has records the databases that have committed a part, by index. The value is the set of
+	// appended records the databases that have committed a part, by index. The value is the set of
 	// partitions that the database was expected to hold then. While the map assigns the same set
 	// to the database, split does not append messages to rooms to it again.
-	has   map[int]*eventlog.PlacementSnapshot
-	token token
-	// commits is set if the events are valid and belong to several databases. If one database
+	appended map[int]*eventlog.PlacementSnapshot
+	token    token
+	// commits is true if the events are valid and belong to several databases. If one database
 	// then refuses its part as invalid, other databases may already have committed their parts.
 	// So the part is appended to the refusing database all the same, and the projector there
 	// makes dead letters of the invalid events.
@@ -148,12 +149,12 @@ type appending struct {
 // part of a database that already has these messages.
 func (a *appending) split(evs []events.Event) {
 	for _, p := range a.cluster.split(evs) {
-		if has, ok := a.has[p.index()]; ok && (p.on == a.here.on || has.Equal(p.expected)) {
+		if has, ok := a.appended[p.index()]; ok && (p.database == a.here.database || has.Equal(p.expected)) {
 			p.events = slices.DeleteFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 })
 		}
 		switch {
 		case len(p.events) == 0:
-		case p.on != nil && p.on == a.here.on:
+		case p.database != nil && p.database == a.here.database:
 			a.here.events, a.here.expected = append(a.here.events, p.events...), p.expected
 			a.took(p)
 		default:
@@ -162,13 +163,13 @@ func (a *appending) split(evs []events.Event) {
 	}
 }
 
-// took records in a.has that a database has committed the part p, or that the caller will commit
-// it.
+// took records in a.appended that a database has committed the part p, or that the caller will
+// commit it.
 func (a *appending) took(p part) {
-	if a.has == nil {
-		a.has = map[int]*eventlog.PlacementSnapshot{}
+	if a.appended == nil {
+		a.appended = map[int]*eventlog.PlacementSnapshot{}
 	}
-	a.has[p.index()] = p.expected
+	a.appended[p.index()] = p.expected
 }
 
 // run appends all parts. If a database refuses a part because a partition has moved, run reloads
@@ -206,12 +207,12 @@ func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 func notHeld(refused []part) error {
 	var errs []error
 	for _, p := range refused {
-		errs = append(errs, p.on.lost())
+		errs = append(errs, p.database.lost())
 	}
 	return cmp.Or(errors.Join(errs...), events.ErrNotHeld)
 }
 
-// once appends all parts in parallel. refused has the parts that databases refused because a
+// appendParts appends all parts in parallel. refused has the parts that databases refused because a
 // partition has moved.
 func (a *appending) appendParts(ctx context.Context) (refused []part, err error) {
 	receipts, errs := make([]events.Receipt, len(a.parts)), make([]error, len(a.parts))
@@ -235,7 +236,7 @@ func (a *appending) appendParts(ctx context.Context) (refused []part, err error)
 			failed = append(failed, errs[i])
 		default:
 			a.took(p)
-			a.token.positions[p.on.Name] = max(a.token.positions[p.on.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
+			a.token.positions[p.database.Name] = max(a.token.positions[p.database.Name], int64(eventlog.NewToken(receipts[i].Timeline, receipts[i].TransactionID)))
 			a.partitions = append(a.partitions, receipts[i].Partitions...)
 		}
 	}
@@ -248,10 +249,10 @@ func (a *appending) appendParts(ctx context.Context) (refused []part, err error)
 // appendPart appends a part. If the database is unavailable, or becomes so during the append,
 // appendPart fails at once.
 func (a *appending) appendPart(ctx context.Context, p part) (events.Receipt, error) {
-	if p.on == nil {
+	if p.database == nil {
 		return events.Receipt{}, p.unknown
 	}
-	if err := p.on.Err(); err != nil {
+	if err := p.database.Err(); err != nil {
 		return events.Receipt{}, err
 	}
 	type result struct {
@@ -265,21 +266,21 @@ func (a *appending) appendPart(ctx context.Context, p part) (events.Receipt, err
 		err := a.replayBefore(ctx, p)
 		var r events.Receipt
 		if err == nil {
-			r, err = a.appendTo[p.on.index](ctx, p.events...)
+			r, err = a.appendTo[p.database.index](ctx, p.events...)
 			if _, refused := errors.AsType[*events.BatchError](err); refused && a.commits {
-				r, err = p.on.Log.AppendOwn(ctx, p.events...) // its projector makes dead letters
+				r, err = p.database.Log.AppendOwn(ctx, p.events...) // its projector makes dead letters
 			}
 		}
 		done <- result{r, err}
 	}()
 	for {
 		changed := a.cluster.Changed()
-		if err := p.on.Err(); err != nil {
+		if err := p.database.Err(); err != nil {
 			return events.Receipt{}, err // the database may have committed
 		}
 		select {
 		case r := <-done:
-			return r.receipt, p.on.Wrap(r.err)
+			return r.receipt, p.database.Wrap(r.err)
 		case <-changed:
 		}
 	}

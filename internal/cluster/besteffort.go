@@ -16,22 +16,22 @@ import (
 // newer events. Until a database has stored the events by which users join a room, the caller
 // must not append later events of this room to any database.
 //
-// without is nil or the Partitions of an earlier failure: AppendBestEffort skips the databases
+// excluded is nil or the Partitions of an earlier failure: AppendBestEffort skips the databases
 // that have one of these partitions. The result failure marks all partitions of the databases
-// that failed or were skipped, except the partitions in without. It is nil if no partition is
+// that failed or were skipped, except the partitions in excluded. It is nil if no partition is
 // marked. A part of the events of marked partitions may have been appended; a repeated event
 // counts once.
 //
 // err is a [*events.BatchError] if events are invalid: then no event is appended. If Postgres
 // refused the content of events, err is the error of Postgres, and other databases may have
 // committed their events.
-func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (failure *PartialFailure, err error) {
+func (a *Appender) AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (failure *PartialFailure, err error) {
 	if err := events.Check(evs); err != nil { // before any database has stored events
 		return nil, err
 	}
-	call := appendBestEffort{appending: appending{Appender: a}, without: without}
-	if call.without == nil {
-		call.without = make([]bool, a.cluster.partitions)
+	call := appendBestEffort{appending: appending{Appender: a}, excluded: excluded}
+	if call.excluded == nil {
+		call.excluded = make([]bool, a.cluster.partitions)
 	}
 	refused, err := call.append(ctx, evs)
 	if err == nil && len(refused) > 0 { // partitions have moved
@@ -42,7 +42,7 @@ func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...
 				break
 			}
 			for _, p := range again { // the new database refuses the events too, since the move is still running
-				call.missed(p.on, p.on.Wrap(events.ErrNotHeld))
+				call.missed(p.database, p.database.Wrap(events.ErrNotHeld))
 			}
 		}
 	}
@@ -52,22 +52,22 @@ func (a *Appender) AppendBestEffort(ctx context.Context, without []bool, evs ...
 // appendBestEffort is a call of AppendBestEffort.
 type appendBestEffort struct {
 	appending
-	without []bool
-	failure *PartialFailure
+	excluded []bool
+	failure  *PartialFailure
 	// state is the state with which events were last split into parts.
 	state *state
 }
 
 // missed marks the partitions of a database in failure, since the database may not have stored
 // the events. If s is nil, it marks the partitions of all databases that are not configured.
-func (c *appendBestEffort) missed(s *Database, why error) {
+func (c *appendBestEffort) missed(s *Database, cause error) {
 	index := -1
 	if s != nil {
 		index = s.index
 	}
-	missing := &PartialFailure{Partitions: make([]bool, c.cluster.partitions), Err: why}
+	missing := &PartialFailure{Partitions: make([]bool, c.cluster.partitions), Err: cause}
 	for _, p := range c.state.layout.Living() {
-		if origin := eventlog.Ancestor(p, c.cluster.partitions); c.state.owners[p] == index && !c.without[origin] {
+		if origin := eventlog.Ancestor(p, c.cluster.partitions); c.state.owners[p] == index && !c.excluded[origin] {
 			missing.Partitions[origin] = true
 		}
 	}
@@ -77,12 +77,12 @@ func (c *appendBestEffort) missed(s *Database, why error) {
 }
 
 // skips reports whether append must skip a database, because one of its partitions is marked in
-// without or in failure.
+// excluded or in failure.
 func (c *appendBestEffort) skips(s *Database) bool {
 	for _, p := range c.state.layout.Living() {
 		owner := c.state.owners[p]
 		p = eventlog.Ancestor(p, c.cluster.partitions)
-		if (s == nil && owner < 0 || s != nil && owner == s.index) && (c.without[p] || c.failure != nil && c.failure.Partitions[p]) {
+		if (s == nil && owner < 0 || s != nil && owner == s.index) && (c.excluded[p] || c.failure != nil && c.failure.Partitions[p]) {
 			return true
 		}
 	}
@@ -100,9 +100,9 @@ func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refu
 		}
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool {
-		skips := c.skips(p.on)
+		skips := c.skips(p.database)
 		if skips {
-			c.missed(p.on, nil)
+			c.missed(p.database, nil)
 		}
 		return skips
 	})
@@ -120,7 +120,7 @@ func (c *appendBestEffort) append(ctx context.Context, evs []events.Event) (refu
 		case pgfault.OfContent(errs[i]):
 			err = errors.Join(err, errs[i])
 		default:
-			c.missed(p.on, errs[i])
+			c.missed(p.database, errs[i])
 		}
 	}
 	return refused, err

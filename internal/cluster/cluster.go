@@ -33,10 +33,10 @@ import (
 type Candidate struct {
 	// Name is "" for the only database.
 	Name string
-	// Pool connects to the database. The database may be unreachable.
+	// Pool connects to the database. The database may be unavailable.
 	Pool *pgxpool.Pool
 	// Err is set if the caller has failed to connect to the database. Open then does not try
-	// again: the database counts as away, which means unreachable.
+	// again: the database counts as unavailable.
 	Err error
 }
 
@@ -48,7 +48,7 @@ type Config struct {
 	Logger *slog.Logger
 	// Check, if not nil, is called when one of several databases is first reached. index is the
 	// index of the database in Databases. If Check fails during Open, Open fails; if it fails
-	// later, the database counts as away.
+	// later, the database counts as unavailable.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -56,7 +56,7 @@ type Config struct {
 	Guard *Guard
 	// Interval is the time between two readings of the maps by Run. Default 500ms.
 	Interval time.Duration
-	// Patience limits how long a database may take to answer; after that it counts as away.
+	// Patience limits how long a database may take to answer; after that it counts as unavailable.
 	// Default 2s, and 10s for Open.
 	Patience time.Duration
 }
@@ -105,8 +105,8 @@ const openPatience = 10 * time.Second
 // Open reads the map from every database. It fails with an error of this package, such as
 // [ErrForeign], if the databases are not one cluster; with [events.ErrNotMigrated] if a database
 // has no schema; and with [events.ErrRestored] if the order of a log cannot be trusted. Open also
-// fails if a database cannot be reached and no map of another database names it; if a map names
-// it, the database only counts as away. If Open fails, it closes the pools.
+// fails if a database is unavailable and no map of another database names it; if a map names
+// it, the database only counts as unavailable. If Open fails, it closes the pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Interval <= 0 {
@@ -198,7 +198,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		s.Log = events.Attach(s.Pool, c.partitions)
 		if s.last.err != nil {
 			c.cfg.Logger.WarnContext(ctx, "a shard cannot be reached: the badges of its users do not change until it is back",
-				"shard", s.Name, "partitions", List(merged.of(s.Name)), "error", s.last.err)
+				"shard", s.Name, "partitions", List(merged.partitionsOf(s.Name)), "error", s.last.err)
 			continue
 		}
 		if err := s.check(ctx); err != nil {
@@ -265,7 +265,7 @@ func (c *Cluster) DatabaseOf(partition int) *Database {
 }
 
 // Place returns the index in Databases of the database of a user. It fails with an error that
-// wraps [ErrAway] if the database cannot be reached or is not configured.
+// wraps [ErrAway] if the database is unavailable or is not configured.
 func (c *Cluster) Place(userID string) (int, error) {
 	st := c.state.Load()
 	partition := st.layout.PartitionOf(userID)
@@ -315,7 +315,8 @@ func (s *Database) Lost() (partitions []int) {
 	return partitions
 }
 
-// Err returns a [*Fault] if the database is away. For a single database it always returns nil.
+// Err returns a [*Fault] if the database is unavailable. For a single database it always returns
+// nil.
 func (s *Database) Err() error { return s.status.Load().err }
 
 // Ready returns a channel that is closed after the database was reached for the first time and

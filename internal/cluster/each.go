@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Present returns the databases that are not away. err joins a [*Fault] for each database that is
+// Present returns the databases that are available. err joins a [*Fault] for each database that is
 // away, and for each database that the map names but the settings do not.
 func (c *Cluster) Present() (present []*Database, err error) {
 	var errs []error
@@ -22,9 +22,9 @@ func (c *Cluster) Present() (present []*Database, err error) {
 	return present, errors.Join(append(errs, c.Unknown())...)
 }
 
-// Some is like Present, but fails only if all databases are away. It is for callers that skip the
-// databases that are away.
-func (c *Cluster) Some() ([]*Database, error) {
+// Available is like Present, but fails only if all databases are unavailable. It is for callers
+// that skip the databases that are unavailable.
+func (c *Cluster) Available() ([]*Database, error) {
 	present, err := c.Present()
 	if len(present) > 0 {
 		err = nil
@@ -43,7 +43,7 @@ func (c *Cluster) Incomplete() error {
 	return errors.Join(append(errs, c.Unknown())...)
 }
 
-// Complete is like Incomplete, and also returns a [*Fault] for each database that is away.
+// Complete is like Incomplete, and also returns a [*Fault] for each database that is unavailable.
 func (c *Cluster) Complete() error {
 	_, err := c.Present()
 	for _, s := range c.databases {
@@ -52,29 +52,29 @@ func (c *Cluster) Complete() error {
 	return err
 }
 
-// Each calls do with one database after the other. It continues after an error, but stops when
-// ctx is done. The error names the databases on which do failed, the databases that are away, and
-// the databases of [Cluster.Incomplete]. It is a [*PartialFailure] if do succeeded on at least
+// Each calls do with one database after the other. It continues after an error, but stops when ctx
+// is done. The error names the databases on which do failed, the databases that are unavailable,
+// and the databases of [Cluster.Incomplete]. It is a [*PartialFailure] if do succeeded on at least
 // one database.
 func (c *Cluster) Each(ctx context.Context, do func(s *Database) error) error {
 	done, err := oneByOne(ctx, c.databases, do)
 	return partial(done, errors.Join(err, c.Incomplete()))
 }
 
-// EachOf is like Each for the databases in some, but the error does not name the databases of
-// [Cluster.Incomplete]. If some is nil, EachOf does the same as Each.
-func (c *Cluster) EachOf(ctx context.Context, some []*Database, do func(s *Database) error) error {
-	if some == nil {
+// EachOf is like Each for the given databases, but the error does not name the databases of
+// [Cluster.Incomplete]. If databases is nil, EachOf does the same as Each.
+func (c *Cluster) EachOf(ctx context.Context, databases []*Database, do func(s *Database) error) error {
+	if databases == nil {
 		return c.Each(ctx, do)
 	}
-	return partial(oneByOne(ctx, some, do))
+	return partial(oneByOne(ctx, databases, do))
 }
 
-// oneByOne calls do with the databases in some, in order. done reports whether do succeeded on
+// oneByOne calls do with the given databases, in order. done reports whether do succeeded on
 // at least one of them.
-func oneByOne(ctx context.Context, some []*Database, do func(s *Database) error) (done bool, err error) {
+func oneByOne(ctx context.Context, databases []*Database, do func(s *Database) error) (done bool, err error) {
 	var errs []error
-	for _, s := range some {
+	for _, s := range databases {
 		err := s.Err()
 		if err == nil {
 			err = s.Wrap(do(s))
@@ -101,7 +101,7 @@ func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
 	return partial(slices.Contains(errs, nil), errors.Join(append(errs, c.Incomplete())...))
 }
 
-// partial wraps err in a [*PartialFailure] if done is set, which means that the call succeeded on
+// partial wraps err in a [*PartialFailure] if done is true, which means that the call succeeded on
 // at least one database.
 func partial(done bool, err error) error {
 	if err == nil || !done {
@@ -110,11 +110,13 @@ func partial(done bool, err error) error {
 	return &PartialFailure{Err: err}
 }
 
-// Of returns the database of a user. It has the errors of [Cluster.Holder].
-func (c *Cluster) Of(userID string) (*Database, error) { return c.Holder(c.PartitionOf(userID)) }
+// HomeOf returns the database of a user. It has the errors of [Cluster.Holder].
+func (c *Cluster) HomeOf(userID string) (*Database, error) {
+	return c.Holder(c.PartitionOf(userID))
+}
 
-// Holder returns the database to which the map assigns a partition. It fails with a [*Fault] if
-// the database is away or does not hold the partition, and with another error if the database is
+// Holder returns the database to which the map assigns a partition. It fails with a [*Fault] if the
+// database is unavailable or does not hold the partition, and with another error if the database is
 // not configured.
 func (c *Cluster) Holder(partition int) (*Database, error) {
 	s, err := c.Holding(partition)
@@ -124,7 +126,7 @@ func (c *Cluster) Holder(partition int) (*Database, error) {
 	return s, err
 }
 
-// Holding is like Holder, but does not fail if the database is away.
+// Holding is like Holder, but does not fail if the database is unavailable.
 func (c *Cluster) Holding(partition int) (*Database, error) {
 	s := c.DatabaseOf(partition)
 	if s == nil {

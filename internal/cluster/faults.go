@@ -17,7 +17,7 @@ type FaultKind int
 const (
 	// Failed: the call failed on the database, which counts as reachable.
 	Failed FaultKind = iota
-	// Away: the database cannot be reached.
+	// Away: the database is unavailable.
 	Away
 	// Lost: the database does not hold partitions that the map assigns to it.
 	Lost
@@ -55,7 +55,7 @@ func (f *Fault) Error() string {
 // Err, which may contain host names.
 func (f *Fault) Which() string {
 	having := fmt.Sprintf("shard %s, which has %s,", f.Database, Named(f.Partitions))
-	fault := pgfault.Of(f.Err)
+	fault := pgfault.FaultOf(f.Err)
 	switch {
 	case f.Kind == Lost:
 		return fmt.Sprintf("shard %s does not hold %s, which the map assigns to it", f.Database, Named(f.Partitions))
@@ -169,7 +169,7 @@ func AwayIn(err error) (all []*Fault) {
 }
 
 // OnlyAway reports whether every cause of an error is a [*Fault] whose kind is not Failed, such
-// as a database that is away.
+// as a database that is unavailable.
 func OnlyAway(err error) bool {
 	only := true
 	each(err, func(one error) bool {
@@ -202,10 +202,10 @@ func each(err error, f func(error) bool) {
 	}
 }
 
-// partialAppend converts the error of an append to a [*PartialFailure] if every cause of the
-// error names the partitions that lack events. Such causes are faults of databases that were away
-// or could not store their events. [ErrHeldBack] marks all partitions, since no database has
-// stored the message.
+// partialAppend converts the error of an append to a [*PartialFailure] if every cause of the error
+// names the partitions that lack events. Such causes are faults of databases that were unavailable
+// or could not store their events. [ErrHeldBack] marks all partitions, since no database has stored
+// the message.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil
@@ -224,7 +224,7 @@ func (c *Cluster) partialAppend(err error) error {
 			// To append a join of a room, a database queries the other databases about the room.
 			// So the append on a reachable database also fails, with ErrAway, if another database
 			// is away.
-			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.Of(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
+			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.FaultOf(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
 				known = false
 			}
 			for _, p := range of.Partitions {

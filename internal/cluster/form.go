@@ -125,7 +125,7 @@ func CheckForm(ctx context.Context, databases []Candidate) error {
 	return err
 }
 
-// survey reads the databases and plans the work of Form. fresh is set before the migration: then
+// survey reads the databases and plans the work of Form. fresh is true before the migration: then
 // a database may have no schema.
 func survey(ctx context.Context, databases []Candidate, fresh bool) (Formed, error) {
 	views := readAll(ctx, databases, openPatience)
@@ -250,7 +250,7 @@ func plan(views []view, used []string) (Formed, error) {
 	}
 	for _, place := range merged.places {
 		if place.Database != "" && !slices.ContainsFunc(views, func(v view) bool { return v.name == place.Database }) {
-			return Formed{}, fmt.Errorf("%w: the map assigns %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.of(place.Database)), place.Database, place.Database)
+			return Formed{}, fmt.Errorf("%w: the map assigns %s to shard %s: add --shard %s=URL", ErrMissing, Named(merged.partitionsOf(place.Database)), place.Database, place.Database)
 		}
 	}
 	return made, nil

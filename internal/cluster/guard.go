@@ -53,11 +53,11 @@ func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
 var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", ErrEmpty)
 
 // mistaken fails unless a database is the configured shard. The database stores that it is the
-// shard `member` of the cluster `cluster`; it should be the shard `name` of the cluster `of`.
-func mistaken(cluster, member, of, name string) error {
+// shard `member` of the cluster `cluster`; it should be the shard `name` of the cluster expected.
+func mistaken(cluster, member, expected, name string) error {
 	switch {
-	case cluster != of:
-		return fmt.Errorf("%w: it belongs to %s, not to %s: check its URL", ErrForeign, cluster, of)
+	case cluster != expected:
+		return fmt.Errorf("%w: it belongs to %s, not to %s: check its URL", ErrForeign, cluster, expected)
 	case member != name:
 		return fmt.Errorf("%w: it says that it is shard %s, not %s: check its URL", ErrMisnamed, member, name)
 	}

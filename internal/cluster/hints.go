@@ -17,13 +17,13 @@ import (
 
 // This file implements hinted handoff. Messages to rooms, and recalls of these messages, name no
 // users. Only the log of a database shows whether the room has members there, so every database
-// gets these events. While a database is away, another database stores the events for it as
-// hints. When the database is back, the hints are replayed: their events are appended as if the
-// publisher had repeated the call. The late order does no harm: messages commute with each other
-// and with reads, and a repeated message counts once.
+// gets these events. While a database is unavailable, another database stores the events for it as
+// hints. When the database is available again, the hints are replayed: their events are appended as
+// if the publisher had repeated the call. The late order does no harm: messages commute with each
+// other and with reads, and a repeated message counts once.
 
-// errHinted replaces the error of a part for a database that is away, after another database has
-// stored the part as a hint.
+// errHinted replaces the error of a part for a database that is unavailable, after another database
+// has stored the part as a hint.
 var errHinted = errors.New("another shard has stored a hint")
 
 const (
@@ -44,33 +44,33 @@ func aboutRooms(evs []events.Event) bool {
 }
 
 // storeHints is called after all parts were tried; errs has the error of each part. It stores the
-// parts of databases that are away as hints on another database, and replaces the errors of these
-// parts by errHinted.
+// parts of databases that are unavailable as hints on another database, and replaces the errors of
+// these parts by errHinted.
 func (a *appending) storeHints(ctx context.Context, errs []error) {
 	target := a.hintTarget(errs)
 	if target == nil || !a.hinting {
 		return
 	}
 	for i, p := range a.parts {
-		if !errors.Is(errs[i], ErrAway) && !isGone(errs[i]) || p.on == nil || !aboutRooms(p.events) {
+		if !errors.Is(errs[i], ErrAway) && !isGone(errs[i]) || p.database == nil || !aboutRooms(p.events) {
 			continue
 		}
 		// If other parts fail, the publisher repeats the call, and a second hint with the same
 		// messages is stored. They count once.
-		id, err := target.storeHint(ctx, p.on, a.token.moves, a.origin, p.events)
+		id, err := target.storeHint(ctx, p.database, a.token.moves, a.origin, p.events)
 		if err != nil {
 			errs[i] = errors.Join(errs[i], fmt.Errorf("store a hint: %w", target.Wrap(err)))
 			continue
 		}
 		errs[i] = errHinted
-		a.token.hints = joinHints(a.token.hints, []hintRef{{p.on.Name, target.Name, id}})
+		a.token.hints = joinHints(a.token.hints, []hintRef{{p.database.Name, target.Name, id}})
 	}
 }
 
-// isGone reports whether an error shows that a database cannot be reached. The status of the
+// isGone reports whether an error shows that a database is unavailable. The status of the
 // database may not show this yet.
 func isGone(err error) bool {
-	f := pgfault.Of(err)
+	f := pgfault.FaultOf(err)
 	return f == pgfault.Unreachable || f == pgfault.Restarting || f.OfLogin()
 }
 
@@ -79,7 +79,7 @@ func isGone(err error) bool {
 func (a *appending) hintTarget(errs []error) *Database {
 	failed := map[*Database]bool{}
 	for i, p := range a.parts {
-		failed[p.on] = errs[i] != nil
+		failed[p.database] = errs[i] != nil
 	}
 	for _, s := range a.cluster.databases {
 		if s.Err() == nil && !failed[s] && (a.target == nil || a.target == s) {
@@ -154,12 +154,12 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 		return nil
 	}
 	for _, from := range a.cluster.databases {
-		if from == p.on || from.Err() != nil {
+		if from == p.database || from.Err() != nil {
 			continue
 		}
 		for {
 			var has bool
-			if err := from.Pool.QueryRow(ctx, statements.Get("does a shard have hints"), p.on.Name).Scan(&has); err != nil {
+			if err := from.Pool.QueryRow(ctx, statements.Get("does a shard have hints"), p.database.Name).Scan(&has); err != nil {
 				return fmt.Errorf("look for hints: %w", from.Wrap(err))
 			}
 			if !has {
@@ -167,7 +167,7 @@ func (a *Appender) replayBefore(ctx context.Context, p part) error {
 			}
 			// n is 0 if another process has locked the hints to replay them: wait for that
 			// process.
-			if n, _, err := a.replay(ctx, from, p.on.Name, p.on); err != nil {
+			if n, _, err := a.replay(ctx, from, p.database.Name, p.database); err != nil {
 				return fmt.Errorf("replay hints before users join: %w", err)
 			} else if n > 0 {
 				continue
@@ -213,7 +213,7 @@ func byOrigin(hints []hint) (merged []hint) {
 
 // replay replays up to hintPage of the hints that the database `from` stores for the database
 // called name, and deletes them. recipient is the database called name, or nil if it was removed
-// from the cluster. n is the number of replayed events; more is set if there may be further
+// from the cluster. n is the number of replayed events; more is true if there may be further
 // hints.
 func (a *Appender) replay(ctx context.Context, from *Database, name string, recipient *Database) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, from.Pool, func(tx pgx.Tx) error {
@@ -223,7 +223,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 		rows, _ := tx.Query(ctx, statements.Get("lock hints"), name, hintPage)
 		var id, moves int64
 		var text string
-		origin := hintRef{on: from.Name}
+		origin := hintRef{holder: from.Name}
 		if _, err := pgx.ForEachRow(rows, []any{&id, &moves, &text, &origin.database, &origin.id}, func() error {
 			evs, err := decodeAll(text)
 			if err != nil {
@@ -241,7 +241,7 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 		}
 		if len(there) > 0 {
 			call := appending{Appender: a}
-			switch _, err := call.appendPart(ctx, part{on: recipient, events: eventsOf(there), expected: st.expected[recipient.index]}); {
+			switch _, err := call.appendPart(ctx, part{database: recipient, events: eventsOf(there), expected: st.expected[recipient.index]}); {
 			case errors.Is(err, events.ErrNotHeld): // a partition is being moved
 				everywhere = append(there, everywhere...)
 			case err != nil:
@@ -287,7 +287,7 @@ func decodeAll(text string) ([]events.Event, error) {
 // database that was removed from the cluster count as replayed.
 func (c *Cluster) replayed(ctx context.Context, hints []hintRef, to *Database) (bool, error) {
 	for _, h := range hints {
-		on := c.Database(h.on)
+		on := c.Database(h.holder)
 		if on == nil {
 			continue // it was removed from the cluster
 		}

@@ -88,8 +88,8 @@ func hintsOn(t *testing.T, d cluster.Candidate) string {
 	return read(t.Context(), t, d, `SELECT coalesce(string_agg(shard, ' ' ORDER BY id), '') FROM badged.hints`)
 }
 
-// If a shard that is back refuses a hint, the hint stays stored and is replayed once, also if
-// partitions have moved meanwhile.
+// If a shard that is available again refuses a hint, the hint stays stored and is replayed once,
+// also if partitions have moved meanwhile.
 func TestRoomMessagesWaitUntilTheyAreStored(t *testing.T) {
 	for name, moves := range map[string]int{"nothing moved": 0, "partitions moved": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestRoomMessagesWaitUntilTheyAreStored(t *testing.T) {
 	}
 }
 
-// A hint that is replayed after a move may be for another shard that is away. The new hint is
-// stored on the same shard as the old one, since an erasure searches one shard after the other.
+// A hint that is replayed after a move may be for another shard that is unavailable. The new hint
+// is stored on the same shard as the old one, since an erasure searches one shard after the other.
 func TestWhatWaitsOnStaysOnItsShard(t *testing.T) {
 	ctx, cancel := contextOf(t)
 	defer cancel()

@@ -13,9 +13,9 @@ import (
 	"github.com/badged/badged/internal/devtest/schematest"
 )
 
-// While a shard is away, another shard stores the message to a room as a hint. It is replayed once
-// the shard is back, wherever its partitions are by then, and its position is folded only after
-// that.
+// While a shard is unavailable, another shard stores the message to a room as a hint. It is
+// replayed once the shard is available again, wherever its partitions are by then, and its position
+// is folded only after that.
 func TestRoomMessagesWaitForAShard(t *testing.T) {
 	server := pgtest.Borrow(t)
 	all := databases(t, "a", "b")
@@ -42,7 +42,7 @@ func TestRoomMessagesWaitForAShard(t *testing.T) {
 	}
 
 	server.Kill()
-	// The shard does not count as away yet.
+	// The shard does not count as unavailable yet.
 	r, err := appender.Append(t.Context(), post("1"))
 	if err != nil || !strings.HasSuffix(r.Position(), ".c.1@a") {
 		t.Fatalf("post: %s, %v", r.Position(), err)

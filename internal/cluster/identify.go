@@ -13,10 +13,10 @@ import (
 // [ErrMisnamed], [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than
 // configured or is not in the same cluster as the other databases. Use Identify instead of [Open]
 // for commands that work on each database separately, since such commands also work while
-// databases are away or while the order of a log cannot be trusted.
+// databases are unavailable or while the order of a log cannot be trusted.
 //
 // Identify queries in parallel all databases whose Err is nil. If a database cannot be read,
-// Identify sets the Err of this database. If joining is set, a database may have no schema or
+// Identify sets the Err of this database. If joining is true, a database may have no schema or
 // belong to no cluster, because [Form] will add the database to the cluster.
 func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	views := readAll(ctx, databases, openPatience)
@@ -59,7 +59,7 @@ func among(err error, whys ...error) error {
 		return err
 	}
 	return errors.Join(slices.DeleteFunc(slices.Clone(joined.Unwrap()), func(e error) bool {
-		return !slices.ContainsFunc(whys, func(why error) bool { return errors.Is(e, why) })
+		return !slices.ContainsFunc(whys, func(cause error) bool { return errors.Is(e, cause) })
 	})...)
 }
 
@@ -70,7 +70,7 @@ func (m *placement) emptied(views []view) error {
 		return nil
 	}
 	for _, v := range views {
-		if owned := m.of(v.name); v.err == nil && v.cluster == "" && len(owned) > 0 {
+		if owned := m.partitionsOf(v.name); v.err == nil && v.cluster == "" && len(owned) > 0 {
 			return fmt.Errorf("%w: "+noPart, ErrEmpty, v.name, Named(owned))
 		}
 	}

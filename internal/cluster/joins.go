@@ -53,7 +53,7 @@ func (a *appending) stages(ctx context.Context, evs []events.Event) (all events.
 		if len(stage) == 0 {
 			continue
 		}
-		a.parts, a.has = nil, nil
+		a.parts, a.appended = nil, nil
 		a.split(stage)
 		if all, err = a.run(ctx); err == nil {
 			continue

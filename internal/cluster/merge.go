@@ -26,7 +26,7 @@ var (
 	ErrForeign = errors.New("the database belongs to another cluster")
 	// ErrMisnamed: a database has another name in the cluster than in the configuration.
 	ErrMisnamed = errors.New("the database is another shard")
-	// ErrUnknown: a database cannot be reached, and no map names it.
+	// ErrUnknown: a database is unavailable, and no map names it.
 	ErrUnknown = errors.New("the shard cannot be reached, and no other shard knows it")
 	// ErrTwoMaps: two databases name different owners of a partition at the same revision.
 	ErrTwoMaps = errors.New("the maps of two shards contradict each other")
@@ -38,7 +38,7 @@ var (
 	ErrPartitions = errors.New("the numbers of partitions differ")
 	// ErrEncodings: databases store text in different encodings.
 	ErrEncodings = errors.New("the encodings of the databases differ")
-	// ErrAway: a database cannot be reached.
+	// ErrAway: a database is unavailable.
 	ErrAway = errors.New("the shard is unavailable")
 )
 
@@ -70,7 +70,7 @@ type view struct {
 	// cluster and member are the names of the cluster and of the shard that the database stores.
 	// Both are empty if the database belongs to no cluster.
 	cluster, member string
-	// formed is set once Form has completed the cluster.
+	// formed is true once Form has completed the cluster.
 	formed bool
 	places map[int]Place
 	// held are the partitions that the database holds, in ascending order.
@@ -114,12 +114,12 @@ func (m *placement) layout() *events.Layout {
 }
 
 // merge merges the maps of views. If the databases are not one cluster, the error joins all
-// reasons. starting is set while a process starts: then a database that cannot be reached is
+// reasons. starting is true while a process starts: then a database that cannot be reached is
 // refused too, unless the map of another database names it.
 func merge(views []view, starting bool) (placement, error) {
 	var errs []error
-	refuse := func(why error, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: %s", why, fmt.Sprintf(format, args...)))
+	refuse := func(cause error, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: %s", cause, fmt.Sprintf(format, args...)))
 	}
 	first := slices.IndexFunc(views, func(v view) bool { return v.cluster != "" })
 	if first < 0 {
@@ -190,11 +190,11 @@ func (m *placement) begun(partition int) bool {
 }
 
 // check calls refuse for each way in which a view disagrees with the map.
-func (m *placement) check(views []view, starting bool, refuse func(why error, format string, args ...any)) {
+func (m *placement) check(views []view, starting bool, refuse func(cause error, format string, args ...any)) {
 	given := map[string]bool{}
 	for _, v := range views {
 		given[v.name] = true
-		owned := m.of(v.name)
+		owned := m.partitionsOf(v.name)
 		if errors.Is(v.err, events.ErrNotMigrated) {
 			v.err, v.cluster = nil, ""
 		}
@@ -234,7 +234,7 @@ func (m *placement) check(views []view, starting bool, refuse func(why error, fo
 		}
 	}
 	for _, name := range missing {
-		refuse(ErrMissing, "the map assigns %s to shard %s: add --shard %s=URL", Named(m.of(name)), name, name)
+		refuse(ErrMissing, "the map assigns %s to shard %s: add --shard %s=URL", Named(m.partitionsOf(name)), name, name)
 	}
 }
 
@@ -245,7 +245,7 @@ func (m *placement) lost(views []view) (errs []error) {
 		if v.err != nil {
 			continue
 		}
-		for _, p := range m.of(v.name) {
+		for _, p := range m.partitionsOf(v.name) {
 			if !slices.Contains(v.held, p) {
 				errs = append(errs, fmt.Errorf("%w: shard %s does not hold partition %d, which the map assigns to it since revision %d: the database was restored to a time before it got the partition; restore it to a later time",
 					ErrLost, v.name, p, m.places[p].Revision))
@@ -255,8 +255,8 @@ func (m *placement) lost(views []view) (errs []error) {
 	return errs
 }
 
-// of returns the partitions that the map assigns to a shard.
-func (m *placement) of(name string) (partitions []int) {
+// partitionsOf returns the partitions that the map assigns to a shard.
+func (m *placement) partitionsOf(name string) (partitions []int) {
 	for p, place := range m.places {
 		if place.Database == name {
 			partitions = append(partitions, p)

@@ -11,10 +11,10 @@ import (
 // part has those events of a call that go to one database, or to the unconfigured databases,
 // which share one part.
 type part struct {
-	// on is nil for unconfigured databases; unknown is then the error that names them.
-	on      *Database
-	unknown error
-	events  []events.Event
+	// database is nil for unconfigured databases; unknown is then the error that names them.
+	database *Database
+	unknown  error
+	events   []events.Event
 	// expected has the partitions that the map assigned to the database when the events were
 	// split into parts.
 	expected *eventlog.PlacementSnapshot
@@ -22,10 +22,10 @@ type part struct {
 
 // index returns the index of the database, -1 for none.
 func (p *part) index() int {
-	if p.on == nil {
+	if p.database == nil {
 		return -1
 	}
-	return p.on.index
+	return p.database.index
 }
 
 // expecting returns the context for appending the part. If the part has messages to rooms, the
@@ -81,7 +81,7 @@ func (c *Cluster) split(evs []events.Event) []part {
 	parts := make([]part, len(c.databases)+1) // the last part is for databases that are not configured
 	parts[len(c.databases)].unknown = st.unknown
 	for i, s := range c.databases {
-		parts[i].on, parts[i].expected = s, st.expected[i]
+		parts[i].database, parts[i].expected = s, st.expected[i]
 	}
 	add := func(i int, e *events.Event) { parts[i].events = append(parts[i].events, *e) }
 	users, mentioned := make([][]string, len(parts)), make([][]string, len(parts))

@@ -13,9 +13,9 @@ import (
 var ErrBadPosition = errors.New("not a position of the log")
 
 // token is the position of an append to several databases. It has the number of moves in the map,
-// the position on each database with new events, and the hints for databases that were away. For
-// example, the text "2.a.4711.b.12" means: the map counts 2 moves, the position on database a is
-// 4711, and on database b it is 12. In "2.a.4711.b.17@a", database a stores hint 17 for b.
+// the position on each database with new events, and the hints for databases that were unavailable.
+// For example, the text "2.a.4711.b.12" means: the map counts 2 moves, the position on database a
+// is 4711, and on database b it is 12. In "2.a.4711.b.17@a", database a stores hint 17 for b.
 type token struct {
 	moves int64
 	// positions has an [eventlog.Token] for each database name.
@@ -26,11 +26,11 @@ type token struct {
 // hintRef identifies a hint by three values: the database that will get the events of the hint,
 // the database that stores the hint (on), and the id of the hint there.
 type hintRef struct {
-	database, on string
-	id           int64
+	database, holder string
+	id               int64
 }
 
-func (h hintRef) String() string { return fmt.Sprintf(".%s.%d@%s", h.database, h.id, h.on) }
+func (h hintRef) String() string { return fmt.Sprintf(".%s.%d@%s", h.database, h.id, h.holder) }
 
 func (t token) String() string {
 	names := make([]string, 0, len(t.positions))
@@ -110,7 +110,7 @@ func JoinPositions(a, b string) (string, error) {
 // on the same database, the union has only the hint with the greater id.
 func joinHints(a, b []hintRef) []hintRef {
 	for _, h := range b {
-		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.on == h.on })
+		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.holder == h.holder })
 		if i < 0 {
 			a = append(a, h)
 		} else {

@@ -27,8 +27,8 @@ func foreign(t *testing.T, d cluster.Candidate) (back func()) {
 	}
 }
 
-// A blocked read ends once its shard is away, with an error that names the shard. Other errors are
-// returned unchanged.
+// A blocked read ends once its shard is unavailable, with an error that names the shard. Other
+// errors are returned unchanged.
 func TestReadsEndOnceTheirShardIsAway(t *testing.T) {
 	t.Parallel()
 	all := databases(t, "a", "b")
@@ -121,7 +121,7 @@ func TestReadsEndOnceTheirShardIsAway(t *testing.T) {
 // waitingReads selects the locks that reads of a database wait for.
 const waitingReads = `FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND NOT granted`
 
-// Unread users are named in the order of the call, whichever shards are away.
+// Unread users are named in the order of the call, whichever shards are unavailable.
 func TestUnreadUsersAreInTheirOrder(t *testing.T) {
 	t.Parallel()
 	all := databases(t, "a", "b", "c")

@@ -106,7 +106,7 @@ func readAll(ctx context.Context, databases []Candidate, patience time.Duration)
 // by an operator or by a timeout.
 func lostConnection(err error) bool {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	f := pgfault.Of(err)
+	f := pgfault.FaultOf(err)
 	return !connecting && (f == pgfault.Restarting || f == pgfault.Unreachable)
 }
 
@@ -140,7 +140,7 @@ func (c *Cluster) reloadOne(ctx context.Context) error {
 	return nil
 }
 
-// Reload reads the maps of all databases that are not away. Call it after a database has refused
+// Reload reads the maps of all available databases. Call it after a database has refused
 // events because it does not hold their partition. Reload returns the error of [Cluster.Problem];
 // for a single database, it returns the error of the read.
 func (c *Cluster) Reload(ctx context.Context) error {
@@ -157,11 +157,11 @@ func (c *Cluster) Reload(ctx context.Context) error {
 	return c.Problem()
 }
 
-// refresh reads the views of the databases in some. Then it merges the last views of all
+// refresh reads the views of the given databases. Then it merges the last views of all
 // databases, and publishes the result as the state of the cluster.
-func (c *Cluster) refresh(ctx context.Context, some []*Database) {
-	asked := make([]Candidate, len(some))
-	for i, s := range some {
+func (c *Cluster) refresh(ctx context.Context, databases []*Database) {
+	asked := make([]Candidate, len(databases))
+	for i, s := range databases {
 		asked[i] = Candidate{Name: s.Name, Pool: s.Pool}
 	}
 	views := readAll(ctx, asked, c.cfg.Patience)
@@ -170,7 +170,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	}
 	c.reloading.Lock()
 	defer c.reloading.Unlock()
-	for i, s := range some {
+	for i, s := range databases {
 		if views[i].began.After(s.last.began) { // else another refresh has a newer view
 			c.storeView(ctx, s, views[i])
 		}
@@ -195,8 +195,8 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 	}
 	// If two databases seem to hold a partition, the partition may have moved between the two
 	// reads: the merged map decides. If the former map has a newer entry for a partition than the
-	// merged map, keep the newer entry: the only database that stores it may be away, or may have
-	// been restored to an earlier time. But if all databases answer and agree, use the merged
+	// merged map, keep the newer entry: the only database that stores it may be unavailable, or may
+	// have been restored to an earlier time. But if all databases answer and agree, use the merged
 	// entry.
 	remember := err != nil || slices.ContainsFunc(all, func(v view) bool { return v.err != nil })
 	for p, place := range before.places {
@@ -205,7 +205,7 @@ func (c *Cluster) refresh(ctx context.Context, some []*Database) {
 		}
 	}
 	c.publish(merged, err)
-	for _, s := range some {
+	for _, s := range databases {
 		if s.last.err == nil {
 			s.reached()
 		}
@@ -238,8 +238,8 @@ func (c *Cluster) complain(ctx context.Context, err error) {
 	}
 }
 
-// storeView stores the view of a database in s.last. If the view shows that the database is not
-// the configured shard, storeView stores an error: the database then counts as away, and nothing
+// storeView stores the view of a database in s.last. If the view shows that the database is not the
+// configured shard, storeView stores an error: the database then counts as unavailable, and nothing
 // is written to it.
 func (c *Cluster) storeView(ctx context.Context, s *Database, v view) {
 	if err := c.mistaken(v); err != nil {
@@ -276,7 +276,7 @@ func (c *Cluster) mistaken(v view) error {
 func allMatch(err error, targets ...error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && !slices.ContainsFunc(joined.Unwrap(), func(e error) bool {
-		return !slices.ContainsFunc(targets, func(why error) bool { return errors.Is(e, why) })
+		return !slices.ContainsFunc(targets, func(cause error) bool { return errors.Is(e, cause) })
 	})
 }
 

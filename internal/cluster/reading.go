@@ -72,11 +72,11 @@ func (r *Reader) reachable(ctx context.Context, s *Database, read func(context.C
 	})
 }
 
-// on calls read with the reader of the database that holds a partition. If the partition was
-// moved or split, on reloads the map and calls read again, for up to moveWait. If check is set,
-// on verifies after the read that the database holds the partition. Set check unless read
+// withReader calls read with the reader of the database that holds a partition. If the partition
+// was moved or split, on reloads the map and calls read again, for up to moveWait. If check is
+// true, on verifies after the read that the database holds the partition. Set check unless read
 // verifies this itself.
-func (r *Reader) on(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
+func (r *Reader) withReader(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {
 		err := r.attempt(ctx, partition(), check, read)
 		if !errors.Is(err, events.ErrNotHeld) || time.Now().After(deadline) {
@@ -117,7 +117,7 @@ func (r *Reader) partitionOf(userID string) func() int {
 
 // Badge is [badges.Reader.Badge].
 func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err error) {
-	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
 		b, err = from.Badge(ctx, userID)
 		return err
 	})
@@ -126,7 +126,7 @@ func (r *Reader) Badge(ctx context.Context, userID string) (b pubsub.Badge, err 
 
 // Snapshot is [badges.Reader.Snapshot].
 func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot, err error) {
-	err = r.on(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), false, func(ctx context.Context, from *badges.Reader) (err error) {
 		s, err = from.Snapshot(ctx, userID)
 		return err
 	})
@@ -135,7 +135,7 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (s pubsub.Snapshot
 
 // States is [badges.Reader.States].
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) (all []pubsub.Snapshot, err error) {
-	err = r.on(ctx, func() int { return partition }, false, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, func() int { return partition }, false, func(ctx context.Context, from *badges.Reader) (err error) {
 		if !r.cluster.Layout().Lives(partition) { // the partition may have been split since the last attempt
 			return errSplit
 		}
@@ -158,7 +158,7 @@ func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub
 		users[i] = h.UserID
 	}
 	all := make([]pubsub.Snapshot, len(held))
-	err := r.each(ctx, users, func(ctx context.Context, _ *Database, from *badges.Reader, _ []string, places []int) error {
+	err := r.readAll(ctx, users, func(ctx context.Context, _ *Database, from *badges.Reader, _ []string, places []int) error {
 		layout := r.cluster.Layout()
 		byPartition := map[int][]int{}
 		for _, i := range places {
@@ -185,7 +185,7 @@ func (r *Reader) statesByUser(ctx context.Context, held []pubsub.Held) ([]pubsub
 
 // View is [badges.Reader.View].
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (s pubsub.Snapshot, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		s, err = from.View(ctx, userID, categories)
 		return err
 	})
@@ -194,7 +194,7 @@ func (r *Reader) View(ctx context.Context, userID string, categories []string) (
 
 // Conversations is [badges.Reader.Conversations].
 func (r *Reader) Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) (page []pubsub.Conversation, next string, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		page, next, err = from.Conversations(ctx, userID, f, limit, cursor)
 		return err
 	})
@@ -202,9 +202,9 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f badges.Filt
 }
 
 // Categories is [badges.Reader.Categories].
-func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []badges.Category, next string, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
-		page, next, err = from.Categories(ctx, userID, within, of, limit, cursor)
+func (r *Reader) Categories(ctx context.Context, userID string, within []string, parent string, limit int, cursor string) (page []badges.Category, next string, err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+		page, next, err = from.Categories(ctx, userID, within, parent, limit, cursor)
 		return err
 	})
 	return page, next, err
@@ -212,7 +212,7 @@ func (r *Reader) Categories(ctx context.Context, userID string, within []string,
 
 // Conversation is [badges.Reader.Conversation].
 func (r *Reader) Conversation(ctx context.Context, userID, conversationID string) (c pubsub.Conversation, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		c, err = from.Conversation(ctx, userID, conversationID)
 		return err
 	})
@@ -221,7 +221,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 
 // IsMember is [badges.Reader.IsMember].
 func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (member bool, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		member, err = from.IsMember(ctx, userID, conversationID)
 		return err
 	})
@@ -241,7 +241,7 @@ func (r *Reader) Now(ctx context.Context) (time.Time, error) {
 // Head returns a transaction id for [Reader.Folded]. When Folded reports true for this id, the
 // badge of the user includes all events that were committed before the call of Head.
 func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, err error) {
-	err = r.on(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userID), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		transactionID, err = from.Head(ctx, userID)
 		return err
 	})
@@ -250,7 +250,7 @@ func (r *Reader) Head(ctx context.Context, userID string) (transactionID int64, 
 
 // Folded is [badges.Reader.Folded]. All users must belong to one partition.
 func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int64) (folded bool, err error) {
-	err = r.on(ctx, r.partitionOf(userIDs[0]), true, func(ctx context.Context, from *badges.Reader) (err error) {
+	err = r.withReader(ctx, r.partitionOf(userIDs[0]), true, func(ctx context.Context, from *badges.Reader) (err error) {
 		folded, err = from.Folded(ctx, userIDs, transactionID)
 		return err
 	})
@@ -276,7 +276,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 			return false, ErrBadPosition
 		}
 		var behind atomic.Bool
-		err := r.each(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, _ []int) error {
+		err := r.readAll(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, _ []int) error {
 			layout := r.cluster.Layout()
 			is, err := from.Folded(ctx, users, t.moves)
 			if err == nil {
@@ -299,7 +299,7 @@ func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string
 		}
 	}
 	var behind atomic.Bool
-	err = r.each(ctx, userIDs, func(ctx context.Context, s *Database, from *badges.Reader, users []string, _ []int) (err error) {
+	err = r.readAll(ctx, userIDs, func(ctx context.Context, s *Database, from *badges.Reader, users []string, _ []int) (err error) {
 		hints := slices.DeleteFunc(slices.Clone(t.hints), func(h hintRef) bool { return !moved && h.database != s.Name })
 		if is, err := r.cluster.replayed(ctx, hints, s); err != nil || !is {
 			behind.Store(true)
@@ -367,7 +367,7 @@ func (r *Reader) Stored(ctx context.Context, keys []badges.Key) ([]badges.Stored
 		users[i] = k.UserID
 	}
 	all := make([]badges.Stored, len(keys))
-	err := r.each(ctx, users, func(ctx context.Context, s *Database, from *badges.Reader, _ []string, places []int) error {
+	err := r.readAll(ctx, users, func(ctx context.Context, s *Database, from *badges.Reader, _ []string, places []int) error {
 		some := make([]badges.Key, len(places))
 		for i, place := range places {
 			some[i] = keys[place]
@@ -408,7 +408,7 @@ func (r *Reader) gather(ctx context.Context, userIDs []string, read func(from *b
 	for i, id := range userIDs {
 		all[i].UserID = id
 	}
-	err := r.each(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, places []int) error {
+	err := r.readAll(ctx, userIDs, func(ctx context.Context, _ *Database, from *badges.Reader, users []string, places []int) error {
 		some, err := read(from, ctx, users)
 		for i, b := range some {
 			all[places[i]] = b

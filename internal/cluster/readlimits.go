@@ -29,12 +29,12 @@ const (
 	manyPartitions = -1
 )
 
-// readLimits permits at most `most` concurrent reads of each partition of a database. It is safe
+// readLimits permits at most limit concurrent reads of each partition of a database. It is safe
 // for concurrent use.
 type readLimits struct {
-	most int
-	mu   sync.Mutex
-	of   map[int]*partitionReads
+	limit       int
+	mu          sync.Mutex
+	byPartition map[int]*partitionReads
 }
 
 // partitionReads counts the reads of one partition.
@@ -50,16 +50,16 @@ type partitionReads struct {
 }
 
 func newReadLimits(conns int32) *readLimits {
-	return &readLimits{most: max(2, int(conns)/partitionShare), of: map[int]*partitionReads{}}
+	return &readLimits{limit: max(2, int(conns)/partitionShare), byPartition: map[int]*partitionReads{}}
 }
 
 func (l *readLimits) partition(number int) *partitionReads {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.of[number]
+	one := l.byPartition[number]
 	if one == nil {
-		one = &partitionReads{slots: make(chan struct{}, l.most)}
-		l.of[number] = one
+		one = &partitionReads{slots: make(chan struct{}, l.limit)}
+		l.byPartition[number] = one
 	}
 	return one
 }
@@ -110,7 +110,7 @@ func (l *partitionReads) acquire(ctx context.Context, partition int) error {
 	return nil
 }
 
-// release records the end of a read and frees its slot. answered is set if the read succeeded,
+// release records the end of a read and frees its slot. answered is true if the read succeeded,
 // locked if it failed because of a lock.
 func (l *partitionReads) release(answered, locked bool) {
 	l.mu.Lock()
@@ -146,7 +146,7 @@ func (l *partitionReads) isSlow() bool {
 func (l *readLimits) anySlow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for partition, one := range l.of {
+	for partition, one := range l.byPartition {
 		if partition != manyPartitions && one.isSlow() {
 			return true
 		}

@@ -275,7 +275,7 @@ func TestCallThatSpansASwitch(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		// others are more members, and remembered is set if calls before, and during the
+		// others are more members, and remembered is true if calls before, and during the
 		// move, have made the log remember the room.
 		others     []string
 		remembered bool

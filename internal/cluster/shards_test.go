@@ -271,7 +271,7 @@ func TestALostShardIsAwayAndComesBack(t *testing.T) {
 	await(t, running, func() bool { return len(running.Away()) == 0 })
 }
 
-// If an operator or a timeout closes a connection, the shard does not count as away.
+// If an operator or a timeout closes a connection, the shard does not count as unavailable.
 func TestAnEndedConnectionIsReplaced(t *testing.T) {
 	all := databases(t, "a", "b")
 	form(t, all)
@@ -360,7 +360,7 @@ func TestADatabaseIsGivenTwice(t *testing.T) {
 func TestADatabaseThatIsNotTheShardIsAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sql, back string
-		why       error
+		cause     error
 	}{
 		"of another cluster": {`UPDATE badged.shard SET cluster = gen_random_uuid()`, `UPDATE badged.shard SET cluster = $1::uuid`, cluster.ErrForeign},
 		"another shard":      {`UPDATE badged.shard SET name = 'b'`, `UPDATE badged.shard SET name = 'c' WHERE $1 <> ''`, cluster.ErrMisnamed},
@@ -390,13 +390,13 @@ func TestADatabaseThatIsNotTheShardIsAway(t *testing.T) {
 			if err := c.Reload(t.Context()); err != nil {
 				t.Errorf("the maps disagree: %v", err)
 			}
-			if err := c.Database("c").Err(); !errors.Is(err, cluster.ErrAway) || !errors.Is(err, tc.why) || !slices.Equal(c.Away(), []int{4, 5}) {
+			if err := c.Database("c").Err(); !errors.Is(err, cluster.ErrAway) || !errors.Is(err, tc.cause) || !slices.Equal(c.Away(), []int{4, 5}) {
 				t.Errorf("c: %v; away: %v", err, c.Away())
 			}
 			if s := c.DatabaseOf(0); s.Name != "b" || !s.Holds(0) {
 				t.Errorf("partition 0 is on %s", s.Name)
 			}
-			if _, err := pgx.ConnectConfig(t.Context(), guarded[2].Pool.Config().ConnConfig); !errors.Is(err, tc.why) {
+			if _, err := pgx.ConnectConfig(t.Context(), guarded[2].Pool.Config().ConnConfig); !errors.Is(err, tc.cause) {
 				t.Errorf("a new connection: %v", err)
 			}
 			exec(t, all[2], tc.back, c.ID())

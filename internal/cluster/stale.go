@@ -137,7 +137,7 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 		return nil
 	}
 	if err := to.Err(); err != nil {
-		return nil //nolint:nilerr // storeView has logged that the database is away
+		return nil //nolint:nilerr // storeView has logged that the database is unavailable
 	}
 	n := 0
 	err := pgx.BeginFunc(ctx, from.Pool, func(source pgx.Tx) error {
@@ -170,7 +170,7 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 // appendRows copies the rows of a partition's log that were appended after since, or up to a
 // minute earlier, from one database to another. It returns the number of copied rows.
 func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
-	const most, mostBytes = 200, 4 << 20
+	const limit, mostBytes = 200, 4 << 20
 	var batch pgx.Batch
 	size := 0
 	flush := func() error {
@@ -179,19 +179,19 @@ func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.
 		return err
 	}
 	var row struct {
-		id       [16]byte
-		payload  []byte
-		metadata *string
-		events   int16
-		own      bool
-		at       time.Time
+		id         [16]byte
+		payload    []byte
+		metadata   *string
+		events     int16
+		own        bool
+		appendedAt time.Time
 	}
 	insert := statements.Of(partition, "append a row")
 	rows, _ := from.Query(ctx, statements.Of(partition, "rows of a stale partition"), since)
-	if _, err := pgx.ForEachRow(rows, []any{&row.id, &row.payload, &row.metadata, &row.events, &row.own, &row.at}, func() error {
-		batch.Queue(insert, row.id, slices.Clone(row.payload), row.metadata, row.events, row.own, row.at)
+	if _, err := pgx.ForEachRow(rows, []any{&row.id, &row.payload, &row.metadata, &row.events, &row.own, &row.appendedAt}, func() error {
+		batch.Queue(insert, row.id, slices.Clone(row.payload), row.metadata, row.events, row.own, row.appendedAt)
 		n, size = n+1, size+len(row.payload)
-		if batch.Len() < most && size < mostBytes {
+		if batch.Len() < limit && size < mostBytes {
 			return nil
 		}
 		return flush()

@@ -35,7 +35,7 @@ type state struct {
 
 // status is the last known status of a database. It is immutable.
 type status struct {
-	// err is the reason why the database is away, nil while it can be reached.
+	// err is the reason why the database is unavailable, nil while it can be reached.
 	err error
 	// held has the partitions that the map assigns to the database and that the database holds,
 	// in ascending order. holds is the same set, indexed by partition. While the database is
@@ -43,7 +43,7 @@ type status struct {
 	held  []int
 	holds []bool
 	// present is a context that lasts while the database can be reached: leave cancels it, with
-	// err as the cause, when the database becomes unreachable. Both are nil while the database is
+	// err as the cause, when the database becomes unavailable. Both are nil while the database is
 	// away, and for a single database.
 	present context.Context //nolint:containedctx // not the context of a call
 	leave   context.CancelCauseFunc
@@ -133,7 +133,7 @@ func (s *Database) update(m placement, held []bool) (changed bool) {
 	}
 	now := &status{holds: make([]bool, len(m.places)), present: was.present, leave: was.leave}
 	if s.last.err != nil {
-		now.err = &Fault{Kind: Away, Database: s.Name, Partitions: m.of(s.Name), Err: s.last.err}
+		now.err = &Fault{Kind: Away, Database: s.Name, Partitions: m.partitionsOf(s.Name), Err: s.last.err}
 		now.held, now.present, now.leave = was.held, nil, nil
 	} else {
 		if now.present == nil {
@@ -157,7 +157,7 @@ func (s *Database) update(m placement, held []bool) (changed bool) {
 }
 
 // reachable calls do if the database can be reached; else it returns the error of [Database.Err].
-// If the database becomes unreachable while do runs, reachable cancels the context of do and
+// If the database becomes unavailable while do runs, reachable cancels the context of do and
 // returns the reason. It adds the name of the database to all other errors.
 func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) error) error {
 	st := s.status.Load()
@@ -172,7 +172,7 @@ func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) e
 	defer context.AfterFunc(st.present, cancel)() //nolint:contextcheck // the context of the database cancels the call too
 	err := do(inner)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return context.Cause(st.present) //nolint:contextcheck // why the database is away
+		return context.Cause(st.present) //nolint:contextcheck // why the database is unavailable
 	}
 	return s.Wrap(err)
 }
@@ -197,7 +197,7 @@ func (c *Cluster) holder(st *state, partition int) error {
 // unconfiguredError returns the error for a partition of a database that is not configured.
 func (st *state) unconfiguredError(partition int) error {
 	name := st.place(partition).Database
-	return &Fault{Kind: Unknown, Database: name, Partitions: st.of(name), Err: ErrMissing}
+	return &Fault{Kind: Unknown, Database: name, Partitions: st.partitionsOf(name), Err: ErrMissing}
 }
 
 // unconfigured joins a [*Fault] for each database that the map names but the configuration does

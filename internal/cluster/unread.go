@@ -43,10 +43,10 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 	return e
 }
 
-// each reads users from their databases in parallel. If the partition of a user has moved, it
+// readAll reads users from their databases in parallel. If the partition of a user has moved, it
 // reads this user again, for up to moveWait. If reads fail, it returns the error of
 // [Cluster.unread].
-func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) error {
+func (r *Reader) readAll(ctx context.Context, userIDs []string, read readSome) error {
 	left := make([]int, len(userIDs))
 	for i := range left {
 		left[i] = i
@@ -72,13 +72,13 @@ func (r *Reader) each(ctx context.Context, userIDs []string, read readSome) erro
 // call.
 type readSome func(ctx context.Context, s *Database, from *badges.Reader, users []string, places []int) error
 
-// eachOnce reads the users with the indexes in some. The result left has the indexes of the users
+// eachOnce reads the users with the given indexes. The result left has the indexes of the users
 // whose partition has moved: the caller must read them again.
-func (r *Reader) eachOnce(ctx context.Context, userIDs []string, some []int, read readSome) (left []int, failed []failure) {
+func (r *Reader) eachOnce(ctx context.Context, userIDs []string, indexes []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()
 	places := make([][]int, len(r.readers))
 	lost := map[int]*failure{} // by the index of the database
-	for _, i := range some {
+	for _, i := range indexes {
 		partition := st.layout.PartitionOf(userIDs[i])
 		owner := st.owner(partition)
 		if err := r.cluster.holder(st, partition); err != nil {

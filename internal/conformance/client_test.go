@@ -22,7 +22,7 @@ import (
 // bug names an error that it makes on purpose. It runs in its own process.
 type reference struct {
 	bug string
-	// streams is set if it uses server-sent events.
+	// streams is true if it uses server-sent events.
 	streams bool
 	// folder is where the client stores its state; empty if it stores none.
 	folder string

@@ -91,17 +91,17 @@ func writesAs(f frame, parts func(event string) []string) step {
 	}
 }
 
-// comments sends only comments for the duration `during`. It fails if the client closes the
+// comments sends only comments for this duration. It fails if the client closes the
 // connection.
-func comments(during, every time.Duration) step {
+func comments(duration, interval time.Duration) step {
 	return func(p *performance) error {
 		const expected = "to keep a stream on which comments come"
-		for end := time.Now().Add(during); time.Now().Before(end); {
+		for end := time.Now().Add(duration); time.Now().Before(end); {
 			p.note(time.Now(), "the server sends a comment")
 			if err := p.conn.ping(); err != nil {
 				return &failure{expected: expected, happened: "writing failed: " + err.Error()}
 			}
-			if err := p.quiet(expected, every); err != nil {
+			if err := p.quiet(expected, interval); err != nil {
 				return err
 			}
 		}

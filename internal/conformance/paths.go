@@ -4,7 +4,7 @@ package conformance
 // commands seen and seen_all.
 func paths() []scenario {
 	ok := golden("ok")
-	start := then(opens(), greets(golden("snapshot-paths")), shows())
+	start := sequence(opens(), greets(golden("snapshot-paths")), shows())
 	seen := frame{"conversation_id": "general", "up_to_seq": "9"}
 	wantSeen := frame{"conversation_id": "general", "up_to_seq": 9}
 	acme := frame{"category": "acme"}
@@ -16,28 +16,28 @@ func paths() []scenario {
 			sends(golden("changes-paths-levels").with("version", 16)), shows(),
 		),
 		story("read_all-category", "the client sends read_all of a category while it is connected",
-			start, does("read_all", acme), gets("read_all", acme), answers(ok), done(),
+			start, performs("read_all", acme), gets("read_all", acme), answers(ok), done(),
 			greets(golden("snapshot-empty").with("version", 13)), shows(),
 		),
 		story("seen", "the client sends seen, and seen messages stay unread",
-			start, does("seen", seen), gets("seen", wantSeen), answers(ok), done(), sends(generalSeen()), shows(),
+			start, performs("seen", seen), gets("seen", wantSeen), answers(ok), done(), sends(generalSeen()), shows(),
 		),
 		story("seen_all", "the client sends seen_all while it is connected, for all conversations and for a category",
-			start, does("seen_all", acme), gets("seen_all", acme), answers(ok), done(),
-			does("seen_all", frame{}), gets("seen_all", frame{}), answers(ok), done(),
+			start, performs("seen_all", acme), gets("seen_all", acme), answers(ok), done(),
+			performs("seen_all", frame{}), gets("seen_all", frame{}), answers(ok), done(),
 			greets(golden("snapshot-empty").with("version", 13)), shows(),
 		),
 		story("level", "the client sends the level of a category, and changes show its effect",
 			start, sends(golden("changes-paths")), shows(),
-			does("level", unset), gets("level", unset), answers(ok), done(), sends(golden("changes-paths-levels")), shows(),
+			performs("level", unset), gets("level", unset), answers(ok), done(), sends(golden("changes-paths-levels")), shows(),
 		),
 		story("category-invalid", "the client itself refuses a command with an invalid category or level: it does not send it, and other commands still work",
 			start,
-			does("read_all", frame{"category": "acme//general"}), failed("invalid"),
-			does("seen_all", frame{"category": "/acme"}), failed("invalid"),
-			does("level", unset.with("category", "a/b/c/d/e/f/g/h/i")), failed("invalid"),
-			does("level", unset.with("level", "loud")), failed("invalid"),
-			does("seen", seen), gets("seen", wantSeen), answers(ok), done(), sends(generalSeen()), shows(),
+			performs("read_all", frame{"category": "acme//general"}), failed("invalid"),
+			performs("seen_all", frame{"category": "/acme"}), failed("invalid"),
+			performs("level", unset.with("category", "a/b/c/d/e/f/g/h/i")), failed("invalid"),
+			performs("level", unset.with("level", "loud")), failed("invalid"),
+			performs("seen", seen), gets("seen", wantSeen), answers(ok), done(), sends(generalSeen()), shows(),
 		),
 		story("stored-paths", "after a restart the client still knows its categories and their levels",
 			start, sends(golden("changes-paths")), shows(),

@@ -63,7 +63,7 @@ type event struct {
 	text []byte
 	err  error
 	at   time.Time
-	// noted is set if the trace already contains the event.
+	// noted is true if the trace already contains the event.
 	noted bool
 }
 
@@ -92,16 +92,16 @@ func (e event) String() string {
 // failure says why a client does not pass a scenario.
 type failure struct {
 	expected, happened string
-	// nothing is set if the step ended with the timeout, since the client did nothing.
+	// nothing is true if the step ended with the timeout, since the client did nothing.
 	nothing bool
 }
 
 func (f *failure) Error() string { return "expected " + f.expected + "; " + f.happened }
 
 // unsupported is the error if the client says that it does not support something.
-type unsupported struct{ what string }
+type unsupported struct{ feature string }
 
-func (u *unsupported) Error() string { return "the client does not support " + u.what }
+func (u *unsupported) Error() string { return "the client does not support " + u.feature }
 
 // performance is the state of one run of a scenario with one client.
 type performance struct {
@@ -130,7 +130,7 @@ type performance struct {
 	// before has the earlier values of held. A client that was killed may have stored any of these
 	// states.
 	before []state
-	// lost is set if the client may have lost its latest state. The next hello frame of the client
+	// lost is true if the client may have lost its latest state. The next hello frame of the client
 	// clears lost.
 	lost bool
 	// states has the states that the client may show: the state that it showed last, and each value
@@ -138,7 +138,7 @@ type performance struct {
 	states []state
 	// shown is the state that the client showed last.
 	shown state
-	// commands is the number of commands that the user has given. pending is set while the client
+	// commands is the number of commands that the user has given. pending is true while the client
 	// may show the effect of a command that held does not include yet.
 	commands int
 	pending  bool
@@ -150,24 +150,24 @@ type performance struct {
 	command frame
 	// comeBack is the earliest time at which the client may reconnect, zero for any time.
 	comeBack time.Time
-	// refusedStream is set if comeBack comes from the retry_ms of a refused stream.
+	// refusedStream is true if comeBack comes from the retry_ms of a refused stream.
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
-	// mustRenew is set once the client must not send its first token any more, but only a fresh
+	// mustRenew is true once the client must not send its first token any more, but only a fresh
 	// token.
 	mustRenew bool
 	// overtaken has events that arrived before the step that expects them. The next steps handle
 	// them first.
 	overtaken []event
-	// opening is set while a step waits for a connection. early stores the commands over HTTP that
-	// arrive before this connection.
-	opening bool
-	early   []event
-	// leaving is set while a step waits for the end of the client's program. Other actions of the
+	// opening is true while a step waits for a connection. earlyEvents stores the commands over
+	// HTTP that arrive before this connection.
+	opening     bool
+	earlyEvents []event
+	// leaving is true while a step waits for the end of the client's program. Other actions of the
 	// client are then ignored.
 	leaving bool
-	// mute is set while the server does not answer pings.
+	// mute is true while the server does not answer pings.
 	mute bool
 }
 
@@ -228,7 +228,7 @@ func play(ctx context.Context, cfg Config, s scenario) (Outcome, error) {
 	)
 	switch {
 	case errors.As(err, &lacks):
-		out.Result, out.Happened = Unsupported, lacks.what
+		out.Result, out.Happened = Unsupported, lacks.feature
 	case errors.As(err, &fails):
 		out.Result, out.Expected, out.Happened = Failed, fails.expected, fails.happened
 		out.Stderr = p.client.stderr.String()
@@ -249,12 +249,12 @@ func (p *performance) run(steps []step) error {
 }
 
 // note adds a line with a time to the trace.
-func (p *performance) note(at time.Time, text string) {
-	const most = 2000 // bytes; longer texts are cut
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
+func (p *performance) note(when time.Time, text string) {
+	const limit = 2000 // bytes; longer texts are cut
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + fmt.Sprintf("… (%d bytes)", len(text))
 	}
-	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", at.Sub(p.began).Milliseconds(), text))
+	p.trace = append(p.trace, fmt.Sprintf("%6d ms  %s", when.Sub(p.began).Milliseconds(), text))
 }
 
 // await waits for an event for which accept returns true. Meanwhile it answers pings and checks the
@@ -313,7 +313,7 @@ func (p *performance) observe(e *event, expected string) (handled bool, err erro
 	case p.leaving && e.kind != exited, e.post != nil && e.post.gone() != nil:
 		return true, nil
 	case p.opening && e.post != nil:
-		p.early = append(p.early, *e)
+		p.earlyEvents = append(p.earlyEvents, *e)
 		return true, nil
 	}
 	switch e.kind {

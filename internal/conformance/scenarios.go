@@ -16,9 +16,9 @@ type scenario struct {
 	// chooses.
 	way   string
 	steps []step
-	// only is the transport of the scenario; empty means both transports.
-	only Transport
-	// stores is set if the client gets a folder in which it can store its state.
+	// transport is the transport of the scenario; empty means both transports.
+	transport Transport
+	// stores is true if the client gets a folder in which it can store its state.
 	stores bool
 }
 
@@ -52,14 +52,14 @@ func story(name, story string, steps ...step) scenario {
 	return scenario{name: name, story: story, steps: steps}
 }
 
-// over restricts a scenario to one transport.
-func (s scenario) over(only Transport) scenario {
-	s.only = only
+// onTransport restricts a scenario to one transport.
+func (s scenario) onTransport(transport Transport) scenario {
+	s.transport = transport
 	return s
 }
 
-// by makes the client send its token in the given way.
-func (s scenario) by(way string) scenario {
+// sendsTokenBy makes the client send its token in the given way.
+func (s scenario) sendsTokenBy(way string) scenario {
 	s.way = way
 	return s
 }
@@ -76,9 +76,9 @@ func (s scenario) storing() scenario {
 func scenarios(transport Transport, pause time.Duration) []scenario {
 	var all []scenario
 	for _, way := range []string{waySubprotocol, wayHeader, wayHello} {
-		s := story("auth-"+way, "the client sends its token in this way: "+way, opensBy(way), greets(golden("snapshot")), shows()).by(way)
+		s := story("auth-"+way, "the client sends its token in this way: "+way, opensBy(way), greets(golden("snapshot")), shows()).sendsTokenBy(way)
 		if way != wayHeader {
-			s = s.over(WebSockets)
+			s = s.onTransport(WebSockets)
 		}
 		all = append(all, s)
 	}
@@ -87,7 +87,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	for code := 4001; code <= 4004; code++ {
 		s := story(fmt.Sprintf("refused-%d", code), fmt.Sprintf("the client does not reconnect after %d", code), started(), leaves(code, 0), refused(code))
 		if code != 4001 { // the errors of the other codes are possible only on a WebSocket
-			s = s.over(WebSockets)
+			s = s.onTransport(WebSockets)
 		}
 		all = append(all, s)
 	}
@@ -95,7 +95,7 @@ func scenarios(transport Transport, pause time.Duration) []scenario {
 	all = append(all, commands(pause)...)
 	all = append(all, paths()...)
 	all = append(all, restartings()...)
-	return slices.DeleteFunc(all, func(s scenario) bool { return s.only != "" && s.only != transport })
+	return slices.DeleteFunc(all, func(s scenario) bool { return s.transport != "" && s.transport != transport })
 }
 
 // changes returns a changes frame whose only conversation is "lunch".
@@ -160,7 +160,7 @@ func states() []scenario {
 		),
 		story("ping", "the client answers a frame ping with the frame pong, and a WebSocket ping with a WebSocket pong",
 			started(), pings(), pingsBelow(), pings(),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("events", "the client parses all that the format of event streams permits: comments, unknown fields, other line ends, pieces of any size",
 			started(),
 			writesAs(changes(60, 6, 2), func(event string) []string { return []string{"event: message\nmood: fine\n:\n" + event} }), shows(),
@@ -168,11 +168,11 @@ func states() []scenario {
 			writesAs(crowded(62), inPieces), shows(),
 			writesAs(changes(63, 5, 1), func(event string) []string { return []string{strings.ReplaceAll(event, "data: ", "data:")} }), shows(),
 			cuts(), resumed(), pings(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("comments", "comments show that the connection works: the client keeps a stream with only comments open",
 			opens(), greets(golden("snapshot").with("ping_ms", murmur.Milliseconds())), shows(),
 			comments(calm, murmur/6), sends(changes(58, 7, 1)), shows(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("silence", "the client closes a connection on which nothing arrives for somewhat more than two ping intervals",
 			opens(), greets(golden("snapshot").with("ping_ms", silence.Milliseconds())), shows(),
 			fallsSilent(), resumed(), sends(changes(58, 7, 1)), shows(),
@@ -199,7 +199,7 @@ func returns() []scenario {
 		),
 		story("stale-resume", "changes that the client has ignored do not change the version in its next hello",
 			started(), sends(golden("changes")), shows(), sends(changes(58, 9, 5)), pings(), cuts(), resumed(), pings(),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("slow", "a client that was too slow is closed without bye, a WebSocket with 4103, and resumes",
 			started(), closes(4103), opens(), greets(changes(80, 9, 3)), shows(),
 		),
@@ -223,7 +223,7 @@ func closings(pause time.Duration) []scenario {
 		),
 		story("close-refused", "the client does not reconnect after a close frame with 4001, even without bye",
 			started(), closes(4001), refused(4001),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("token-expired", "after 4202 the client reconnects with a new token",
 			started(), leaves(4202, 0), resumed(), pings(),
 		),
@@ -231,33 +231,33 @@ func closings(pause time.Duration) []scenario {
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
 			answers(golden("ok-auth").with("expires_in_ms", time.Hour.Milliseconds())),
 			sends(changes(58, 7, 1)), shows(),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("token-short", "if a new token expires soon, the client does not ask for the next token at once, over and over",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
 			answers(golden("ok-auth").with("expires_in_ms", 100)), keepsItsToken(minRenewInterval),
 			sends(changes(58, 7, 1)), shows(),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("token-unchecked", "if the server cannot verify a new token now, the connection stays open",
 			opens(), greetsUntil(golden("snapshot"), lifetime), shows(), renews(),
 			answers(frame{"t": "error", "code": "unavailable", "message": "the token cannot be checked now"}),
 			pings(), sends(changes(58, 7, 1)), shows(),
-		).over(WebSockets),
+		).onTransport(WebSockets),
 		story("status-401", "after a stream was refused with 401, the client opens it again with a new token",
 			turnsAway(http.StatusUnauthorized, 0), started(),
 			cuts(), turnsAway(http.StatusUnauthorized, 0), resumed(), pings(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("status-429", "after a stream was refused with 429, the client opens it again after retry_ms",
 			turnsAway(http.StatusTooManyRequests, pause), started(),
 			cuts(), turnsAway(http.StatusTooManyRequests, pause), resumed(), pings(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("status-503", "after a stream was refused with 503, the client opens it again after retry_ms",
 			turnsAway(http.StatusServiceUnavailable, pause), started(),
 			cuts(), turnsAway(http.StatusServiceUnavailable, pause), resumed(), pings(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("status-proxy", "if a proxy answers the request for a stream with 502 or 403 and HTML, the client sends it again",
 			started(), cuts(), turnsAwayAsProxy(http.StatusBadGateway), resumed(),
 			cuts(), turnsAwayAsProxy(http.StatusForbidden), resumed(), pings(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 	}
 }
 
@@ -269,64 +269,64 @@ func commands(pause time.Duration) []scenario {
 	wantRead := frame{"conversation_id": "design-crew", "up_to_seq": 42}
 	return []scenario{
 		story("read", "the client sends a read and reports its ok, and changes show its effect",
-			started(), does("read", read), gets("read", wantRead), answers(ok), done(), sends(golden("changes")), shows(),
+			started(), performs("read", read), gets("read", wantRead), answers(ok), done(), sends(golden("changes")), shows(),
 		),
 		story("changes-before-ok", "the changes with the effect of a read come before its ok",
-			started(), does("read", read), gets("read", wantRead), sends(golden("changes")), shows(), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), sends(golden("changes")), shows(), answers(ok), done(),
 		),
 		story("read_all", "the client sends read_all while it is connected",
-			started(), does("read_all", frame{}), gets("read_all", frame{}), answers(ok), done(),
+			started(), performs("read_all", frame{}), gets("read_all", frame{}), answers(ok), done(),
 			greets(golden("snapshot-muted").with("version", 58)), shows(),
 		),
 		story("mark_unread", "the client sends mark_unread",
-			started(), does("mark_unread", frame{"conversation_id": "Café ☕"}),
+			started(), performs("mark_unread", frame{"conversation_id": "Café ☕"}),
 			gets("mark_unread", frame{"conversation_id": "Café ☕"}), answers(ok), done(),
 			sends(golden("changes")), shows(),
 		),
 		story("command-refused", "after an error without retry_ms the client does not send the command again, and undoes its effect",
-			started(), does("mark_unread", frame{"conversation_id": "design-crew"}),
+			started(), performs("mark_unread", frame{"conversation_id": "design-crew"}),
 			gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(golden("error-final")), failed("not_found"), shows(),
 			pings(), sends(golden("changes")), shows(),
 		),
 		story("read-refused", "a read of a conversation outside the categories of the token is refused: the client does not send it again, and undoes its effect",
-			started(), does("read", read), gets("read", wantRead), answers(golden("error-final")), failed("not_found"), shows(),
+			started(), performs("read", read), gets("read", wantRead), answers(golden("error-final")), failed("not_found"), shows(),
 			pings(), sends(golden("changes")), shows(),
 		),
 		story("command-invalid", "the client itself refuses a command with an invalid id: it does not send it, and other commands still work",
 			started(),
-			does("read", read.with("conversation_id", "")), failed("invalid"),
-			does("read", read.with("conversation_id", strings.Repeat("é", 65))), failed("invalid"),
-			does("mark_unread", frame{"conversation_id": strings.Repeat("x", 5000)}), failed("invalid"),
-			does("mark_unread", frame{"conversation_id": "design\u0000crew"}), failed("invalid"),
-			does("read", read), gets("read", wantRead), answers(ok), done(), sends(golden("changes")), shows(),
+			performs("read", read.with("conversation_id", "")), failed("invalid"),
+			performs("read", read.with("conversation_id", strings.Repeat("é", 65))), failed("invalid"),
+			performs("mark_unread", frame{"conversation_id": strings.Repeat("x", 5000)}), failed("invalid"),
+			performs("mark_unread", frame{"conversation_id": "design\u0000crew"}), failed("invalid"),
+			performs("read", read), gets("read", wantRead), answers(ok), done(), sends(golden("changes")), shows(),
 		),
 		story("command-retried", "after an error with retry_ms the client sends the command again, but not before that time",
-			started(), does("read", read), gets("read", wantRead), retries(golden("error"), pause), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), retries(golden("error"), pause), answers(ok), done(),
 			sends(golden("changes")), shows(),
 		),
 		story("command-limited", "after 429 the client sends the command again, but not before retry_ms has passed",
-			started(), does("read", read), gets("read", wantRead), retries(golden("error-rate-limited"), pause), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), retries(golden("error-rate-limited"), pause), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("command-lost", "if only the answer to a command is lost, the client sends the command again with the same id, and the stream stays open",
-			started(), does("read", read), gets("read", wantRead), loses(), getsAgain(), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), loses(), getsAgain(), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("command-proxy", "if a proxy answers a command with 502 and HTML, the client sends it again with the same id",
-			started(), does("read", read), gets("read", wantRead), garbles(), getsAgain(), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), garbles(), getsAgain(), answers(ok), done(),
 			sends(golden("changes")), shows(),
-		).over(ServerSentEvents),
+		).onTransport(ServerSentEvents),
 		story("answer-lost", "if the answer to a command is lost with the connection, the client sends the command again after the reconnect, with the same id",
-			started(), does("read", read), gets("read", wantRead), cuts(), resumed(), getsAgain(), answers(ok), done(),
+			started(), performs("read", read), gets("read", wantRead), cuts(), resumed(), getsAgain(), answers(ok), done(),
 			sends(golden("changes")), shows(),
 		),
 		story("offline", "a read while the client had no connection is sent after the reconnect",
-			started(), leaves(4200, pause), does("read", read), resumed(), gets("read", wantRead), answers(ok), done(),
+			started(), leaves(4200, pause), performs("read", read), resumed(), gets("read", wantRead), answers(ok), done(),
 			sends(golden("changes")), shows(),
 		),
 		story("large-seqs", "seqs above 2^53 are not rounded",
 			opens(), greets(golden("snapshot-large-seqs")), shows(),
-			does("read", frame{"conversation_id": "snowflakes", "up_to_seq": seq.String()}),
+			performs("read", frame{"conversation_id": "snowflakes", "up_to_seq": seq.String()}),
 			gets("read", frame{"conversation_id": "snowflakes", "up_to_seq": seq}), answers(ok), done(),
 			greets(golden("snapshot-empty").with("version", 4)), shows(),
 		),
@@ -353,23 +353,23 @@ func restartings() []scenario {
 			restarts(), resumed(), shows(), sends(changes(10, 1, 1).with("epoch", "e2")), shows(),
 		).storing(),
 		story("restart-unsent", "commands that the user gave without a connection are sent in order after a restart of the client",
-			started(), leaves(4200, absence), does("read", read), does("mark_unread", frame{"conversation_id": "design-crew"}),
+			started(), leaves(4200, absence), performs("read", read), performs("mark_unread", frame{"conversation_id": "design-crew"}),
 			restarts(), resumed(),
 			gets("read", wantRead), answers(ok), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok),
 			sends(marked(59)), shows(),
 		).storing(),
 		story("restart-unanswered", "after a restart the client sends a command without an answer once more, with the same id, and not again after its answer",
-			started(), does("read", read), gets("read", wantRead),
+			started(), performs("read", read), gets("read", wantRead),
 			// A second command follows, to ensure that the client has handled the first answer: on
 			// the transport sse, answers do not come on the stream, and are not ordered with its
 			// frames.
 			restarts(), resumed(), getsAgain(), answers(ok),
-			does("mark_unread", frame{"conversation_id": "design-crew"}), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok), done(),
+			performs("mark_unread", frame{"conversation_id": "design-crew"}), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok), done(),
 			sends(marked(59)), shows(),
 			restarts(), resumed(), shows(), sendsNothing(), pings(), sends(changes(60, 6, 2)), shows(),
 		).storing(),
 		story("killed", "the client stores commands before it sends them, so they survive if the client is killed",
-			started(), does("read", read), gets("read", wantRead),
+			started(), performs("read", read), gets("read", wantRead),
 			kills(), opens(), greets(golden("snapshot").with("version", 58)), getsAgain(), answers(ok), sends(golden("changes")), shows(),
 		).storing(),
 		story("restart-truncated", "if the stored files of the client are truncated, it starts without a state that it never had",
@@ -377,7 +377,7 @@ func restartings() []scenario {
 			restarts(), resumed(), shows(), sends(changes(71, 1, 1)), shows(),
 		).storing(),
 		story("restart-user", "after another user signs in, the client shows, resumes and sends nothing of the former user",
-			started(), leaves(4200, absence), does("read", read),
+			started(), leaves(4200, absence), performs("read", read),
 			restartsAfter((*performance).signsIn), opens(), greets(golden("snapshot-muted")), shows(), pings(),
 			sends(changes(60, 6, 2)), shows(),
 		).storing(),

@@ -64,7 +64,7 @@ type conn struct {
 	// lastEventID is the value of the client's Last-Event-ID header. On a stream, this header
 	// replaces the frame hello: it has the epoch and version of the client's state.
 	lastEventID string
-	// mute is set while the server does not answer pings of WebSockets.
+	// mute is true while the server does not answer pings of WebSockets.
 	mute atomic.Bool
 }
 

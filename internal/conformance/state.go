@@ -77,9 +77,9 @@ type conversation struct {
 }
 
 // looksLike reports whether a client may print c for a conversation whose state on the server is
-// `of`.
-func (c conversation) looksLike(of conversation) bool {
-	return c == of || c.LevelUntil == "" && c == of.withoutEnd()
+// other.
+func (c conversation) looksLike(other conversation) bool {
+	return c == other || c.LevelUntil == "" && c == other.withoutEnd()
 }
 
 func (c conversation) withoutEnd() conversation {

@@ -15,8 +15,8 @@ const grace = 10 * time.Millisecond
 // step is a part of a script. It returns a *failure if the client does not behave as expected.
 type step func(*performance) error
 
-// then is a step that runs several steps in order.
-func then(steps ...step) step {
+// sequence is a step that runs several steps in order.
+func sequence(steps ...step) step {
 	return func(p *performance) error { return p.run(steps) }
 }
 
@@ -70,8 +70,8 @@ func (p *performance) connects() (found map[string]string, err error) {
 		return true, nil
 	})
 	p.opening = false
-	p.overtaken = append(p.overtaken, p.early...)
-	p.early = nil
+	p.overtaken = append(p.overtaken, p.earlyEvents...)
+	p.earlyEvents = nil
 	return found, err
 }
 
@@ -183,10 +183,10 @@ func shows() step {
 }
 
 // started opens the first connection with the golden snapshot.
-func started() step { return then(opens(), greets(golden("snapshot")), shows()) }
+func started() step { return sequence(opens(), greets(golden("snapshot")), shows()) }
 
 // resumed waits until the client reconnects, and answers with a frame that changes nothing.
-func resumed() step { return then(opens(), greetsWithNothing()) }
+func resumed() step { return sequence(opens(), greetsWithNothing()) }
 
 // cuts ends the connection with a TCP reset, without a close frame.
 func cuts() step {
@@ -256,7 +256,7 @@ func closes(code int) step {
 }
 
 // leaves sends bye and the close frame.
-func leaves(code int, pause time.Duration) step { return then(says(code, pause), closes(code)) }
+func leaves(code int, pause time.Duration) step { return sequence(says(code, pause), closes(code)) }
 
 // refused waits until the client prints that it will not reconnect.
 func refused(code int) step {
@@ -277,10 +277,10 @@ func refused(code int) step {
 	}
 }
 
-// quiet fails if the client does anything for the duration `during`. It may only show a state that
+// quiet fails if the client does anything for this duration. It may only show a state that
 // it is allowed to show.
-func (p *performance) quiet(expected string, during time.Duration) error {
-	err := p.awaitFor(during, expected, func(event) (bool, error) { return false, nil })
+func (p *performance) quiet(expected string, duration time.Duration) error {
+	err := p.awaitFor(duration, expected, func(event) (bool, error) { return false, nil })
 	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
 		return nil
 	}
@@ -298,8 +298,8 @@ func sendsNothing() step {
 	}
 }
 
-// does passes a command of the user to the client's program.
-func does(do string, fields frame) step {
+// performs passes a command of the user to the client's program.
+func performs(do string, fields frame) step {
 	return func(p *performance) error {
 		p.commands++
 		p.pending = true
@@ -337,13 +337,13 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the client's last command with the error frame `with`, which has retry_ms. It
+// retries refuses the client's last command with the given error frame, which has retry_ms. It
 // fails if the client repeats the command before retry_ms have passed, or does not repeat it.
-func retries(with frame, after time.Duration) step {
+func retries(refusal frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)
-		refusal := with.with("id", p.last["id"]).with("retry_ms", after.Milliseconds())
-		if err := then(replies(refusal), getsAgain())(p); err != nil {
+		refusal := refusal.with("id", p.last["id"]).with("retry_ms", after.Milliseconds())
+		if err := sequence(replies(refusal), getsAgain())(p); err != nil {
 			return err
 		}
 		if early := time.Until(again); early > grace {
@@ -466,9 +466,9 @@ func renews() step {
 }
 
 // keepsItsToken fails if the client sends a token within a duration.
-func keepsItsToken(during time.Duration) step {
+func keepsItsToken(duration time.Duration) step {
 	return func(p *performance) error {
-		return p.quiet("not to renew a token again so soon", during)
+		return p.quiet("not to renew a token again so soon", duration)
 	}
 }
 

@@ -19,18 +19,18 @@ type messageBody struct {
 	Text           string `json:"text"`
 }
 
-func (d *Demo) postMessage(ctx context.Context, in messageBody) (any, error) {
-	to, err := findConversation(in.ConversationID)
-	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(in.Text, "\x00", ""), ""))
+func (d *Demo) postMessage(ctx context.Context, body messageBody) (any, error) {
+	to, err := findConversation(body.ConversationID)
+	text := strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(body.Text, "\x00", ""), ""))
 	switch {
 	case err != nil:
 		return nil, err
-	case !slices.Contains(to.Members, in.SenderID):
+	case !slices.Contains(to.Members, body.SenderID):
 		return nil, refusal("the sender is not in this conversation")
 	case text == "" || len(text) > maxTextBytes:
 		return nil, refusal("a message has 1 to 500 bytes")
 	}
-	m, err := d.store.send(ctx, to, in.SenderID, text)
+	m, err := d.store.send(ctx, to, body.SenderID, text)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +46,12 @@ type recallBody struct {
 	Seq            int64  `json:"seq"`
 }
 
-func (d *Demo) postRecall(ctx context.Context, in recallBody) (any, error) {
-	from, err := findConversation(in.ConversationID)
+func (d *Demo) postRecall(ctx context.Context, body recallBody) (any, error) {
+	from, err := findConversation(body.ConversationID)
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.store.recall(ctx, from, in.SenderID, in.Seq)
+	m, err := d.store.recall(ctx, from, body.SenderID, body.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -65,17 +65,17 @@ type levelBody struct {
 	Level          events.Level `json:"level"`
 }
 
-func (d *Demo) postLevel(ctx context.Context, in levelBody) (any, error) {
-	of, err := findConversation(in.ConversationID)
+func (d *Demo) postLevel(ctx context.Context, body levelBody) (any, error) {
+	of, err := findConversation(body.ConversationID)
 	switch {
 	case err != nil:
 		return nil, err
-	case !slices.Contains(of.Members, in.UserID):
+	case !slices.Contains(of.Members, body.UserID):
 		return nil, refusal("the user is not in this conversation")
-	case !slices.Contains([]events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}, in.Level):
+	case !slices.Contains([]events.Level{events.LevelDefault, events.LevelAll, events.LevelMentions, events.LevelDirectMentions, events.LevelNone}, body.Level):
 		return nil, refusal("a level is all, mentions, direct_mentions or none")
 	}
-	if err := d.store.setLevel(ctx, in.UserID, in.ConversationID, in.Level); err != nil {
+	if err := d.store.setLevel(ctx, body.UserID, body.ConversationID, body.Level); err != nil {
 		return nil, err
 	}
 	return struct{}{}, nil
@@ -99,9 +99,9 @@ type busBody struct {
 	CutMS int64 `json:"cut_ms"`
 }
 
-func (d *Demo) postBus(_ context.Context, in busBody) (any, error) {
-	length := time.Duration(in.CutMS) * time.Millisecond
-	if in.CutMS < 0 || in.CutMS > maxCut.Milliseconds() {
+func (d *Demo) postBus(_ context.Context, body busBody) (any, error) {
+	length := time.Duration(body.CutMS) * time.Millisecond
+	if body.CutMS < 0 || body.CutMS > maxCut.Milliseconds() {
 		return nil, refusal(fmt.Sprintf("cut_ms is 0 to %d", maxCut.Milliseconds()))
 	}
 	d.cfg.Bus.cut(length)
@@ -114,7 +114,7 @@ type simulation struct {
 	Running bool `json:"running"`
 }
 
-func (d *Demo) postSimulation(_ context.Context, in simulation) (any, error) {
-	d.running.Store(in.Running)
-	return in, nil
+func (d *Demo) postSimulation(_ context.Context, body simulation) (any, error) {
+	d.running.Store(body.Running)
+	return body, nil
 }

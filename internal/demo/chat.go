@@ -23,7 +23,7 @@ type conversation struct {
 	// Category is a channel of a workspace, or a kind of notifications. A thread has the category
 	// of the channel to which it belongs.
 	Category string `json:"category"`
-	// Late is set if phones list the conversation only after its first message.
+	// Late is true if phones list the conversation only after its first message.
 	Late bool `json:"late,omitempty"`
 	// weight is how often the simulation writes in this conversation, relative to the other
 	// conversations; 0 means never.

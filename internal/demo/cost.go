@@ -146,11 +146,11 @@ type roomBody struct {
 	Members int `json:"members"`
 }
 
-func (d *Demo) postRoom(_ context.Context, in roomBody) (any, error) {
-	if in.Members < fewestMembers || in.Members > mostMembers {
+func (d *Demo) postRoom(_ context.Context, body roomBody) (any, error) {
+	if body.Members < fewestMembers || body.Members > mostMembers {
 		return nil, refusal(fmt.Sprintf("members is %d to %d", fewestMembers, mostMembers))
 	}
-	return d.crowd.ask(in.Members), nil
+	return d.crowd.ask(body.Members), nil
 }
 
 type roomMessagesBody struct {
@@ -158,16 +158,16 @@ type roomMessagesBody struct {
 	Messages       int    `json:"messages"`
 }
 
-func (d *Demo) postRoomMessages(ctx context.Context, in roomMessagesBody) (any, error) {
-	to, err := findConversation(in.ConversationID)
+func (d *Demo) postRoomMessages(ctx context.Context, body roomMessagesBody) (any, error) {
+	to, err := findConversation(body.ConversationID)
 	switch {
 	case err != nil || to.ConversationID != townHall && to.ConversationID != copied:
 		return nil, refusal("the conversation is town-hall or town-hall-copy")
-	case in.Messages < 1 || in.Messages > maxBurst:
+	case body.Messages < 1 || body.Messages > maxBurst:
 		return nil, refusal(fmt.Sprintf("messages is 1 to %d", maxBurst))
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	c, err := d.meter.send(ctx, to, in.Messages, d.feed.message)
+	c, err := d.meter.send(ctx, to, body.Messages, d.feed.message)
 	return c, err
 }

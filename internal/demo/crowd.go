@@ -25,8 +25,8 @@ type crowd struct {
 	// show sends the state to the open pages.
 	show   func(crowdState)
 	logger *slog.Logger
-	// asked receives a value when the target has changed.
-	asked chan struct{}
+	// resizeRequested receives a value when the target has changed.
+	resizeRequested chan struct{}
 	// published is the id of the last transaction in which members joined or left.
 	published int64
 
@@ -81,7 +81,7 @@ func guestIDs(above, upTo int) []string {
 // ask sets the number of members that the room should have, and returns the new state.
 func (c *crowd) ask(members int) crowdState {
 	s := c.update(func(s *crowdState) { s.Target = members })
-	wait.Wake(c.asked)
+	wait.Wake(c.resizeRequested)
 	return s
 }
 
@@ -106,7 +106,7 @@ func (c *crowd) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.asked:
+		case <-c.resizeRequested:
 		}
 		for s := c.now(); (s.Members != s.Target || s.Trouble != "") && ctx.Err() == nil; s = c.now() {
 			if err := c.step(ctx, s.Target); err != nil && ctx.Err() == nil {
@@ -194,17 +194,17 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize makes at most `most` guests join or leave the room, so that their number comes closer to
+// resize makes at most limit guests join or leave the room, so that their number comes closer to
 // target. It returns the new number of guests. It reads the current number from the table: if the
 // answer to an earlier commit was lost, only the table shows whether that commit succeeded.
-func (s *store) resize(ctx context.Context, target, most int) (guests int, receipt events.Receipt, err error) {
+func (s *store) resize(ctx context.Context, target, limit int) (guests int, receipt events.Receipt, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var former int
 		err := tx.QueryRow(ctx, `SELECT guests FROM demo.rooms WHERE conversation_id = $1 FOR UPDATE`, townHall).Scan(&former)
 		if err != nil {
 			return fmt.Errorf("read the number of guests: %w", err)
 		}
-		guests = former + max(-most, min(target-former, most))
+		guests = former + max(-limit, min(target-former, limit))
 		if guests == former {
 			return nil
 		}

@@ -51,7 +51,7 @@ type Demo struct {
 	cfg   Config
 	store *store
 	feed  *feed
-	// running is set while the simulation may write messages.
+	// running is true while the simulation may write messages.
 	running atomic.Bool
 	long    longTransaction
 	crowd   *crowd
@@ -93,7 +93,7 @@ func New(ctx context.Context, cfg Config) (*Demo, error) {
 	}
 	d.meter = newMeter(d.store, cfg.Pool, cfg.Log)
 	d.crowd = &crowd{
-		store: d.store, isFolded: d.meter.isFolded, show: d.feed.crowd, logger: cfg.Logger, asked: make(chan struct{}, 1),
+		store: d.store, isFolded: d.meter.isFolded, show: d.feed.crowd, logger: cfg.Logger, resizeRequested: make(chan struct{}, 1),
 		state: crowdState{Members: guests + hosts, Target: guests + hosts},
 	}
 	d.meter.crowd = d.crowd
@@ -251,14 +251,14 @@ func (r refusal) Error() string { return string(r) }
 
 // action returns a handler for requests with a body: do gets the body and returns the answer. want
 // is the refusal of a body that cannot be decoded.
-func action[In any](d *Demo, want refusal, do func(ctx context.Context, in In) (any, error)) http.HandlerFunc {
+func action[In any](d *Demo, want refusal, do func(ctx context.Context, body In) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		var in In
-		if json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&in) != nil {
+		var body In
+		if json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&body) != nil {
 			d.fail(w, r, want)
 			return
 		}
-		answer, err := do(r.Context(), in)
+		answer, err := do(r.Context(), body)
 		if err != nil {
 			d.fail(w, r, err)
 			return

@@ -70,26 +70,26 @@ func TestUsers(t *testing.T) {
 
 func TestPostMessage(t *testing.T) {
 	f := newFixture(t)
-	const in = `{"conversation_id":"lunch","sender_id":"ada","text":`
+	const body = `{"conversation_id":"lunch","sender_id":"ada","text":`
 	longest := strings.Repeat("é", maxTextBytes/2)
 	for _, test := range []struct {
 		name, body string
 		status     int
 		want       string // the answer
 	}{
-		{"a message", in + `"Lunch?"}`, 200, `{"seq":1}`},
-		{"the next, trimmed", in + `" \u0000 Yes \n"}`, 200, `{"seq":2}`},
-		{"the longest allowed", in + `"` + longest + `"}`, 200, `{"seq":3}`},
-		{"a byte longer", in + `"` + longest + `x"}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
-		{"no text", in + `""}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
-		{"white space", in + `" \n\u0000"}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
+		{"a message", body + `"Lunch?"}`, 200, `{"seq":1}`},
+		{"the next, trimmed", body + `" \u0000 Yes \n"}`, 200, `{"seq":2}`},
+		{"the longest allowed", body + `"` + longest + `"}`, 200, `{"seq":3}`},
+		{"a byte longer", body + `"` + longest + `x"}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
+		{"no text", body + `""}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
+		{"white space", body + `" \n\u0000"}`, 400, `{"detail":"a message has 1 to 500 bytes"}`},
 		{"an unknown conversation", `{"conversation_id":"dinner","sender_id":"ada","text":"x"}`, 400, `{"detail":"there is no such conversation"}`},
 		{"a sender who is not a member", `{"conversation_id":"lunch","sender_id":"dev","text":"x"}`, 400, `{"detail":"the sender is not in this conversation"}`},
 		{"the bot", `{"conversation_id":"releases","sender_id":"release-bot","text":"x"}`, 400, `{"detail":"the sender is not in this conversation"}`},
 		{"no JSON", `hello`, 400, `{"detail":"the message cannot be read"}`},
 		{"nothing", ``, 400, `{"detail":"the message cannot be read"}`},
-		{"text that is a number", in + `7}`, 400, `{"detail":"the message cannot be read"}`},
-		{"more than 4 KiB", in + `"` + strings.Repeat("x", 4096) + `"}`, 400, `{"detail":"the message cannot be read"}`},
+		{"text that is a number", body + `7}`, 400, `{"detail":"the message cannot be read"}`},
+		{"more than 4 KiB", body + `"` + strings.Repeat("x", 4096) + `"}`, 400, `{"detail":"the message cannot be read"}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := ask(t, f, http.MethodPost, "/demo/messages", test.body)

@@ -22,7 +22,7 @@ const device = "phone"
 // phone is the phone of a person, as the demo's push service knows it.
 type phone struct {
 	UserID string `json:"user_id"`
-	// Closed is set while the phone's app is closed. The icon of the app then shows the number of
+	// Closed is true while the phone's app is closed. The icon of the app then shows the number of
 	// the last push.
 	Closed bool `json:"closed"`
 	// Pushes is the number of pushes received since the demo began.
@@ -156,11 +156,11 @@ type phoneBody struct {
 	Closed *bool  `json:"closed"`
 }
 
-func (d *Demo) postPhone(_ context.Context, in phoneBody) (any, error) {
-	if in.Closed == nil {
+func (d *Demo) postPhone(_ context.Context, body phoneBody) (any, error) {
+	if body.Closed == nil {
 		return nil, wantPhone
 	}
-	p, ok := d.phones.set(in.UserID, *in.Closed)
+	p, ok := d.phones.set(body.UserID, *body.Closed)
 	if !ok {
 		return nil, errNoPhone
 	}

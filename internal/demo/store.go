@@ -25,7 +25,7 @@ type message struct {
 	Text             string    `json:"text"`
 	MentionedUserIDs []string  `json:"mentioned_user_ids"`
 	Time             time.Time `json:"time"`
-	// Recalled is set if the message was recalled; it then has no text.
+	// Recalled is true if the message was recalled; it then has no text.
 	Recalled bool `json:"recalled"`
 }
 

@@ -142,19 +142,19 @@ func merged(entries []entry) []entry {
 	return all
 }
 
-func notUnderstood(at events.Place, err error) entry {
+func notUnderstood(place events.Place, err error) entry {
 	return entry{
-		Position: at.String(),
-		Summary:  "not understood: " + err.Error(), key: at.String(), Users: []string{},
+		Position: place.String(),
+		Summary:  "not understood: " + err.Error(), key: place.String(), Users: []string{},
 	}
 }
 
-func newEntry(at events.Place, payload []byte) entry {
+func newEntry(place events.Place, payload []byte) entry {
 	ev, err := events.Decode(payload)
 	if err != nil {
-		return notUnderstood(at, err)
+		return notUnderstood(place, err)
 	}
-	e := entry{Position: at.String(), key: ev.Key().String(), event: ev}
+	e := entry{Position: place.String(), key: ev.Key().String(), event: ev}
 	e.Type, e.Source, e.ID, e.Time = string(ev.Type), ev.Source, ev.ID, ev.Time
 	return e
 }
@@ -237,8 +237,8 @@ func allOf(category string) string {
 
 // listed returns the names of users, or only their number if there are more than five.
 func listed(ids []string) string {
-	const most = 5
-	if len(ids) > most {
+	const limit = 5
+	if len(ids) > limit {
 		return fmt.Sprintf("%d users", len(ids))
 	}
 	names := make([]string, len(ids))

@@ -23,7 +23,7 @@ type longTransaction struct {
 	tx    pgx.Tx // nil if none is open
 	id    int64
 	until time.Time
-	// stopped is set when the demo stops. Then no transaction may begin any more, since it would
+	// stopped is true when the demo stops. Then no transaction may begin any more, since it would
 	// block the closing of the pool.
 	stopped bool
 }
@@ -92,8 +92,8 @@ func (l *longTransaction) stop(ctx context.Context) error {
 	return l.end(ctx)
 }
 
-// state returns the state of the transaction. due is set if the transaction is open but its time is
-// over.
+// state returns the state of the transaction. due is true if the transaction is open but its time
+// is over.
 func (l *longTransaction) state() (s transactionState, due bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,15 +105,15 @@ type transactionBody struct {
 	OpenMS int64 `json:"open_ms"`
 }
 
-func (d *Demo) postTransaction(ctx context.Context, in transactionBody) (any, error) {
-	if in.OpenMS < 0 || in.OpenMS > maxOpen.Milliseconds() {
+func (d *Demo) postTransaction(ctx context.Context, body transactionBody) (any, error) {
+	if body.OpenMS < 0 || body.OpenMS > maxOpen.Milliseconds() {
 		return nil, refusal(fmt.Sprintf("open_ms is 0 to %d", maxOpen.Milliseconds()))
 	}
 	var err error
-	if in.OpenMS == 0 {
+	if body.OpenMS == 0 {
 		err = d.long.end(ctx)
 	} else {
-		err = d.long.open(ctx, time.Duration(in.OpenMS)*time.Millisecond)
+		err = d.long.open(ctx, time.Duration(body.OpenMS)*time.Millisecond)
 	}
 	state, _ := d.long.state()
 	d.feed.transaction(state)

@@ -17,7 +17,7 @@ const checkTimeout = time.Second
 // Check is one readiness check.
 type Check struct {
 	Name string
-	// Vital is set if the process cannot serve requests while the check fails.
+	// Vital is true if the process cannot serve requests while the check fails.
 	Vital bool
 	// Run returns nil if the check passes. Anyone may see the text of its error.
 	Run func(ctx context.Context) error

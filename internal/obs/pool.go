@@ -14,7 +14,7 @@ func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 	r.MustRegister(&poolCollector{
 		pool:        pool,
 		connections: describe("connections", "Connections to Postgres, by pool and state.", "state"),
-		most:        describe("connections_max", "Limit on the connections of a pool; pool_max_conns in the database URL sets it."),
+		max:         describe("connections_max", "Limit on the connections of a pool; pool_max_conns in the database URL sets it."),
 		waits:       describe("connection_waits_total", "Waits for a connection because all connections of the pool were in use or not yet open."),
 		waited:      describe("connection_wait_seconds_total", "Seconds spent waiting for a connection."),
 	})
@@ -22,13 +22,13 @@ func RegisterPool(r prometheus.Registerer, name string, pool *pgxpool.Pool) {
 
 // poolCollector reads the statistics of a pool at each collection.
 type poolCollector struct {
-	pool                             *pgxpool.Pool
-	connections, most, waits, waited *prometheus.Desc
+	pool                            *pgxpool.Pool
+	connections, max, waits, waited *prometheus.Desc
 }
 
 // Describe implements prometheus.Collector.
 func (c *poolCollector) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.connections, c.most, c.waits, c.waited} {
+	for _, d := range []*prometheus.Desc{c.connections, c.max, c.waits, c.waited} {
 		descriptions <- d
 	}
 }
@@ -42,7 +42,7 @@ func (c *poolCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge(c.connections, s.AcquiredConns(), "in_use")
 	gauge(c.connections, s.IdleConns(), "idle")
 	gauge(c.connections, s.ConstructingConns(), "connecting")
-	gauge(c.most, s.MaxConns())
+	gauge(c.max, s.MaxConns())
 	metrics <- prometheus.MustNewConstMetric(c.waits, prometheus.CounterValue, float64(s.EmptyAcquireCount()))
 	metrics <- prometheus.MustNewConstMetric(c.waited, prometheus.CounterValue, s.EmptyAcquireWaitTime().Seconds())
 }

@@ -131,7 +131,7 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 			return 0, true
 		}
 		e = &repeated{handler: handler, text: text, logged: now, times: 1}
-		e.quiet = time.AfterFunc(repeatQuiet, func() { s.over(key) })
+		e.quiet = time.AfterFunc(repeatQuiet, func() { s.flush(key) })
 		s.seen[key] = e
 		return 0, true
 	}
@@ -146,9 +146,9 @@ func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (le
 	return left, true
 }
 
-// over is called when an error has not occurred for repeatQuiet. It deletes the error from seen. If
-// the error had occurred more than once, it also logs that the error has stopped.
-func (s *repeatState) over(key repeatKey) {
+// flush is called when an error has not occurred for repeatQuiet. It deletes the error from seen.
+// If the error had occurred more than once, it also logs that the error has stopped.
+func (s *repeatState) flush(key repeatKey) {
 	s.mu.Lock()
 	e := s.seen[key]
 	delete(s.seen, key)

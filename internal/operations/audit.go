@@ -59,8 +59,8 @@ const endPatience = 5 * time.Second
 // Audited runs an action of an operator, the function do, and records the start and the result of
 // the action in the audit trail. If the start cannot be recorded, the action does not run. The
 // arguments and the result of the action are stored as JSON.
-func Audited(ctx context.Context, db DB, by Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
-	end, err := begin(ctx, db, by, action, arguments)
+func Audited(ctx context.Context, db DB, operator Operator, action string, arguments any, do func(ctx context.Context) (result any, err error)) error {
+	end, err := begin(ctx, db, operator, action, arguments)
 	if err != nil {
 		return err
 	}
@@ -70,13 +70,13 @@ func Audited(ctx context.Context, db DB, by Operator, action string, arguments a
 
 // begin records the start of an action. The function end, which it returns, records the result of
 // the action.
-func begin(ctx context.Context, db DB, by Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
+func begin(ctx context.Context, db DB, operator Operator, action string, arguments any) (end func(ctx context.Context, result any, failure error) error, err error) {
 	encoded, err := storedJSON(arguments)
 	if err != nil {
 		return nil, fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
 	var id int64
-	if err := db.QueryRow(ctx, statements.Get("begin an action"), storedText(by.Name), by.Via, action, encoded).Scan(&id); err != nil {
+	if err := db.QueryRow(ctx, statements.Get("begin an action"), storedText(operator.Name), operator.Via, action, encoded).Scan(&id); err != nil {
 		return nil, fmt.Errorf("record %s in the audit trail; the action was not run: %w", action, err)
 	}
 	return func(ctx context.Context, result any, failure error) error {
@@ -136,17 +136,17 @@ func storedJSON(v any) (string, error) {
 // Audit returns up to limit actions, newest first. The page begins before the action with the id
 // `before`, or with the newest action if `before` is 0. A page may be shorter, since it also ends
 // once it has deadletters.MaxPageBytes bytes. It is empty only if there are no more actions.
-// Actions in databases that are not available are missing.
+// Actions in databases that are unavailable are missing.
 func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
-	some, err := o.cfg.Cluster.Some()
+	databases, err := o.cfg.Cluster.Available()
 	if err != nil {
 		return nil, err
 	}
-	first, err := cursorAt(ctx, some, before, statements.Get("find when an action began"))
+	first, err := cursorAt(ctx, databases, before, statements.Get("find when an action began"))
 	if err != nil {
 		return nil, err
 	}
-	return merged(ctx, some, limit,
+	return merged(ctx, databases, limit,
 		func(a, b Entry) int { return compare(a.At, a.ID, b.At, b.ID) },
 		func(e Entry) int { return len(e.Arguments) + len(e.Result) + lengthOf(e.Error) },
 		func(ctx context.Context, s *cluster.Database, last *Entry) ([]Entry, error) {
@@ -154,7 +154,7 @@ func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entr
 			if last != nil {
 				from = cursor{&last.At, last.ID}
 			}
-			rows, _ := s.Pool.Query(ctx, statements.Get("list actions"), from.at, from.id, limit, deadletters.MaxPageBytes)
+			rows, _ := s.Pool.Query(ctx, statements.Get("list actions"), from.time, from.id, limit, deadletters.MaxPageBytes)
 			return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Entry, error) {
 				e := Entry{Shard: s.Name}
 				err := row.Scan(&e.ID, &e.At, &e.Who, &e.Via, &e.Action, (*[]byte)(&e.Arguments), &e.EndedAt, (*[]byte)(&e.Result), &e.Error)

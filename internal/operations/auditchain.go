@@ -141,7 +141,7 @@ type auditWalk struct {
 	hash    []byte
 	kept    AuditHead
 	// start is the last record that was pruned. prunings has the ids of the actions that pruned
-	// records. announced is set once the walk has found a record of such an action whose result is
+	// records. announced is true once the walk has found a record of such an action whose result is
 	// start.
 	start     AuditHead
 	prunings  map[int64]bool
@@ -204,13 +204,13 @@ func (w *auditWalk) end() *AuditFault {
 	return nil
 }
 
-func missing(first, last int64, why string) *AuditFault {
+func missing(first, last int64, reason string) *AuditFault {
 	if first < last {
-		why = fmt.Sprintf("records %d to %d are missing; %s", first, last, why)
+		reason = fmt.Sprintf("records %d to %d are missing; %s", first, last, reason)
 	} else {
-		why = "it is missing; " + why
+		reason = "it is missing; " + reason
 	}
-	return &AuditFault{first, recordRemoved, why}
+	return &AuditFault{first, recordRemoved, reason}
 }
 
 // errFaultFound stops the query once a record has a fault.
@@ -293,12 +293,12 @@ var ErrNothingToPrune = errors.New("no record at the start of the audit trail is
 //
 // If the trail has a fault, PruneAudit fails with the [*AuditFault] and deletes nothing, since
 // the records may be evidence.
-func PruneAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, before time.Time) (start AuditHead, err error) {
+func PruneAudit(ctx context.Context, pool *pgxpool.Pool, operator Operator, before time.Time) (start AuditHead, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := pgsession.CheckOwner(ctx, tx, "prune the audit trail"); err != nil {
 			return err
 		}
-		return Audited(ctx, tx, by, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
+		return Audited(ctx, tx, operator, auditPruneAction, pruneArguments{before.UTC()}, func(ctx context.Context) (any, error) {
 			start, err = pruneAudit(ctx, tx, before)
 			return start, err
 		})

@@ -30,7 +30,7 @@ type redactedRecord struct {
 	Digest string `json:"digest"`
 }
 
-// maxRedactions is the greatest number of redactions that a verification lists.
+// maxRedactions is the maximum number of redactions that a verification lists.
 const maxRedactions = 100
 
 // AuditRedaction is a redaction as the trail records it: the record of the redaction itself, and
@@ -51,7 +51,7 @@ type AuditRedaction struct {
 // The hash chain stays verifiable: a redacted record stores the digest of its former content,
 // from which its hash is computed. The redaction itself is recorded in the same transaction,
 // with the digests of the new contents. So a later change of the new contents is detected.
-func RedactAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, userID string) (redacted int64, err error) {
+func RedactAudit(ctx context.Context, pool *pgxpool.Pool, operator Operator, userID string) (redacted int64, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var records, pruned int64
 		err := tx.QueryRow(ctx, statements.Get("lock the audit trail")).Scan(&records, &pruned)
@@ -66,7 +66,7 @@ func RedactAudit(ctx context.Context, pool *pgxpool.Pool, by Operator, userID st
 			return err
 		}
 		redacted = int64(len(done))
-		return Audited(ctx, tx, by, auditRedactAction, struct{}{}, func(context.Context) (any, error) { return redaction{done}, nil })
+		return Audited(ctx, tx, operator, auditRedactAction, struct{}{}, func(context.Context) (any, error) { return redaction{done}, nil })
 	})
 	if err != nil {
 		return 0, fmt.Errorf("redact the audit trail: %w", err)

@@ -151,7 +151,7 @@ func TestLagOfAllShards(t *testing.T) {
 	}
 }
 
-// A shard that is away, and one that has lost a partition, are told beside the others.
+// A shard that is unavailable, and one that has lost a partition, are told beside the others.
 func TestLagWithoutSomeShards(t *testing.T) {
 	c := newCluster(t)
 	all := c.Databases()

@@ -37,13 +37,13 @@ func newDeadLetter(s *cluster.Database, l deadletters.Letter) DeadLetter {
 }
 
 // DeadLetters returns up to `limit` dead letters whose ids are greater than `after`, in the order
-// of their ids. Dead letters in databases that are not available are missing.
+// of their ids. Dead letters in databases that are unavailable are missing.
 func (o *Operations) DeadLetters(ctx context.Context, after int64, limit int) ([]DeadLetter, error) {
-	some, err := o.cfg.Cluster.Some()
+	databases, err := o.cfg.Cluster.Available()
 	if err != nil {
 		return nil, err
 	}
-	return merged(ctx, some, limit,
+	return merged(ctx, databases, limit,
 		func(a, b DeadLetter) int { return cmp.Compare(a.ID, b.ID) },
 		func(l DeadLetter) int { return len(l.Payload) + len(l.Raw) + len(l.Reason) },
 		func(ctx context.Context, s *cluster.Database, last *DeadLetter) ([]DeadLetter, error) {
@@ -66,7 +66,7 @@ type oneDeadLetter struct {
 }
 
 // RetryDeadLetter publishes a dead letter again as a new event; see [deadletters.Letters.Retry].
-func (o *Operations) RetryDeadLetter(ctx context.Context, by Operator, id int64) error {
+func (o *Operations) RetryDeadLetter(ctx context.Context, operator Operator, id int64) error {
 	s, _, err := o.findDeadLetter(ctx, id)
 	if s == nil {
 		return err
@@ -75,7 +75,7 @@ func (o *Operations) RetryDeadLetter(ctx context.Context, by Operator, id int64)
 	if !s.HasAll() {
 		letters = letters.PublishingTo(o.cfg.Append)
 	}
-	return Audited(ctx, s.Pool, by, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
+	return Audited(ctx, s.Pool, operator, "deadletters.retry", oneDeadLetter{id}, func(ctx context.Context) (any, error) {
 		receipt, err := letters.Retry(ctx, id)
 		if err == nil {
 			o.cfg.Wake(receipt.Partitions)
@@ -86,7 +86,7 @@ func (o *Operations) RetryDeadLetter(ctx context.Context, by Operator, id int64)
 
 // DiscardDeadLetter copies a dead letter to the audit trail, deletes it and returns it. See
 // [deadletters.Letters.Discard].
-func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int64) (letter DeadLetter, err error) {
+func (o *Operations) DiscardDeadLetter(ctx context.Context, operator Operator, id int64) (letter DeadLetter, err error) {
 	s, found, err := o.findDeadLetter(ctx, id)
 	if s == nil {
 		return DeadLetter{}, err
@@ -95,7 +95,7 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, by Operator, id int6
 	if err != nil { // the audit trail records the failed attempt too
 		arguments = oneDeadLetter{id}
 	}
-	err = Audited(ctx, s.Pool, by, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {
+	err = Audited(ctx, s.Pool, operator, "deadletters.discard", arguments, func(ctx context.Context) (any, error) {
 		l, err := deadletters.New(s.Pool, s.Log).Discard(ctx, id)
 		letter = newDeadLetter(s, l)
 		return nil, err

@@ -120,8 +120,8 @@ func await(t *testing.T, c *cluster.Cluster, seen func() bool) {
 }
 
 // A message that waits for a lost shard names an erased user no more, neither where it
-// waits nor where it is delivered. Erasing says that the shard is away, and completes once
-// it is back.
+// waits nor where it is delivered. Erasing says that the shard is unavailable, and completes once
+// it is available again.
 func TestEraseWhileMessagesWait(t *testing.T) {
 	server := pgtest.Borrow(t)
 	c := clusterOf(t, pgtest.NewDB(t, schematest.Migrated(6)), pgtest.NewDB(t, schematest.Migrated(6)), server.NewDB(t, schematest.Migrated(6)))

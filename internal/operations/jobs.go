@@ -87,14 +87,14 @@ func scannedJob(s *cluster.Database) pgx.RowToFunc[Job] {
 	}
 }
 
-func oneJob(ctx context.Context, db DB, s *cluster.Database, doing, sql string, args ...any) (Job, error) {
+func oneJob(ctx context.Context, db DB, s *cluster.Database, action, sql string, args ...any) (Job, error) {
 	rows, _ := db.Query(ctx, sql, args...)
 	job, err := pgx.CollectExactlyOneRow(rows, scannedJob(s))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNoJob
 	}
 	if err != nil {
-		return Job{}, fmt.Errorf("%s: %w", doing, err)
+		return Job{}, fmt.Errorf("%s: %w", action, err)
 	}
 	return job, nil
 }
@@ -108,17 +108,17 @@ var ErrJobEnded = errors.New("the job has ended already")
 // Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the id
 // `before`, or with the newest job if `before` is 0. A page may be shorter, since it also ends once
 // it has deadletters.MaxPageBytes bytes. It is empty only if there are no more jobs. Jobs in
-// databases that are not available are missing.
+// databases that are unavailable are missing.
 func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
-	some, err := o.cfg.Cluster.Some()
+	databases, err := o.cfg.Cluster.Available()
 	if err != nil {
 		return nil, err
 	}
-	first, err := cursorAt(ctx, some, int64(before), statements.Get("find when a job began"))
+	first, err := cursorAt(ctx, databases, int64(before), statements.Get("find when a job began"))
 	if err != nil {
 		return nil, err
 	}
-	return merged(ctx, some, limit,
+	return merged(ctx, databases, limit,
 		func(a, b Job) int { return compare(a.StartedAt, int64(a.ID), b.StartedAt, int64(b.ID)) },
 		func(j Job) int {
 			return len(j.Arguments) + len(j.Progress.Note) + len(j.Result) + lengthOf(j.Error)
@@ -131,7 +131,7 @@ func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]
 			if err := reap(ctx, s.Pool); err != nil {
 				return nil, err
 			}
-			rows, _ := s.Pool.Query(ctx, statements.Get("list jobs"), kind, from.at, from.id, limit, deadletters.MaxPageBytes)
+			rows, _ := s.Pool.Query(ctx, statements.Get("list jobs"), kind, from.time, from.id, limit, deadletters.MaxPageBytes)
 			return pgx.CollectRows(rows, scannedJob(s))
 		})
 }
@@ -154,12 +154,12 @@ func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.D
 
 // CancelJob asks the process that runs a job to cancel it, and returns without waiting for that
 // process. It fails with [ErrNoJob] or [ErrJobEnded].
-func (o *Operations) CancelJob(ctx context.Context, by Operator, kind Kind, id int) (job Job, err error) {
+func (o *Operations) CancelJob(ctx context.Context, operator Operator, kind Kind, id int) (job Job, err error) {
 	s, job, found := o.findJob(ctx, kind, id)
 	if s == nil {
 		return Job{}, found
 	}
-	err = Audited(ctx, s.Pool, by, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) { // the trail also records a request for a job that does not exist
+	err = Audited(ctx, s.Pool, operator, string(kind)+".cancel", startedJob{id}, func(ctx context.Context) (any, error) { // the trail also records a request for a job that does not exist
 		if found != nil {
 			return nil, found
 		}
@@ -212,8 +212,8 @@ func (p *Partitions) Done(work, events int) {
 }
 
 // Blocked implements replay.Progress.
-func (p *Partitions) Blocked(partition int, by pgsession.Holder) {
-	p.meter.Note(fmt.Sprintf("partition %d waits for %s, %s, which uses its tables; %s", partition, by, by.Open(), by.Remedy()))
+func (p *Partitions) Blocked(partition int, holder pgsession.Holder) {
+	p.meter.Note(fmt.Sprintf("partition %d waits for %s, %s, which uses its tables; %s", partition, holder, holder.Open(), holder.Remedy()))
 }
 
 // Finish records that the given number of further partitions is finished.

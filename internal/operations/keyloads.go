@@ -19,7 +19,7 @@ type KeyLoad struct {
 	Added   []string `json:"added,omitempty"`
 	Changed []string `json:"changed,omitempty"`
 	Removed []string `json:"removed,omitempty"`
-	// Started is set if the process loaded the keys at its start. Such a load is recorded only if
+	// Started is true if the process loaded the keys at its start. Such a load is recorded only if
 	// its keys differ from the keys in the last entry of the trail.
 	Started bool `json:"-"`
 }

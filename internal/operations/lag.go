@@ -60,7 +60,7 @@ type Waiting struct {
 	Seconds  float64 `json:"seconds" doc:"The age of the oldest of these messages, in seconds."`
 }
 
-// AwayShard is a database that is not available.
+// AwayShard is a database that is unavailable.
 type AwayShard struct {
 	Shard      string `json:"shard" doc:"The name of the shard."`
 	Partitions []int  `json:"partitions,omitempty" doc:"The partitions of the shard, as last known."`
@@ -94,7 +94,7 @@ func (o *Operations) Lag(ctx context.Context) (Lag, error) {
 }
 
 // ReadLag returns how far the folding of each partition is behind the log. It counts unfolded
-// events in at most `limit` rows of each partition. If databases are not available, it returns the
+// events in at most `limit` rows of each partition. If databases are unavailable, it returns the
 // lag of the other databases and an error that names the unavailable ones.
 func ReadLag(ctx context.Context, c *cluster.Cluster, limit int) (Lag, error) {
 	all := make([]Lag, len(c.Databases()))

@@ -14,12 +14,12 @@ import (
 )
 
 // cursor is a position in a list that is merged from all databases, newest first. The page begins
-// after the element with the time `at` and the id. Elements are ordered by time, and by id if their
+// after the element with the given time and id. Elements are ordered by time, and by id if their
 // times are equal. If at is nil, only the id is compared. The zero value is the beginning of the
 // list.
 type cursor struct {
-	at *time.Time
-	id int64
+	time *time.Time
+	id   int64
 }
 
 // compare orders elements by time, then by id, newest first.
@@ -33,10 +33,10 @@ func compare(at time.Time, id int64, otherAt time.Time, otherID int64) int {
 func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query string) (cursor, error) {
 	c := cursor{id: id}
 	for _, s := range present {
-		if id == 0 || c.at != nil {
+		if id == 0 || c.time != nil {
 			break
 		}
-		err := s.Pool.QueryRow(ctx, query, id).Scan(&c.at)
+		err := s.Pool.QueryRow(ctx, query, id).Scan(&c.time)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return cursor{}, s.Wrap(fmt.Errorf("find the start of the page: %w", err))
 		}
@@ -51,12 +51,12 @@ type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, 
 // merged merges the lists of databases by the order `order` and returns the first elements, up to
 // limit. It returns fewer once their sizes reach deadletters.MaxPageBytes. It returns no element
 // only if the lists have no more elements.
-func merged[T any](ctx context.Context, some []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
-	pages, ended, last := make([][]T, len(some)), make([]bool, len(some)), make([]*T, len(some))
+func merged[T any](ctx context.Context, databases []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
+	pages, ended, last := make([][]T, len(databases)), make([]bool, len(databases)), make([]*T, len(databases))
 	var all []T
 	for bytes := 0; len(all) < limit && bytes < deadletters.MaxPageBytes; bytes += size(all[len(all)-1]) {
 		next := -1
-		for i, s := range some {
+		for i, s := range databases {
 			if len(pages[i]) == 0 && !ended[i] {
 				var err error
 				if pages[i], err = read(ctx, s, last[i]); err != nil {

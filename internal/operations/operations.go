@@ -95,7 +95,7 @@ type Operations struct {
 	jobs sync.WaitGroup
 }
 
-// maxExports is the greatest number of concurrent exports in a process. Each export reads the
+// maxExports is the maximum number of concurrent exports in a process. Each export reads the
 // whole log.
 const maxExports = 2
 

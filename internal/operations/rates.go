@@ -40,7 +40,7 @@ const silentSamples = 4
 // database.
 func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
 	newest := map[string]Process{}
-	err := o.some(func(s *cluster.Database) error {
+	err := o.available(func(s *cluster.Database) error {
 		rows, _ := s.Pool.Query(ctx, statements.Get("list processes"), (silentSamples * SampleInterval).Seconds())
 		processes, err := pgx.CollectRows(rows, scanProcess)
 		for _, p := range processes {
@@ -56,10 +56,11 @@ func (o *Operations) Processes(ctx context.Context) ([]Process, error) {
 	return slices.SortedFunc(maps.Values(newest), func(a, b Process) int { return cmp.Compare(a.Process, b.Process) }), nil
 }
 
-// some calls the function do for each available database. It fails if no database is available.
-func (o *Operations) some(do func(*cluster.Database) error) error {
-	some, err := o.cfg.Cluster.Some()
-	for _, s := range some {
+// available calls the function do for each available database. It fails if no database is
+// available.
+func (o *Operations) available(do func(*cluster.Database) error) error {
+	available, err := o.cfg.Cluster.Available()
+	for _, s := range available {
 		if err := do(s); err != nil {
 			return s.Wrap(err)
 		}
@@ -108,7 +109,7 @@ type Rate struct {
 func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
 	at := map[time.Time]int{}
-	err := o.some(func(s *cluster.Database) error {
+	err := o.available(func(s *cluster.Database) error {
 		points, err := readRates(ctx, s.Pool, since)
 		for _, p := range points {
 			i, ok := at[p.At]
@@ -145,7 +146,7 @@ func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err 
 	r := ratings{last: map[run]sample{}}
 	var one sample
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&one.run.process, &one.run.started, &one.at, &one.counted, &now}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&one.run.process, &one.run.started, &one.takenAt, &one.counted, &now}, func() error {
 		r.add(one)
 		one.counted = counted{}
 		return nil
@@ -154,7 +155,7 @@ func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err 
 		return nil, fmt.Errorf("read samples: %w", err)
 	}
 	for _, b := range r.buckets {
-		if b.at.After(since) && !b.at.Add(pointPatience).After(now) {
+		if b.start.After(since) && !b.start.Add(pointPatience).After(now) {
 			points = append(points, b.rate())
 		}
 	}
@@ -179,7 +180,7 @@ type run struct {
 // sample has the counters of a process at one time.
 type sample struct {
 	run     run
-	at      time.Time
+	takenAt time.Time
 	counted counted
 }
 
@@ -192,10 +193,10 @@ type ratings struct {
 	buckets []*bucket
 }
 
-// bucket collects the samples of one interval, from which one point is computed. at is the end of
-// the interval.
+// bucket collects the samples of one interval, from which one point is computed. start is the end
+// of the interval.
 type bucket struct {
-	at time.Time
+	start time.Time
 	// logged and folded count the events that were appended and folded during `spent`, the time
 	// between the samples.
 	logged, folded float64
@@ -213,9 +214,9 @@ type traffic struct {
 }
 
 func (r *ratings) add(s sample) {
-	at := s.at.Truncate(pointWidth).Add(pointWidth).UTC()
-	if n := len(r.buckets); n == 0 || r.buckets[n-1].at.Before(at) {
-		r.buckets = append(r.buckets, &bucket{at: at, gateways: map[run]*traffic{}})
+	at := s.takenAt.Truncate(pointWidth).Add(pointWidth).UTC()
+	if n := len(r.buckets); n == 0 || r.buckets[n-1].start.Before(at) {
+		r.buckets = append(r.buckets, &bucket{start: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
 	// All processes count the events of the same log, at slightly different times. So a later
@@ -226,7 +227,7 @@ func (r *ratings) add(s sample) {
 		log.counted.Folded = max(log.counted.Folded, r.log.counted.Folded)
 		b.logged += float64(log.counted.Logged - r.log.counted.Logged)
 		b.folded += float64(log.counted.Folded - r.log.counted.Folded)
-		b.spent += log.at.Sub(r.log.at)
+		b.spent += log.takenAt.Sub(r.log.takenAt)
 	}
 	r.log = &log
 
@@ -247,13 +248,13 @@ func (r *ratings) add(s sample) {
 	if known {
 		g.frames += float64(s.counted.Frames - last.counted.Frames)
 		g.repairs += float64(s.counted.Repairs - last.counted.Repairs)
-		g.spent += s.at.Sub(last.at)
+		g.spent += s.takenAt.Sub(last.takenAt)
 	}
 }
 
 // rate returns the point of the bucket.
 func (b *bucket) rate() Rate {
-	r := Rate{At: b.at, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
+	r := Rate{At: b.start, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
 	if b.spent > 0 {
 		appended, folded := b.logged/b.spent.Seconds(), b.folded/b.spent.Seconds()
 		r.Appended, r.Folded = &appended, &folded

@@ -26,7 +26,7 @@ const (
 	// readInterval is the time for which an identical read is not recorded again: pages of the
 	// admin UI repeat their reads.
 	readInterval = 10 * time.Minute
-	// maxReads is the greatest number of reads in the memory of a process.
+	// maxReads is the maximum number of reads in the memory of a process.
 	maxReads = 1 << 12
 )
 
@@ -56,8 +56,8 @@ func (r *reads) add(read string, now time.Time) {
 
 // Read records a read of an operator in the audit trail, unless this process has recorded the
 // same read within ten minutes. If Read fails, the caller must refuse the operator's read.
-func (o *Operations) Read(ctx context.Context, by Operator, action string, arguments any) error {
-	some, err := o.cfg.Cluster.Some()
+func (o *Operations) Read(ctx context.Context, operator Operator, action string, arguments any) error {
+	databases, err := o.cfg.Cluster.Available()
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ func (o *Operations) Read(ctx context.Context, by Operator, action string, argum
 	if err != nil {
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
-	read, now := string(by.Via)+" "+by.Name+" "+action+" "+encoded, time.Now()
+	read, now := string(operator.Via)+" "+operator.Name+" "+action+" "+encoded, time.Now()
 	if !o.reads.isNew(read, now) {
 		return nil
 	}
-	if err := record(ctx, some[0].Pool, by, action, arguments, nothingShown); err != nil {
+	if err := record(ctx, databases[0].Pool, operator, action, arguments, nothingShown); err != nil {
 		return err
 	}
 	o.reads.add(read, now)
@@ -81,12 +81,12 @@ const nothingShown = "nothing was shown"
 
 // record adds an action to the audit trail. One statement inserts the records of its start and its
 // end. The error says what was not done because the action is not recorded.
-func record(ctx context.Context, db DB, by Operator, action string, arguments any, notDone string) error {
+func record(ctx context.Context, db DB, operator Operator, action string, arguments any, notDone string) error {
 	encoded, err := storedJSON(arguments)
 	if err != nil {
 		return fmt.Errorf("encode the arguments of %s: %w", action, err)
 	}
-	if _, err := db.Exec(ctx, statements.Get("record a read"), storedText(by.Name), by.Via, action, encoded); err != nil {
+	if _, err := db.Exec(ctx, statements.Get("record a read"), storedText(operator.Name), operator.Via, action, encoded); err != nil {
 		return fmt.Errorf("record %s in the audit trail; %s: %w", action, notDone, err)
 	}
 	return nil
@@ -111,16 +111,16 @@ type NoUser struct{}
 // AuditedExport runs an export of a user, the function do, and records it in the audit trail. The
 // function do must call found before it writes the first data of the user. If do calls found, the
 // trail records arguments, otherwise [NoUser].
-func AuditedExport(ctx context.Context, db DB, by Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
+func AuditedExport(ctx context.Context, db DB, operator Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
 	var end func(ctx context.Context, result any, failure error) error
 	result, did := do(ctx, func(ctx context.Context) (err error) {
-		end, err = begin(ctx, db, by, ReadExport, arguments)
+		end, err = begin(ctx, db, operator, ReadExport, arguments)
 		return err
 	})
 	failure := did
 	if end == nil {
 		var err error
-		if end, err = begin(context.WithoutCancel(ctx), db, by, ReadExport, NoUser{}); err != nil {
+		if end, err = begin(context.WithoutCancel(ctx), db, operator, ReadExport, NoUser{}); err != nil {
 			return errors.Join(did, err)
 		}
 		if did != nil {
@@ -143,11 +143,11 @@ type disconnection struct {
 // RecordDisconnect records a request to close the connections of a user. If revokeBefore is not
 // zero, the request also revokes the tokens that were issued before revokeBefore. If the record
 // cannot be written, the caller must not carry out the request.
-func RecordDisconnect(ctx context.Context, db DB, by Operator, userID string, revokeBefore time.Time) error {
+func RecordDisconnect(ctx context.Context, db DB, operator Operator, userID string, revokeBefore time.Time) error {
 	d := disconnection{User: userID}
 	if !revokeBefore.IsZero() {
 		at := revokeBefore.UTC()
 		d.RevokeBefore = &at
 	}
-	return record(ctx, db, by, ActDisconnect, d, "no connection was ended")
+	return record(ctx, db, operator, ActDisconnect, d, "no connection was ended")
 }

@@ -14,8 +14,8 @@ import (
 // cannot be recorded fails.
 func TestReadsAreRecorded(t *testing.T) {
 	d := newDatabase(t)
-	read := func(by operations.Operator, user string) error {
-		return d.operations.Read(t.Context(), by, operations.ReadExplanation, map[string]string{"user": user})
+	read := func(operator operations.Operator, user string) error {
+		return d.operations.Read(t.Context(), operator, operations.ReadExplanation, map[string]string{"user": user})
 	}
 	d.exec(t, `ALTER TABLE badged.audit RENAME TO elsewhere`)
 	if err := read(ops, "ada"); err == nil || !strings.Contains(err.Error(), "record user.explain in the audit trail; nothing was shown") {

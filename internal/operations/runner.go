@@ -51,7 +51,7 @@ type task struct {
 	work func(ctx context.Context, meter *jobMeter) (result any, err error)
 }
 
-// maxJobs is the greatest number of concurrent jobs in this process, since each job needs memory.
+// maxJobs is the maximum number of concurrent jobs in this process, since each job needs memory.
 const maxJobs = 3
 
 // keptJobs is the number of ended jobs whose records are kept.
@@ -66,28 +66,28 @@ type startedJob struct {
 }
 
 // start starts one job per task, and records each job in the audit trail of its database. If one of
-// the databases is not available, start starts no job. It returns the first job; Others of this job
+// the databases is unavailable, start starts no job. It returns the first job; Others of this job
 // has the ids of the other jobs. If a later job cannot start, start returns an error, and the jobs
 // that have started continue.
-func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (first Job, err error) {
-	var some []*cluster.Database
+func (o *Operations) start(ctx context.Context, operator Operator, tasks []task) (first Job, err error) {
+	var databases []*cluster.Database
 	for _, t := range tasks {
 		if err := t.db.Err(); err != nil {
 			return Job{}, err
 		}
-		some = append(some, t.db)
+		databases = append(databases, t.db)
 	}
-	if len(some) == len(o.cfg.Cluster.Databases()) {
+	if len(databases) == len(o.cfg.Cluster.Databases()) {
 		if err := o.cfg.Cluster.Incomplete(); err != nil {
 			return Job{}, err
 		}
 	}
 	next := 0
-	err = o.cfg.Cluster.EachOf(ctx, some, func(s *cluster.Database) error {
+	err = o.cfg.Cluster.EachOf(ctx, databases, func(s *cluster.Database) error {
 		t := tasks[next]
 		next++
-		return Audited(ctx, s.Pool, by, string(t.kind)+".start", t.arguments, func(ctx context.Context) (any, error) {
-			job, err := o.begin(ctx, by, t)
+		return Audited(ctx, s.Pool, operator, string(t.kind)+".start", t.arguments, func(ctx context.Context) (any, error) {
+			job, err := o.begin(ctx, operator, t)
 			switch {
 			case err != nil:
 				return nil, err
@@ -103,7 +103,7 @@ func (o *Operations) start(ctx context.Context, by Operator, tasks []task) (firs
 }
 
 // begin starts a job and returns its record.
-func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error) { //nolint:contextcheck // a job outlives its request
+func (o *Operations) begin(ctx context.Context, operator Operator, t task) (Job, error) { //nolint:contextcheck // a job outlives its request
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.base == nil {
@@ -139,7 +139,7 @@ func (o *Operations) begin(ctx context.Context, by Operator, t task) (Job, error
 				return err
 			}
 		}
-		job, err = oneJob(ctx, tx, t.db, "record it", statements.Get("begin a job"), t.kind, text, storedText(by.Name), o.cfg.Process)
+		job, err = oneJob(ctx, tx, t.db, "record it", statements.Get("begin a job"), t.kind, text, storedText(operator.Name), o.cfg.Process)
 		if err != nil {
 			return err
 		}
@@ -220,11 +220,11 @@ func (j *running) beat(ctx context.Context) error {
 }
 
 // end records how the job ended.
-func (j *running) end(ctx context.Context, result any, did error) {
+func (j *running) end(ctx context.Context, result any, failure error) {
 	state, told := StateDone, (*string)(nil)
-	if did != nil {
+	if failure != nil {
 		state = StateFailed
-		why := did
+		why := failure
 		if cause := context.Cause(ctx); cause != nil {
 			switch why = cause; {
 			case errors.Is(cause, errCanceled):

@@ -70,17 +70,17 @@ func (s *SignIns) Failed(kind string, from netip.Prefix) {
 	s.add(signIn{kind, address}, 1, time.Now())
 }
 
-func (s *SignIns) add(by signIn, times int64, since time.Time) {
+func (s *SignIns) add(key signIn, times int64, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f, ok := s.failed[by]
-	if !ok && s.isFull(by.kind) {
-		by.from = otherAddresses
-		f, ok = s.failed[by]
+	f, ok := s.failed[key]
+	if !ok && s.isFull(key.kind) {
+		key.from = otherAddresses
+		f, ok = s.failed[key]
 	}
 	if !ok {
-		f = &failedSignIns{KeyOf: by.kind, Since: since.UTC().Truncate(time.Second)}
-		s.failed[by] = f
+		f = &failedSignIns{KeyOf: key.kind, Since: since.UTC().Truncate(time.Second)}
+		s.failed[key] = f
 	}
 	f.Times += times
 }
@@ -90,8 +90,8 @@ func (s *SignIns) add(by signIn, times int64, since time.Time) {
 // entries of wrong keys. The caller has locked the mutex.
 func (s *SignIns) isFull(kind string) bool {
 	users := 0
-	for by := range s.failed {
-		if by.kind == userTokens {
+	for key := range s.failed {
+		if key.kind == userTokens {
 			users++
 		}
 	}
@@ -121,22 +121,22 @@ func (s *SignIns) record(ctx context.Context) {
 	defer cancel()
 	if err := s.write(ctx, counted); err != nil {
 		s.log.WarnContext(ctx, "cannot record failed sign-ins in the audit trail, will try again", "error", err)
-		for by, f := range counted {
-			s.add(by, f.Times, f.Since)
+		for key, f := range counted {
+			s.add(key, f.Times, f.Since)
 		}
 	}
 }
 
 func (s *SignIns) write(ctx context.Context, counted map[signIn]*failedSignIns) error {
 	var addresses, arguments []string
-	for _, by := range slices.SortedFunc(maps.Keys(counted), func(a, b signIn) int {
+	for _, key := range slices.SortedFunc(maps.Keys(counted), func(a, b signIn) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.from, b.from))
 	}) {
-		encoded, err := storedJSON(counted[by])
+		encoded, err := storedJSON(counted[key])
 		if err != nil {
 			return fmt.Errorf("encode failed sign-ins: %w", err)
 		}
-		addresses, arguments = append(addresses, by.from), append(arguments, encoded)
+		addresses, arguments = append(addresses, key.from), append(arguments, encoded)
 	}
 	if _, err := s.db.Exec(ctx, statements.Get("record failed sign-ins"), addresses, arguments); err != nil {
 		return fmt.Errorf("record failed sign-ins in the audit trail: %w", err)

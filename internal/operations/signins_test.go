@@ -76,7 +76,7 @@ func TestFailedSignIns(t *testing.T) {
 	expectFault(t, verifyAudit(t, d.pool, operations.AuditHead{}), "")
 }
 
-// failingOnce is a database that is away at first. It keeps the arguments of each
+// failingOnce is a database that is unavailable at first. It keeps the arguments of each
 // statement.
 type failingOnce struct {
 	operations.DB

@@ -38,19 +38,19 @@ func TestTheTrailStoresTextThatPostgresReads(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			errFails := errors.New(u.text)
 			arguments := map[string]any{u.text: u.text, "raw": u.raw}
-			by := operations.Operator{Name: u.text, Via: operations.ViaAPI}
-			if err := operations.Audited(t.Context(), d.pool, by, "heal", arguments, func(context.Context) (any, error) {
+			operator := operations.Operator{Name: u.text, Via: operations.ViaAPI}
+			if err := operations.Audited(t.Context(), d.pool, operator, "heal", arguments, func(context.Context) (any, error) {
 				return arguments, errFails
 			}); !errors.Is(err, errFails) || err.Error() != errFails.Error() {
 				t.Errorf("an action fails with %v", err)
 			}
-			if err := d.operations.Read(t.Context(), by, operations.ReadUser, arguments); err != nil {
+			if err := d.operations.Read(t.Context(), operator, operations.ReadUser, arguments); err != nil {
 				t.Errorf("a read of a server fails with %v", err)
 			}
 			if _, err := operations.RecordRead(t.Context(), d.pool, operations.ReadUser, arguments); err != nil {
 				t.Errorf("a read of a command fails with %v", err)
 			}
-			if err := operations.RecordDisconnect(t.Context(), d.pool, by, u.text, time.Time{}); err != nil {
+			if err := operations.RecordDisconnect(t.Context(), d.pool, operator, u.text, time.Time{}); err != nil {
 				t.Errorf("a disconnect fails with %v", err)
 			}
 			loads.Loaded(operations.KeyLoad{Keys: []string{u.text}, Added: []string{u.text}})
@@ -102,8 +102,8 @@ func TestDiscardADeadLetterWithANUL(t *testing.T) {
 func TestJobsStoreTextThatPostgresReads(t *testing.T) {
 	d := newDatabase(t)
 	r := d.runner(t)
-	by := operations.Operator{Name: "a\x00b\xff", Via: operations.ViaAPI}
-	job := r.ended(t, must(t)(r.Verify(t.Context(), by, operations.VerifyOptions{Users: []string{"a\x00b"}})))
+	operator := operations.Operator{Name: "a\x00b\xff", Via: operations.ViaAPI}
+	job := r.ended(t, must(t)(r.Verify(t.Context(), operator, operations.VerifyOptions{Users: []string{"a\x00b"}})))
 	var text string
 	if err := d.pool.QueryRow(t.Context(), `SELECT to_jsonb(j)::text FROM badged.jobs AS j WHERE id = $1`, job.ID).Scan(&text); err != nil {
 		t.Error(err)

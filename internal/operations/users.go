@@ -26,17 +26,17 @@ func Known(ctx context.Context, s *cluster.Database, userID string) (bool, error
 }
 
 // Erase erases a user from every database: each database may name the user as a sender of messages,
-// and in its dead letters, jobs and audit trail. If some databases are not available, Erase erases
+// and in its dead letters, jobs and audit trail. If some databases are unavailable, Erase erases
 // the user from the others and returns a [*cluster.PartialFailure]; call it again later to complete
 // the erasure. The audit trail records the erasure without the id of the user.
-func (o *Operations) Erase(ctx context.Context, by Operator, userID string, archives Archives) (sum erasure.Erased, err error) {
+func (o *Operations) Erase(ctx context.Context, operator Operator, userID string, archives Archives) (sum erasure.Erased, err error) {
 	c := o.cfg.Cluster
 	sum.Partition = c.PartitionOf(userID)
 	// Erase hints first. If a log was erased first, a database could still append a hint that names
 	// the user to this log.
 	present, _ := c.Present()
 	hints := c.EachOf(ctx, present, func(s *cluster.Database) error {
-		done, err := eraseHints(ctx, s, by, userID)
+		done, err := eraseHints(ctx, s, operator, userID)
 		sum.Add(done)
 		return err
 	})
@@ -51,7 +51,7 @@ func (o *Operations) Erase(ctx context.Context, by Operator, userID string, arch
 				defer a.Close() // all changes are synced already
 			}
 		}
-		done, err := eraseUser(ctx, s, by, userID, a)
+		done, err := eraseUser(ctx, s, operator, userID, a)
 		sum.Add(done)
 		return err
 	}))
@@ -59,25 +59,25 @@ func (o *Operations) Erase(ctx context.Context, by Operator, userID string, arch
 
 // eraseUser erases a user from a database and its audit trail; see [erasure.Erase] and
 // [RedactAudit].
-func eraseUser(ctx context.Context, s *cluster.Database, by Operator, userID string, files *archive.Archive) (done erasure.Erased, err error) {
-	err = Audited(ctx, s.Pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
+func eraseUser(ctx context.Context, s *cluster.Database, operator Operator, userID string, files *archive.Archive) (done erasure.Erased, err error) {
+	err = Audited(ctx, s.Pool, operator, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
 		if done, err = erasure.Erase(ctx, erasure.Config{Pool: s.Pool, Log: s.Log, UserID: userID, Archive: files}); err != nil {
 			return done, err
 		}
-		done.Actions, err = RedactAudit(ctx, s.Pool, by, userID)
+		done.Actions, err = RedactAudit(ctx, s.Pool, operator, userID)
 		return done, err
 	})
 	return done, err
 }
 
 // eraseHints erases a user from the hints of a database, which are messages that this database
-// stores for databases that are not available. See [erasure.EraseHints]. The trail records the
+// stores for databases that are unavailable. See [erasure.EraseHints]. The trail records the
 // erasure only if a hint may name the user.
-func eraseHints(ctx context.Context, s *cluster.Database, by Operator, userID string) (done erasure.Erased, err error) {
+func eraseHints(ctx context.Context, s *cluster.Database, operator Operator, userID string) (done erasure.Erased, err error) {
 	if named, err := erasure.HintsMayName(ctx, s.Pool, userID); err != nil || !named {
 		return done, err
 	}
-	err = Audited(ctx, s.Pool, by, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
+	err = Audited(ctx, s.Pool, operator, "user.erase", struct{}{}, func(ctx context.Context) (any, error) {
 		done.Waiting, err = erasure.EraseHints(ctx, s.Pool, userID)
 		return done, err
 	})
@@ -94,14 +94,14 @@ type ErasedAgain struct {
 
 // EraseAgain repeats the erasures that the archive lists and that are missing in the database, for
 // example after the restore of a backup; see [erasure.FindLost].
-func EraseAgain(ctx context.Context, s *cluster.Database, by Operator, files *archive.Archive) (done ErasedAgain, err error) {
+func EraseAgain(ctx context.Context, s *cluster.Database, operator Operator, files *archive.Archive) (done ErasedAgain, err error) {
 	cfg := erasure.Config{Pool: s.Pool, Log: s.Log, Archive: files}
 	lost, err := erasure.FindLost(ctx, cfg)
 	if err != nil {
 		return done, err
 	}
 	for _, user := range lost.Users {
-		if _, err := eraseUser(ctx, s, by, user, files); err != nil {
+		if _, err := eraseUser(ctx, s, operator, user, files); err != nil {
 			return done, err
 		}
 		done.Users++
@@ -119,7 +119,7 @@ func (o *Operations) Export(ctx context.Context, userID string, archives Archive
 	case <-ctx.Done():
 		return done, context.Cause(ctx)
 	}
-	home, err := o.cfg.Cluster.Of(userID)
+	home, err := o.cfg.Cluster.HomeOf(userID)
 	if err != nil {
 		return done, err
 	}
@@ -153,13 +153,13 @@ type mergeArguments struct {
 // Merge moves the unread messages of a guest to an account, and wakes the projectors of both users;
 // see [merging.Merge]. The two users may be in different databases. If one of these databases is
 // not available, Merge changes nothing and fails.
-func (o *Operations) Merge(ctx context.Context, by Operator, guest, account string) (done merging.Merged, err error) {
+func (o *Operations) Merge(ctx context.Context, operator Operator, guest, account string) (done merging.Merged, err error) {
 	c := o.cfg.Cluster
-	from, err := c.Of(guest)
+	from, err := c.HomeOf(guest)
 	if err != nil {
 		return done, err
 	}
-	into, err := c.Of(account)
+	into, err := c.HomeOf(account)
 	if err != nil {
 		return done, err
 	}
@@ -171,7 +171,7 @@ func (o *Operations) Merge(ctx context.Context, by Operator, guest, account stri
 	if !known {
 		arguments = NoUser{}
 	}
-	err = Audited(ctx, from.Pool, by, "user.merge", arguments, func(ctx context.Context) (any, error) {
+	err = Audited(ctx, from.Pool, operator, "user.merge", arguments, func(ctx context.Context) (any, error) {
 		done, err = merging.Merge(ctx, merging.Config{
 			Pool: from.Pool, Log: from.Log, Guest: guest, IntoPool: into.Pool, IntoLog: into.Log, Account: account,
 		})

@@ -139,11 +139,11 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 // shares divides n into nearly equal shares among a number of partitions, and chooses at random
 // which partitions get one more. The result has the share of each partition by the index of the
 // partition, without shares of zero.
-func shares(n, among int) map[int]int {
+func shares(n, total int) map[int]int {
 	got := map[int]int{}
-	for i, winner := range rand.Perm(among) { //nolint:gosec // a sample, not a secret
-		share := n / among
-		if i < n%among {
+	for i, winner := range rand.Perm(total) { //nolint:gosec // a sample, not a secret
+		share := n / total
+		if i < n%total {
 			share++
 		}
 		if share > 0 {

@@ -40,14 +40,14 @@ type WebhookFile struct {
 	log   *slog.Logger
 	// logged is the last error that was logged, so that a repeated error is logged only once.
 	logged string
-	// asked signals that Run must read the file at once.
-	asked chan struct{}
+	// requested signals that Run must read the file at once.
+	requested chan struct{}
 }
 
 // NewWebhookFile reads and checks the file. Its error lists all mistakes, each with its webhook and
 // field.
 func NewWebhookFile(path string, rules WebhookRules, log *slog.Logger) (*WebhookFile, error) {
-	f := &WebhookFile{rules: rules, log: log, asked: make(chan struct{}, 1)}
+	f := &WebhookFile{rules: rules, log: log, requested: make(chan struct{}, 1)}
 	f.files = wait.Files{Paths: []string{path}, Interval: fileInterval, Retry: refusedInterval}
 	_, err := f.parse(f.files.Read())
 	return f, err
@@ -111,7 +111,7 @@ func decodeDeclared(text []byte, d *DeclaredWebhook) error {
 
 // Reload makes Run read the file at once.
 func (f *WebhookFile) Reload() {
-	wait.Wake(f.asked)
+	wait.Wake(f.requested)
 }
 
 const (
@@ -130,7 +130,7 @@ func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	}
 	f.files.Reload(ctx)
 	for {
-		asked, err := wait.Signal(ctx, f.asked, fileInterval)
+		asked, err := wait.Signal(ctx, f.requested, fileInterval)
 		switch {
 		case err != nil:
 			return nil
@@ -163,14 +163,14 @@ func (f *WebhookFile) use(ctx context.Context, webhooks *Webhooks, contents [][]
 var byConfiguration = Operator{Name: "--webhooks-config", Via: ViaFile}
 
 // apply replaces the declared webhooks in all available databases by the webhooks of the file.
-// It returns an error for each database that is not available.
+// It returns an error for each database that is unavailable.
 func (f *WebhookFile) apply(ctx context.Context, webhooks *Webhooks, contents [][]byte, err error) error {
 	declared, err := f.parse(contents, err)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, of := range webhooks.of {
+	for _, of := range webhooks.shards {
 		err := of.db.Err()
 		if err == nil {
 			err = of.db.Wrap(of.declare(ctx, declared, of.db.Logger(f.log)))

@@ -28,9 +28,9 @@ type putWebhook struct {
 	NewSecrets int      `json:"new_secrets"`
 }
 
-// put does the work of [Webhooks.Put] in one database. If declared is set, the settings come from
+// put does the work of [Webhooks.Put] in one database. If declared is true, the settings come from
 // the file of webhooks, and an existing webhook keeps its state, such as paused.
-func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
+func (s *webhooksOf) put(ctx context.Context, operator Operator, name string, settings WebhookSettings, declared bool) (w Webhook, created bool, err error) {
 	given, err := s.cfg.check(name, &settings)
 	if err != nil {
 		return Webhook{}, false, err
@@ -44,7 +44,7 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 	}
 	shown, _, _ := strings.Cut(settings.URL, "?")
 	arguments := putWebhook{name, shown, settings.Events, settings.Categories, *settings.Batch, settings.State, len(given)}
-	err = Audited(ctx, s.db.Pool, by, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
+	err = Audited(ctx, s.db.Pool, operator, "webhooks.put", arguments, func(ctx context.Context) (any, error) {
 		var generated []byte
 		rate, asked := 0, false // another request may store the webhook during the call of the endpoint; then the loop repeats without calling it again
 		for {
@@ -87,7 +87,7 @@ func (s *webhooksOf) put(ctx context.Context, by Operator, name string, settings
 				return nil, err
 			}
 		}
-		if w, err = only(s.read(ctx, name)); generated != nil {
+		if w, err = firstWebhook(s.read(ctx, name)); generated != nil {
 			w.Secrets = []string{formatSecret(generated)}
 		}
 		return nil, err
@@ -152,7 +152,7 @@ func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
 	return all, err
 }
 
-func (s *webhooksOf) delete(ctx context.Context, by Operator, name string) error {
+func (s *webhooksOf) delete(ctx context.Context, operator Operator, name string) error {
 	old, err := s.targets.Webhook(ctx, name)
 	switch {
 	case err == nil && old.Declared:
@@ -160,11 +160,11 @@ func (s *webhooksOf) delete(ctx context.Context, by Operator, name string) error
 	case err != nil && !errors.Is(err, outbound.ErrNotFound): // if there is no such webhook, remove records the attempt in the audit trail
 		return err
 	}
-	return s.remove(ctx, by, name)
+	return s.remove(ctx, operator, name)
 }
 
-func (s *webhooksOf) remove(ctx context.Context, by Operator, name string) error {
-	return Audited(ctx, s.db.Pool, by, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
+func (s *webhooksOf) remove(ctx context.Context, operator Operator, name string) error {
+	return Audited(ctx, s.db.Pool, operator, "webhooks.delete", namedWebhook{name}, func(ctx context.Context) (any, error) {
 		err := s.targets.DeleteWebhook(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
 			err = ErrNoWebhook

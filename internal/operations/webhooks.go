@@ -112,35 +112,35 @@ type WebhooksConfig struct {
 // without secrets. It is safe for concurrent use.
 type Webhooks struct {
 	cfg WebhooksConfig
-	// of has one element for each database, in the order of the cluster.
-	of []*webhooksOf
+	// shards has one element for each database, in the order of the cluster.
+	shards []*webhooksOf
 }
 
 // NewWebhooks returns the operations on the webhooks of a cluster.
 func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 	w := &Webhooks{cfg: cfg}
 	for _, s := range cfg.Cluster.Databases() {
-		w.of = append(w.of, &webhooksOf{cfg: &w.cfg, db: s, targets: outbound.NewTargets(s.Pool, cfg.Cluster)})
+		w.shards = append(w.shards, &webhooksOf{cfg: &w.cfg, db: s, targets: outbound.NewTargets(s.Pool, cfg.Cluster)})
 	}
 	return w
 }
 
-// all returns the webhooks of all databases. If a database is not available, all fails, since a
+// all returns the webhooks of all databases. If a database is unavailable, all fails, since a
 // change must reach every database.
 func (s *Webhooks) all() ([]*webhooksOf, error) {
 	_, err := s.cfg.Cluster.Present()
-	return s.of, err
+	return s.shards, err
 }
 
 // read returns the webhooks, sorted by name: all of them, or only the webhook called name if name
 // is not empty. The results of a webhook's calls are added up over all available databases.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
-	if _, err := s.cfg.Cluster.Some(); err != nil {
+	if _, err := s.cfg.Cluster.Available(); err != nil {
 		return nil, err
 	}
 	var all []Webhook
 	first := true
-	for _, of := range s.of {
+	for _, of := range s.shards {
 		if of.db.Err() != nil {
 			continue
 		}
@@ -169,10 +169,10 @@ func (s *Webhooks) Get(ctx context.Context, name string) (Webhook, error) {
 	if err := checkName(name); err != nil {
 		return Webhook{}, err
 	}
-	return only(s.read(ctx, name))
+	return firstWebhook(s.read(ctx, name))
 }
 
-func only(found []Webhook, err error) (Webhook, error) {
+func firstWebhook(found []Webhook, err error) (Webhook, error) {
 	if err != nil {
 		return Webhook{}, err
 	}
@@ -184,9 +184,9 @@ func only(found []Webhook, err error) (Webhook, error) {
 
 // Put creates a webhook or replaces its settings, in all databases. If a paused webhook becomes
 // active, it is called about the changes that happened while it was paused. Put asks an endpoint
-// for permission if the URL is new or the webhook becomes active. If a database is not available,
+// for permission if the URL is new or the webhook becomes active. If a database is unavailable,
 // Put changes nothing and fails. If Put fails in one of several databases, call it again.
-func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
+func (s *Webhooks) Put(ctx context.Context, operator Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
 	all, err := s.all()
 	if err != nil {
 		return made, false, err
@@ -198,7 +198,7 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 				return Webhook{}, false, err
 			}
 		}
-		one, isNew, err := of.put(ctx, by, name, given, false)
+		one, isNew, err := of.put(ctx, operator, name, given, false)
 		if err != nil {
 			return Webhook{}, false, of.db.Wrap(err)
 		}
@@ -216,24 +216,24 @@ func (s *Webhooks) Put(ctx context.Context, by Operator, name string, settings W
 // secretsFor returns this secret. If this database does not have the webhook, for example after an
 // interrupted Put, secretsFor returns the secrets of the first database. Otherwise it returns no
 // secrets: this database has them already.
-func (s *Webhooks) secretsFor(ctx context.Context, of *webhooksOf, name string, generated []string) ([]string, error) {
+func (s *Webhooks) secretsFor(ctx context.Context, shard *webhooksOf, name string, generated []string) ([]string, error) {
 	if len(generated) > 0 {
 		return generated, nil
 	}
-	if _, err := of.targets.Webhook(ctx, name); !errors.Is(err, outbound.ErrNotFound) {
-		return nil, of.db.Wrap(err)
+	if _, err := shard.targets.Webhook(ctx, name); !errors.Is(err, outbound.ErrNotFound) {
+		return nil, shard.db.Wrap(err)
 	}
-	w, err := s.of[0].open(ctx, name)
+	w, err := s.shards[0].open(ctx, name)
 	texts := make([]string, len(w.Secrets))
 	for i, secret := range w.Secrets {
 		texts[i] = formatSecret(secret)
 	}
-	return texts, s.of[0].db.Wrap(err)
+	return texts, s.shards[0].db.Wrap(err)
 }
 
 // Delete deletes a webhook and its pending calls in all databases. If a database is not
 // available, Delete does nothing.
-func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
+func (s *Webhooks) Delete(ctx context.Context, operator Operator, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
 	}
 	found := false
 	for _, of := range all {
-		switch err := of.delete(ctx, by, name); {
+		switch err := of.delete(ctx, operator, name); {
 		case err == nil:
 			found = true
 		case !errors.Is(err, ErrNoWebhook):
@@ -257,17 +257,17 @@ func (s *Webhooks) Delete(ctx context.Context, by Operator, name string) error {
 }
 
 // Test makes a test call of a webhook in any state, also paused or disabled.
-func (s *Webhooks) Test(ctx context.Context, by Operator, name string) (result WebhookTest, err error) {
+func (s *Webhooks) Test(ctx context.Context, operator Operator, name string) (result WebhookTest, err error) {
 	if err := checkName(name); err != nil {
 		return result, err
 	}
-	some, err := s.cfg.Cluster.Some()
+	databases, err := s.cfg.Cluster.Available()
 	if err != nil {
 		return result, err
 	}
-	of := s.of[slices.IndexFunc(s.of, func(of *webhooksOf) bool { return of.db == some[0] })]
-	err = Audited(ctx, of.db.Pool, by, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
-		w, err := of.open(ctx, name)
+	shard := s.shards[slices.IndexFunc(s.shards, func(shard *webhooksOf) bool { return shard.db == databases[0] })]
+	err = Audited(ctx, shard.db.Pool, operator, "webhooks.test", namedWebhook{name}, func(ctx context.Context) (any, error) {
+		w, err := shard.open(ctx, name)
 		if errors.Is(err, outbound.ErrNotFound) {
 			return nil, ErrNoWebhook
 		}

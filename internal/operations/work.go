@@ -81,7 +81,7 @@ func (m *jobMeter) text() string {
 	return text
 }
 
-// maxFound is the greatest number of differences that the result of a job lists.
+// maxFound is the maximum number of differences that the result of a job lists.
 const maxFound = 100
 
 // rebuiltResult is the result of a rebuild of one or all partitions. First has up to maxFound
@@ -95,16 +95,16 @@ type rebuiltResult struct {
 // It returns the first job; Others of this job has the ids of the other jobs. While another rebuild
 // of partitions runs, Rebuild fails: with a [*RebuildJobError] if that rebuild is a job, otherwise
 // with a [*rebuild.RunningError].
-func (o *Operations) Rebuild(ctx context.Context, by Operator, options RebuildOptions) (Job, error) {
-	some, err := RebuildTargets(o.cfg.Cluster, options)
+func (o *Operations) Rebuild(ctx context.Context, operator Operator, options RebuildOptions) (Job, error) {
+	databases, err := RebuildTargets(o.cfg.Cluster, options)
 	if err != nil {
 		return Job{}, err
 	}
-	if some == nil {
-		some = o.cfg.Cluster.Databases()
+	if databases == nil {
+		databases = o.cfg.Cluster.Databases()
 	}
 	var tasks []task
-	for _, s := range some {
+	for _, s := range databases {
 		t := task{db: s, kind: KindRebuild, arguments: options}
 		if options.User != "" {
 			t.work = func(ctx context.Context, _ *jobMeter) (any, error) {
@@ -126,7 +126,7 @@ func (o *Operations) Rebuild(ctx context.Context, by Operator, options RebuildOp
 		}
 		tasks = append(tasks, t)
 	}
-	return o.start(ctx, by, tasks)
+	return o.start(ctx, operator, tasks)
 }
 
 // RebuildJobError means that the job with this id is rebuilding partitions.
@@ -159,7 +159,7 @@ type verifiedResult struct {
 
 // Verify starts a verification job in each selected database. It returns the first job; Others of
 // this job has the ids of the other jobs.
-func (o *Operations) Verify(ctx context.Context, by Operator, options VerifyOptions) (Job, error) {
+func (o *Operations) Verify(ctx context.Context, operator Operator, options VerifyOptions) (Job, error) {
 	parts, err := VerifyTargets(o.cfg.Cluster, options)
 	if err != nil {
 		return Job{}, err
@@ -181,5 +181,5 @@ func (o *Operations) Verify(ctx context.Context, by Operator, options VerifyOpti
 			return result, err
 		}})
 	}
-	return o.start(ctx, by, tasks)
+	return o.start(ctx, operator, tasks)
 }

@@ -19,8 +19,8 @@ type Columns []Column
 // List returns the quoted names, separated by commas, each after a prefix such as "t.".
 func (c Columns) List(prefix string) string {
 	var quoted []string
-	for _, one := range c {
-		quoted = append(quoted, prefix+Quote(one.Name))
+	for _, column := range c {
+		quoted = append(quoted, prefix+Quote(column.Name))
 	}
 	return strings.Join(quoted, ", ")
 }
@@ -29,14 +29,14 @@ func (c Columns) List(prefix string) string {
 func (c Columns) Of(names []string) Columns {
 	var found Columns
 	for _, n := range names {
-		found = append(found, c[slices.IndexFunc(c, func(one Column) bool { return one.Name == n })])
+		found = append(found, c[slices.IndexFunc(c, func(column Column) bool { return column.Name == n })])
 	}
 	return found
 }
 
 // Without returns the columns except the named ones.
 func (c Columns) Without(names ...string) Columns {
-	return slices.DeleteFunc(slices.Clone(c), func(one Column) bool { return slices.Contains(names, one.Name) })
+	return slices.DeleteFunc(slices.Clone(c), func(column Column) bool { return slices.Contains(names, column.Name) })
 }
 
 // Texts returns an SQL array of the columns' values, each cast to text. The prefix, such as "t.",
@@ -49,8 +49,8 @@ func (c Columns) Texts(prefix string) string {
 // given as text; each literal is cast to the type of its column.
 func (c Columns) Literals(values []string) string {
 	var quoted []string
-	for i, one := range c {
-		quoted = append(quoted, Literal(values[i])+"::"+one.Type)
+	for i, column := range c {
+		quoted = append(quoted, Literal(values[i])+"::"+column.Type)
 	}
 	return strings.Join(quoted, ", ")
 }
@@ -59,8 +59,8 @@ func (c Columns) Literals(values []string) string {
 // columns' values from an SQL array of text.
 func (c Columns) FromKey(array string) string {
 	var values []string
-	for i, one := range c {
-		values = append(values, fmt.Sprintf("(%s)[%d]::%s", array, i+1, one.Type))
+	for i, column := range c {
+		values = append(values, fmt.Sprintf("(%s)[%d]::%s", array, i+1, column.Type))
 	}
 	return strings.Join(values, ", ")
 }

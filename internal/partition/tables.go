@@ -30,7 +30,7 @@ const (
 type Table struct {
 	// Kind is the name of the table, without the partition.
 	Kind string
-	// Shared is set if one table has the rows of all partitions. Otherwise each partition has a
+	// Shared is true if one table has the rows of all partitions. Otherwise each partition has a
 	// table of its own.
 	Shared bool
 	// Suffix follows the partition in the name of the table, such as "_baseline".

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// maxKnown is the greatest number of ids of members that a reader caches. The ids use about 10
+// maxKnown is the maximum number of ids of members that a reader caches. The ids use about 10
 // MB.
 const maxKnown = 100_000
 

@@ -72,10 +72,10 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 
 // Categories returns a page of the categories of a user, sorted by name, and the cursor of the
 // next page, "" after the last page. It includes categories that have a level but no numbers.
-// If `of` is not empty, it returns only this category and the categories directly below it. If
+// If parent is not empty, it returns only this category and the categories directly below it. If
 // within is not nil, it returns only categories that a category in within covers. The error is
 // ErrBadCursor for an invalid cursor.
-func (r *Reader) Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) (page []Category, next string, err error) {
+func (r *Reader) Categories(ctx context.Context, userID string, within []string, parent string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""
 	if cursor != "" {
 		name, err := base64.RawURLEncoding.DecodeString(cursor)
@@ -95,7 +95,7 @@ func (r *Reader) Categories(ctx context.Context, userID string, within []string,
 	}
 	for _, path := range slices.Sorted(maps.Keys(b.Categories)) {
 		switch {
-		case path <= after, of != "" && path != of && category.Above(path) != of, within != nil && !category.AnyCovers(within, path):
+		case path <= after, parent != "" && path != parent && category.Above(path) != parent, within != nil && !category.AnyCovers(within, path):
 			continue
 		case len(page) == limit:
 			return page, base64.RawURLEncoding.EncodeToString([]byte(page[limit-1].Category)), nil

@@ -36,11 +36,11 @@ var ErrBadCursor = errors.New("not a cursor of this list")
 
 // Limits of one read.
 const (
-	// MaxSnapshot is the greatest number of conversations in a snapshot.
+	// MaxSnapshot is the maximum number of conversations in a snapshot.
 	MaxSnapshot = 500
-	// MaxPage is the greatest number of conversations in a page.
+	// MaxPage is the maximum number of conversations in a page.
 	MaxPage = 500
-	// MaxBadges is the greatest number of users in one call of Badges or Versions.
+	// MaxBadges is the maximum number of users in one call of Badges or Versions.
 	MaxBadges = 1000
 )
 
@@ -168,7 +168,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 		}
 	}
 	var b pubsub.Badge
-	read := func(sql string, places []int, targets []any, then func(place int)) error {
+	read := func(sql string, places []int, targets []any, scan func(place int)) error {
 		if len(places) == 0 {
 			return nil
 		}
@@ -177,9 +177,9 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 			ids[i] = userIDs[place]
 		}
 		partitions := r.partitionsOf(ids)
-		rows, _ := r.q.Query(ctx, on(sql, partitions), ids, partitions)
+		rows, _ := r.q.Query(ctx, forPartition(sql, partitions), ids, partitions)
 		_, err := pgx.ForEachRow(rows, append(badgeTargets(&b), targets...), func() error {
-			then(places[0])
+			scan(places[0])
 			b.UserID = userIDs[places[0]] // if a row is missing, this is wrong, and the error below discards the result
 			cut(&b)
 			badges[places[0]], places = b, places[1:]
@@ -206,7 +206,7 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 // on completes a statement with the name of a table. If only one partition is read, this is
 // the table of the partition; otherwise it is the partitioned table. A read of the partitioned
 // table blocks while any partition is locked.
-func on(sql string, partitions []int16) string {
+func forPartition(sql string, partitions []int16) string {
 	part := ""
 	if len(slices.Compact(slices.Clone(partitions))) == 1 {
 		part = fmt.Sprintf("_p%02d", partitions[0])
@@ -237,10 +237,10 @@ func (m *memberships) addTo(b *pubsub.Badge) {
 }
 
 // add adds to a badge the numbers of conversations of one category.
-func add(b *pubsub.Badge, of string, n pubsub.Numbers) {
+func add(b *pubsub.Badge, path string, n pubsub.Numbers) {
 	if n != (pubsub.Numbers{}) {
 		b.Add(n)
-		category.AddTo(b.Categories, of, n)
+		category.AddTo(b.Categories, path, n)
 	}
 }
 

@@ -16,7 +16,7 @@ type conversationRow struct {
 	marked, left                                *bool
 }
 
-// firstUnread is the least seq of a stored set.
+// firstUnread is the lowest seq of a stored set.
 type firstUnread int64
 
 // ScanBytes implements pgtype.BytesScanner.

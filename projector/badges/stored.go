@@ -19,7 +19,7 @@ type Key struct{ UserID, ConversationID string }
 // Stored is a conversation of a user as it is in the tables.
 type Stored struct {
 	pubsub.Conversation
-	// Member is set if the conversation is a room and the user a member. Conversation then has
+	// Member is true if the conversation is a room and the user a member. Conversation then has
 	// no numbers, since the numbers of a membership are computed from the room.
 	Member bool
 

@@ -15,8 +15,8 @@ import (
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64
-	// Mentions is set if the message mentions the user, by name or as one of all members.
-	// Named is set if it mentions the user by name.
+	// Mentions is true if the message mentions the user, by name or as one of all members.
+	// Named is true if it mentions the user by name.
 	Mentions, Named bool
 	// AnyLevel makes Count ignore the level of the conversation.
 	AnyLevel bool

@@ -106,10 +106,10 @@ func testAfterClose(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
 	s, _ := subscribe(t, bus, u)
 	closeSubscription(t, s)
-	check := func(what string, err error) {
+	check := func(name string, err error) {
 		t.Helper()
 		if !errors.Is(err, pubsub.ErrClosed) {
-			t.Errorf("%s after Close: %v, want %v", what, err, pubsub.ErrClosed)
+			t.Errorf("%s after Close: %v, want %v", name, err, pubsub.ErrClosed)
 		}
 	}
 	check("Join", s.Join(t.Context(), u))

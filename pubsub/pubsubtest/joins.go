@@ -61,10 +61,10 @@ func testSeveralSubscriptions(t *testing.T, bus pubsub.Bus) {
 // user.
 func testHasSubscribers(t *testing.T, bus pubsub.Bus) {
 	u := users(t, 1)[0]
-	check := func(when string) {
+	check := func(moment string) {
 		t.Helper()
 		if !bus.HasSubscribers(u) {
-			t.Errorf("HasSubscribers is false for a user %s", when)
+			t.Errorf("HasSubscribers is false for a user %s", moment)
 		}
 	}
 	a, _ := subscribe(t, bus, u)

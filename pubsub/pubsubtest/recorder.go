@@ -23,10 +23,10 @@ type state struct {
 
 func newState() state { return state{changed: make(chan struct{})} }
 
-func (s *state) change(what func()) {
+func (s *state) change(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what()
+	change()
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -91,12 +91,12 @@ func (r *Recorder) HandleGap() {
 	r.record(func() { r.gaps++ })
 }
 
-func (r *Recorder) record(what func()) {
+func (r *Recorder) record(change func()) {
 	if r.inside.Add(1) != 1 {
 		r.serial.Store(false)
 	}
 	defer r.inside.Add(-1)
-	r.change(what)
+	r.change(change)
 }
 
 // Serial reports whether no two calls have overlapped so far.

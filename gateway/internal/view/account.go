@@ -41,8 +41,8 @@ type Account struct {
 type Membership struct {
 	pubsub.Membership
 	adds pubsub.Numbers
-	// was is the category of the room before its last change.
-	was string
+	// formerCategory is the category of the room before its last change.
+	formerCategory string
 }
 
 // Outcome is the result of applying an update.
@@ -105,10 +105,10 @@ func RestOf(s *pubsub.Snapshot) pubsub.Badge {
 func (a *Account) put(m pubsub.Membership) *Membership {
 	entry, ok := a.Memberships[m.Room.ConversationID]
 	if ok {
-		entry.was = entry.Room.Category
+		entry.formerCategory = entry.Room.Category
 		a.withdraw(entry)
 	} else {
-		entry = &Membership{was: m.Room.Category}
+		entry = &Membership{formerCategory: m.Room.Category}
 		a.Memberships[m.Room.ConversationID] = entry
 	}
 	entry.Membership = m
@@ -256,7 +256,7 @@ func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool
 		case m.Room.Changes > former.Room.Changes:
 			newer = append(newer, a.put(m))
 		case m.Room.Changes < former.Room.Changes:
-			former.was = m.Room.Category
+			former.formerCategory = m.Room.Category
 			older = append(older, former)
 		}
 	}
@@ -317,8 +317,8 @@ func (a *Account) Since(version int64, changed []*Membership, paths ...string) *
 	u.Categories, u.Levels = make(map[string]pubsub.Numbers, len(changed)+len(paths)), nil
 	for _, m := range changed {
 		u.Conversations = append(u.Conversations, m.Conversation(u.Version, a.Badge.Levels))
-		if paths = append(paths, m.Room.Category); m.was != m.Room.Category {
-			paths = append(paths, m.was)
+		if paths = append(paths, m.Room.Category); m.formerCategory != m.Room.Category {
+			paths = append(paths, m.formerCategory)
 		}
 	}
 	for _, path := range paths {
@@ -358,7 +358,7 @@ func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 			a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 			m.adds = m.Adds(rest.Levels)
 			a.add(m.Room.Category, m.adds)
-			m.was = m.Room.Category
+			m.formerCategory = m.Room.Category
 			changed = append(changed, m)
 		}
 	}

@@ -37,14 +37,14 @@ type Mailbox struct {
 	syncing bool
 	// syncs is how many times the mailbox has begun to sync.
 	syncs uint32
-	// whole is set while the mailbox syncs if the client needs the whole state instead of
+	// whole is true while the mailbox syncs if the client needs the whole state instead of
 	// changes: the tables do not have the client's state, or the categories that the client may
 	// see have changed.
 	whole bool
-	// heard is the newest announced version of heardEpoch. Both are reset when a read of the
-	// tables begins, and are only set while the mailbox syncs.
-	heard      int64
-	heardEpoch string
+	// announced is the newest announced version of announcedEpoch. Both are reset when a read of
+	// the tables begins, and are only set while the mailbox syncs.
+	announced      int64
+	announcedEpoch string
 	// since is the append time of the oldest change that the client lacks, while the mailbox
 	// syncs. equal is the last time at which the client's state was known to equal the state in
 	// the tables.
@@ -79,7 +79,7 @@ type pending struct {
 	// since is when the oldest change was appended.
 	since DBTime
 	badge pubsub.Badge
-	// merged is set once badge.Categories is a copy that may be modified. Until then
+	// merged is true once badge.Categories is a copy that may be modified. Until then
 	// badge.Categories is the map of the first update, which is shared with other mailboxes.
 	merged bool
 	// While conversations is nil, first has the changed conversations: they come from a single
@@ -192,10 +192,10 @@ func byVersion(a, b pubsub.Conversation) int {
 // hear records an announced version. If a read of the tables is in progress and returns an
 // older version, the tables are read again.
 func (m *Mailbox) hear(epoch string, version int64) {
-	if epoch != m.heardEpoch {
-		m.heardEpoch, m.heard = epoch, 0
+	if epoch != m.announcedEpoch {
+		m.announcedEpoch, m.announced = epoch, 0
 	}
-	m.heard = max(m.heard, version)
+	m.announced = max(m.announced, version)
 }
 
 // Lose makes the mailbox sync, unless it is syncing already. Call Lose if an update for the
@@ -222,7 +222,7 @@ func (m *Mailbox) resync(since DBTime) {
 		m.pending = nil
 	}
 	m.since = since
-	m.heard, m.heardEpoch = 0, ""
+	m.announced, m.announcedEpoch = 0, ""
 	m.filled()
 }
 
@@ -236,10 +236,10 @@ func (m *Mailbox) Renew() {
 }
 
 // Mark is the state that a client had at some time, including pending updates. If Syncing is
-// set, the state was unknown.
+// true, the state was unknown.
 type Mark struct {
 	held Holding
-	// Syncing is set if the mailbox was syncing.
+	// Syncing is true if the mailbox was syncing.
 	Syncing bool
 	syncs   uint32
 }
@@ -264,11 +264,11 @@ const (
 )
 
 // Compare compares the client's state with `tables`, the state that was read from the tables at
-// the time `at`. `before` is the client's Mark from before this read began. If the result is
+// the time readAt. `before` is the client's Mark from before this read began. If the result is
 // Denied, Compare makes the mailbox sync. If the mailbox is syncing already, the result is
 // UpToDate, and Compare records `tables` as announced, since the mailbox's own read of the
 // tables may have begun earlier.
-func (m *Mailbox) Compare(before Mark, tables Holding, at DBTime) Comparison {
+func (m *Mailbox) Compare(before Mark, tables Holding, readAt DBTime) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -282,7 +282,7 @@ func (m *Mailbox) Compare(before Mark, tables Holding, at DBTime) Comparison {
 		m.whole = true
 		return Denied
 	}
-	m.equal = at
+	m.equal = readAt
 	return UpToDate
 }
 
@@ -300,7 +300,7 @@ func (m *Mailbox) Repair(tables Holding) bool {
 	return true
 }
 
-// MaxReplies is the most answers that are queued for one client.
+// MaxReplies is the maximum number of answers that are queued for one client.
 const MaxReplies = 64
 
 // Reply queues an answer. It returns false if the queue is full.
@@ -319,7 +319,7 @@ func (m *Mailbox) Reply(frame any) bool {
 // the client.
 type Delivery struct {
 	Replies []any
-	// Sync is set if the tables must be read.
+	// Sync is true if the tables must be read.
 	Sync bool
 	// Badge and Conversations are the changed state; Badge is nil if nothing changed.
 	Badge         *pubsub.Badge
@@ -345,7 +345,7 @@ func (m *Mailbox) Take() Delivery {
 
 // Reading has the data from a mailbox that is needed for a read of the tables.
 type Reading struct {
-	// Whole is set if the client needs the whole state: see Mailbox.whole.
+	// Whole is true if the client needs the whole state: see Mailbox.whole.
 	Whole bool
 	// Heard is the newest version of HeardEpoch that was announced before the read began. The
 	// tables have this version or a later version, unless it was forged.
@@ -359,27 +359,27 @@ type Reading struct {
 func (m *Mailbox) Read() Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := Reading{m.whole, m.heard, m.heardEpoch, m.since}
-	m.heard, m.heardEpoch, m.since = 0, "", 0
+	r := Reading{m.whole, m.announced, m.announcedEpoch, m.since}
+	m.announced, m.announcedEpoch, m.since = 0, "", 0
 	return r
 }
 
 // Synced records that the client was sent the state `tables`, which was read from the tables at
-// the time `at` or later. If ahead is not nil, it has the changes since that state, and Synced
+// the time readAt or later. If ahead is not nil, it has the changes since that state, and Synced
 // adds them to the mailbox. If a newer version was announced after the read began, Synced
 // returns false, and the tables must be read again.
-func (m *Mailbox) Synced(tables Holding, at DBTime, ahead *pubsub.Update) bool {
+func (m *Mailbox) Synced(tables Holding, readAt DBTime, ahead *pubsub.Update) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.held, m.equal, m.whole = tables, at, false
+	m.held, m.equal, m.whole = tables, readAt, false
 	newest := tables.Version
 	if ahead != nil {
 		newest = ahead.Version
 	}
-	if m.heardEpoch == tables.Epoch && m.heard > newest {
+	if m.announcedEpoch == tables.Epoch && m.announced > newest {
 		return false
 	}
-	if m.heardEpoch != "" && m.heardEpoch != tables.Epoch {
+	if m.announcedEpoch != "" && m.announcedEpoch != tables.Epoch {
 		return false // only another read of the tables shows which epoch is current
 	}
 	m.syncing = false

@@ -26,7 +26,7 @@ type Pool struct {
 	queue []Writer
 	next  int
 	// writing is the number of goroutines that serve sessions. taken is the total number of
-	// sessions that were removed from the queue so far. watched is set while watch checks the
+	// sessions that were removed from the queue so far. watched is true while watch checks the
 	// progress.
 	writing, taken int
 	watched        bool

@@ -36,8 +36,8 @@ type Channel struct {
 // Message is one kind of message on a channel.
 type Message struct {
 	Name, Doc, ContentType string
-	// Of is the value for Schemas.Of.
-	Of any
+	// Model is the value for Schemas.Model.
+	Model any
 	// Example is a message, in JSON.
 	Example string
 }
@@ -132,7 +132,7 @@ func channelOf(c Channel, messages Object) Object {
 }
 
 func messageOf(schemas *Schemas, m Message) Object {
-	o := Object{{"name", m.Name}, {"summary", m.Doc}, {"contentType", m.ContentType}, {"payload", schemas.Of(m.Of)}}
+	o := Object{{"name", m.Name}, {"summary", m.Doc}, {"contentType", m.ContentType}, {"payload", schemas.Of(m.Model)}}
 	return append(o, Member{"examples", []Object{{{"payload", json.RawMessage(m.Example)}}}})
 }
 

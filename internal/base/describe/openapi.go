@@ -136,15 +136,15 @@ func operationOf(schemas *Schemas, r *Route) Object {
 // paramOf returns the OpenAPI object of a parameter or header, with the members that both kinds
 // have.
 func paramOf(schemas *Schemas, p Param) Object {
-	of := p.Of
-	if of == nil {
-		of = ""
+	model := p.Model
+	if model == nil {
+		model = ""
 	}
 	o := Object{{"description", p.Doc}}
 	if p.Required || p.In == "path" {
 		o = append(o, Member{"required", true})
 	}
-	o = append(o, Member{"schema", schemas.Of(of)})
+	o = append(o, Member{"schema", schemas.Of(model)})
 	if p.Example != "" {
 		o = append(o, Member{"example", p.Example})
 	}
@@ -154,8 +154,8 @@ func paramOf(schemas *Schemas, p Param) Object {
 func contentOf(schemaOf func(any) *Schema, c Content) Member {
 	var o Object
 	schema := &Schema{Type: []string{"string"}}
-	if c.Of != nil {
-		schema = schemaOf(c.Of)
+	if c.Model != nil {
+		schema = schemaOf(c.Model)
 	}
 	o = append(o, Member{"schema", schema})
 	switch {

@@ -8,7 +8,7 @@ type Route struct {
 	// Method and Path form a pattern of http.ServeMux.
 	Method, Path string
 	Handler      http.Handler
-	// EveryMethod is set if Handler answers all methods, such as OPTIONS requests of browsers.
+	// EveryMethod is true if Handler answers all methods, such as OPTIONS requests of browsers.
 	EveryMethod bool
 
 	// Name is the operation's name in generated clients, such as getBadge.
@@ -42,8 +42,8 @@ func (r *Route) Pattern() string {
 type Param struct {
 	// In is "path", "query" or "header".
 	In, Name, Doc string
-	// Of is the value for Schemas.Of. Default: a string.
-	Of       any
+	// Model is the value for Schemas.Model. Default: a string.
+	Model    any
 	Required bool
 	Example  string
 }
@@ -51,11 +51,11 @@ type Param struct {
 // Content is a body in one media type.
 type Content struct {
 	MediaType string
-	// Of is the value for Schemas.Of; nil if the body is not JSON.
-	Of any
+	// Model is the value for Schemas.Model; nil if the body is not JSON.
+	Model any
 	// Doc describes a body that has no schema.
 	Doc string
-	// Loose is set if a request may have fields that are not described; they are ignored.
+	// Loose is true if a request may have fields that are not described; they are ignored.
 	Loose bool
 	// Example is an example of the body.
 	Example string
@@ -70,19 +70,19 @@ type Answer struct {
 }
 
 // JSON returns the content of a body in JSON.
-func JSON(of any, example string) *Content {
-	return &Content{MediaType: "application/json", Of: of, Example: example}
+func JSON(model any, example string) *Content {
+	return &Content{MediaType: "application/json", Model: model, Example: example}
 }
 
 // ProblemType is the type of all problems that badged and the gateway answer with. From it, a
 // client knows that badged itself has refused a request, and not a proxy between them.
 const ProblemType = "urn:badged:problem"
 
-// Problem returns the answer to a failed request. Its body is an RFC 9457 problem; of is a struct
-// with the fields of the body.
-func Problem(status int, of any, doc, example string) Answer {
+// Problem returns the answer to a failed request. Its body is an RFC 9457 problem; model is a
+// struct with the fields of the body.
+func Problem(status int, model any, doc, example string) Answer {
 	return Answer{
 		Status: status, Doc: doc,
-		Content: &Content{MediaType: "application/problem+json", Of: of, Example: example},
+		Content: &Content{MediaType: "application/problem+json", Model: model, Example: example},
 	}
 }

@@ -110,31 +110,31 @@ func TypeName(s string) string {
 type Named struct {
 	Name string
 	Doc  string
-	// Of is a value of the struct type.
-	Of                 any
+	// Model is a value of the struct type.
+	Model              any
 	Required, Optional []string
 	// Docs replaces the descriptions of fields.
 	Docs map[string]string
 	// Consts has the value of each field that has only one possible value.
 	Consts map[string]string
-	// Fields replaces the schemas of some fields, by values for Schemas.Of.
+	// Fields replaces the schemas of some fields, by values for Schemas.Model.
 	Fields map[string]any
 }
 
 // OneOf describes a value that matches one of several schemas. Each schema is given as a value for
-// Schemas.Of.
+// Schemas.Models.
 type OneOf struct {
 	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
 	// By is the discriminator: a property that is a const in each schema. So each schema must be
 	// given as a Named. "" means that there is no discriminator.
-	By string
-	Of []any
+	By     string
+	Models []any
 }
 
-// List describes an array. Of describes its elements, by a value for Schemas.Of.
+// List describes an array. Model describes its elements, by a value for Schemas.Model.
 type List struct {
-	Of                 any
+	Model              any
 	MinItems, MaxItems int64
 }
 
@@ -175,11 +175,12 @@ func (s *Schemas) find(name string) *Schema {
 	return nil
 }
 
-// Of returns the schema of a value. A *Schema is returned as it is. Named, OneOf and List describe
-// a schema. Any other value means the schema of its Go type. A struct type with a name becomes a
-// named schema, and the result refers to it. The tags json, doc, minimum, maximum, minLength,
-// maxLength, minItems, maxItems, enum (separated by commas), format and type describe the fields of
-// a struct. Of panics if a type has no schema, or if two types would have the same name.
+// Model returns the schema of a value. A *Schema is returned as it is. Named, OneOf and List
+// describe a schema. Any other value means the schema of its Go type. A struct type with a name
+// becomes a named schema, and the result refers to it. The tags json, doc, minimum, maximum,
+// minLength, maxLength, minItems, maxItems, enum (separated by commas), format and type describe
+// the fields of a struct. ModelOf panics if a type has no schema, or if two types would have the
+// same name.
 func (s *Schemas) Of(v any) *Schema {
 	switch v := v.(type) {
 	case *Schema:
@@ -189,7 +190,7 @@ func (s *Schemas) Of(v any) *Schema {
 	case OneOf:
 		return s.oneOf(v)
 	case List:
-		return &Schema{Type: []string{"array"}, Items: s.Of(v.Of), MinItems: &v.MinItems, MaxItems: &v.MaxItems}
+		return &Schema{Type: []string{"array"}, Items: s.Of(v.Model), MinItems: &v.MinItems, MaxItems: &v.MaxItems}
 	}
 	return s.ofType(reflect.TypeOf(v))
 }
@@ -219,7 +220,7 @@ func (s *Schemas) close(schema *Schema) {
 }
 
 func (s *Schemas) ofNamed(n Named) *Schema {
-	t := reflect.TypeOf(n.Of)
+	t := reflect.TypeOf(n.Model)
 	return s.refer(n.Name, t, func() *Schema {
 		schema := s.ofStruct(t)
 		schema.Description = n.Doc
@@ -252,11 +253,11 @@ func (s *Schemas) oneOf(o OneOf) *Schema {
 	build := func() *Schema {
 		schema := &Schema{Description: o.Doc}
 		var mapping Object
-		for _, of := range o.Of {
-			one := s.Of(of)
+		for _, model := range o.Models {
+			one := s.Of(model)
 			schema.OneOf = append(schema.OneOf, one)
 			if o.By != "" {
-				mapping = append(mapping, Member{of.(Named).Consts[o.By], one.Ref})
+				mapping = append(mapping, Member{model.(Named).Consts[o.By], one.Ref})
 			}
 		}
 		if o.By != "" {

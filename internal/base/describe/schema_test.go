@@ -66,8 +66,8 @@ func TestSchemaMatchesTheEncoding(t *testing.T) {
 
 func TestNamedTakesSomeFields(t *testing.T) {
 	s := NewSchemas("#/")
-	s.Of(OneOf{Name: "Any", By: "kind", Of: []any{
-		Named{Name: "A", Doc: "An a.", Of: item{}, Required: []string{"kind"}, Optional: []string{"n"}, Consts: map[string]string{"kind": "a"}},
+	s.Of(OneOf{Name: "Any", By: "kind", Models: []any{
+		Named{Name: "A", Doc: "An a.", Model: item{}, Required: []string{"kind"}, Optional: []string{"n"}, Consts: map[string]string{"kind": "a"}},
 	}})
 	want := `{"Any":{"oneOf":[{"$ref":"#/A"}],"discriminator":{"propertyName":"kind","mapping":{"a":"#/A"}}},` +
 		`"A":{"type":"object","description":"An a.","properties":{"kind":{"const":"a"},"n":{"type":"integer","format":"int64","minimum":1}},"required":["kind"]}}`
@@ -84,5 +84,5 @@ func TestNamesAreUnique(t *testing.T) {
 	}()
 	s := NewSchemas("#/")
 	s.Of(page{})
-	s.Of(Named{Name: "Page", Of: item{}})
+	s.Of(Named{Name: "Page", Model: item{}})
 }

@@ -9,11 +9,11 @@ import (
 // AtOnce limits how many callers with the same key, such as a user, run at the same time. It is
 // safe for concurrent use.
 type AtOnce[K comparable] struct {
-	most int
-	wait time.Duration
+	limit int
+	wait  time.Duration
 
-	mu sync.Mutex
-	of map[K]*places
+	mu    sync.Mutex
+	byKey map[K]*places
 }
 
 // places is the semaphore of one key. users is the number of callers that have acquired it or wait
@@ -23,16 +23,16 @@ type places struct {
 	users int
 }
 
-// NewAtOnce returns a limit of `most` callers for each key; 0 means no limit. If a key has reached
+// NewAtOnce returns a limit of limit callers for each key; 0 means no limit. If a key has reached
 // the limit, a caller waits for at most the duration `wait`.
-func NewAtOnce[K comparable](most int, wait time.Duration) *AtOnce[K] {
-	return &AtOnce[K]{most: most, wait: wait, of: map[K]*places{}}
+func NewAtOnce[K comparable](limit int, wait time.Duration) *AtOnce[K] {
+	return &AtOnce[K]{limit: limit, wait: wait, byKey: map[K]*places{}}
 }
 
 // Enter acquires a place for a caller with a key. ok reports whether it succeeded; if so, the
 // caller must call leave exactly once.
 func (a *AtOnce[K]) Enter(ctx context.Context, key K) (leave func(), ok bool) {
-	if a.most <= 0 {
+	if a.limit <= 0 {
 		return func() {}, true
 	}
 	p := a.join(key)
@@ -60,10 +60,10 @@ func (a *AtOnce[K]) Enter(ctx context.Context, key K) (leave func(), ok bool) {
 func (a *AtOnce[K]) join(key K) *places {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p, ok := a.of[key]
+	p, ok := a.byKey[key]
 	if !ok {
-		p = &places{taken: make(chan struct{}, a.most)}
-		a.of[key] = p
+		p = &places{taken: make(chan struct{}, a.limit)}
+		a.byKey[key] = p
 	}
 	p.users++
 	return p
@@ -75,6 +75,6 @@ func (a *AtOnce[K]) part(key K, p *places) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p.users--; p.users == 0 {
-		delete(a.of, key)
+		delete(a.byKey, key)
 	}
 }

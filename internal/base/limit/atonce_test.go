@@ -39,8 +39,8 @@ func TestAtOnce(t *testing.T) {
 		}
 		second()
 		third()
-		if len(a.of) != 0 {
-			t.Errorf("%d keys are remembered", len(a.of))
+		if len(a.byKey) != 0 {
+			t.Errorf("%d keys are remembered", len(a.byKey))
 		}
 		unlimited := NewAtOnce[string](0, 0)
 		for range 100 {

@@ -9,11 +9,11 @@ import (
 // Budget limits how much of a resource, such as memory, is in use at the same time: by all holders
 // together, and by each holder. It is safe for concurrent use.
 type Budget[K comparable] struct {
-	most, share int64
+	limit, share int64
 
-	mu   sync.Mutex
-	used int64
-	of   map[K]int64
+	mu    sync.Mutex
+	used  int64
+	byKey map[K]int64
 	// waiting has a *request for each caller that waits, in the order of their calls.
 	waiting list.List
 }
@@ -26,9 +26,9 @@ type request[K comparable] struct {
 	granted chan struct{}
 }
 
-// NewBudget returns a budget of `most` units. A single holder may use at most `share` units.
-func NewBudget[K comparable](most, share int64) *Budget[K] {
-	return &Budget[K]{most: most, share: min(share, most), of: map[K]int64{}}
+// NewBudget returns a budget of limit units. A single holder may use at most `share` units.
+func NewBudget[K comparable](limit, share int64) *Budget[K] {
+	return &Budget[K]{limit: limit, share: min(share, limit), byKey: map[K]int64{}}
 }
 
 // Share returns the maximum number of units that one holder may use.
@@ -97,17 +97,17 @@ func (b *Budget[K]) Give(key K, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	if b.of[key] -= n; b.of[key] == 0 {
-		delete(b.of, key)
+	if b.byKey[key] -= n; b.byKey[key] == 0 {
+		delete(b.byKey, key)
 	}
 	b.grant()
 }
 
 func (b *Budget[K]) lacks(key K, n int64) Shortage {
 	switch {
-	case b.of[key]+n > b.share:
+	case b.byKey[key]+n > b.share:
 		return OfHolder
-	case b.used+n > b.most:
+	case b.used+n > b.limit:
 		return OfAll
 	}
 	return Enough
@@ -115,7 +115,7 @@ func (b *Budget[K]) lacks(key K, n int64) Shortage {
 
 func (b *Budget[K]) take(key K, n int64) {
 	b.used += n
-	b.of[key] += n
+	b.byKey[key] += n
 }
 
 // grant grants waiting requests in their order. It skips a request that exceeds the share of its

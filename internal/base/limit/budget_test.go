@@ -51,8 +51,8 @@ func TestBudget(t *testing.T) {
 		}
 		b.Give("ada", 4)
 		b.Give("dan", 4)
-		if b.Used() != 0 || len(b.of) != 0 || b.waiting.Len() != 0 {
-			t.Errorf("at the end %d is in use, by %d holders, and %d wait", b.Used(), len(b.of), b.waiting.Len())
+		if b.Used() != 0 || len(b.byKey) != 0 || b.waiting.Len() != 0 {
+			t.Errorf("at the end %d is in use, by %d holders, and %d wait", b.Used(), len(b.byKey), b.waiting.Len())
 		}
 	})
 }

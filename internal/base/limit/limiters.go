@@ -79,7 +79,7 @@ func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return Take(ls.of(key, now).limiter, now)
+	return Take(ls.allowanceOf(key, now).limiter, now)
 }
 
 // Turn does what Take does, for clients that try again after the returned wait. If several clients
@@ -91,7 +91,7 @@ func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	a := ls.of(key, now)
+	a := ls.allowanceOf(key, now)
 	if wait = Take(a.limiter, now); wait == 0 {
 		a.refused = max(0, a.refused-1)
 		return 0
@@ -101,10 +101,10 @@ func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// of returns the allowance of a key. The caller must hold mu.
-func (ls *Limiters[K]) of(key K, now time.Time) *allowance {
-	most := burst(ls.perSecond)
-	fills := time.Duration(float64(most) / ls.perSecond * float64(time.Second))
+// allowanceOf returns the allowance of a key. The caller must hold mu.
+func (ls *Limiters[K]) allowanceOf(key K, now time.Time) *allowance {
+	limit := burst(ls.perSecond)
+	fills := time.Duration(float64(limit) / ls.perSecond * float64(time.Second))
 	if age := now.Sub(ls.turned); age >= fills || len(ls.current) >= maxLimiters {
 		ls.previous = ls.current
 		if age >= 2*fills {

@@ -19,17 +19,17 @@ var ErrFlood = errors.New("the client sends too much")
 type meteredConn struct {
 	net.Conn
 	perSecond float64
-	// level is the number of bytes by which the client had exceeded the rate at the time `at`.
-	level float64
-	at    time.Time
+	// level is the number of bytes by which the client had exceeded the rate at the time readAt.
+	level  float64
+	readAt time.Time
 }
 
 // Read implements net.Conn.
 func (m *meteredConn) Read(b []byte) (int, error) {
 	n, err := m.Conn.Read(b)
 	now := time.Now()
-	m.level = max(0, m.level-now.Sub(m.at).Seconds()*m.perSecond) + float64(n)
-	m.at = now
+	m.level = max(0, m.level-now.Sub(m.readAt).Seconds()*m.perSecond) + float64(n)
+	m.readAt = now
 	if m.level > BurstSeconds*m.perSecond {
 		return 0, ErrFlood
 	}
@@ -57,7 +57,7 @@ func (w meteredWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &meteredConn{Conn: conn, perSecond: w.perSecond, at: time.Now()}, buffered, nil
+	return &meteredConn{Conn: conn, perSecond: w.perSecond, readAt: time.Now()}, buffered, nil
 }
 
 // Metered returns a writer for the upgrade of a request to a WebSocket. The client may send

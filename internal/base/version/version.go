@@ -19,12 +19,12 @@ var stamp string
 // if the sources were modified.
 func String() string {
 	info, _ := debug.ReadBuildInfo()
-	return of(stamp, info)
+	return format(stamp, info)
 }
 
-// of returns the version in stamp. If stamp is empty, it returns the version in info, which may be
-// nil.
-func of(stamp string, info *debug.BuildInfo) string {
+// format returns the version in stamp. If stamp is empty, it returns the version in info, which may
+// be nil.
+func format(stamp string, info *debug.BuildInfo) string {
 	if stamp != "" {
 		return stamp
 	}

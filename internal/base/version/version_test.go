@@ -18,7 +18,7 @@ func TestOf(t *testing.T) {
 		{"without modules", "", built(""), "devel"},
 		{"without anything", "", nil, "devel"},
 	} {
-		if got := of(test.stamp, test.info); got != test.want {
+		if got := format(test.stamp, test.info); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}

@@ -44,7 +44,7 @@ type look struct {
 	err      error
 }
 
-func (l look) is(other look) bool {
+func (l look) equals(other look) bool {
 	return fmt.Sprint(l.err) == fmt.Sprint(other.err) && slices.EqualFunc(l.contents, other.contents, bytes.Equal)
 }
 
@@ -77,7 +77,7 @@ func (f *Files) Look(ctx context.Context) {
 	before := f.last
 	f.look()
 	isDue := f.differs.Load() || !f.retryAt.IsZero() && !time.Now().Before(f.retryAt)
-	if isDue && f.last.is(before) {
+	if isDue && f.last.equals(before) {
 		f.use(ctx)
 	}
 }
@@ -107,7 +107,7 @@ func (f *Files) look() {
 	}
 	at := time.Now() // monotonic
 	f.lookedAt.Store(&at)
-	f.differs.Store(!f.last.is(f.used))
+	f.differs.Store(!f.last.equals(f.used))
 }
 
 // maxFile is the maximum size of a file in bytes.

@@ -32,7 +32,7 @@ type Config struct {
 	Waiting func(ctx context.Context) (map[int]lag.Waiting, error)
 	// Layouts maps users to partitions.
 	Layouts events.Layouts
-	// MaxLag is the greatest accepted lag of a partition. While the lag of a partition is greater,
+	// MaxLag is the maximum accepted lag of a partition. While the lag of a partition is greater,
 	// events for its users are refused. 0 means that no events are refused.
 	MaxLag time.Duration
 	// Logger defaults to a logger that discards everything.
@@ -84,14 +84,14 @@ type Gate struct {
 	partitions map[int]*partition
 	// next is closed after each measurement and replaced by a new channel.
 	next chan struct{}
-	// stopped is set when measuring has ended.
+	// stopped is true when measuring has ended.
 	stopped bool
 }
 
 // partition is the measured state of one partition.
 type partition struct {
 	lag time.Duration
-	// suspected is set if the last measurement found a lag above MaxLag. late is set if the last
+	// suspected is true if the last measurement found a lag above MaxLag. late is true if the last
 	// two measurements found one. A single measurement does not suffice: the age of an event counts
 	// from the start of its transaction, and this may be a long transaction that has committed just
 	// now.

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// MaxExact is the greatest number of distinct names that is counted exactly. A greater number is
+// MaxExact is the maximum number of distinct names that is counted exactly. A greater number is
 // estimated, with an error of about 1/√MaxExact, that is 0.4 %.
 const MaxExact = 1 << 16
 

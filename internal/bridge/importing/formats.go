@@ -43,7 +43,7 @@ type subscription struct {
 	// Open is false if the user has hidden the room.
 	Open     *bool `json:"open"`
 	Archived bool  `json:"archived"`
-	// Alert is set while the room has unread messages, even if Unread does not count them.
+	// Alert is true while the room has unread messages, even if Unread does not count them.
 	Alert              bool `json:"alert"`
 	HideUnreadStatus   bool `json:"hideUnreadStatus"`
 	HideMentionsStatus bool `json:"hideMentionStatus"`

@@ -171,7 +171,7 @@ func TestPostsAreBounded(t *testing.T) {
 		}
 	}
 	all.cut("busy")
-	if n := len(all["busy"]); n != MaxUnread || all["busy"][n-1].at != 5*MaxUnread {
+	if n := len(all["busy"]); n != MaxUnread || all["busy"][n-1].createdAt != 5*MaxUnread {
 		t.Errorf("%d posts are kept, the last %+v", n, all["busy"][n-1])
 	}
 	if id := directID([]string{strings.Repeat("b", 100), strings.Repeat("a", 100)}); len(id) != 65 {

@@ -22,7 +22,7 @@ const (
 	// batchEvents and batchBytes bound the events of one append.
 	batchEvents = 1000
 	batchBytes  = 4 << 20
-	// maxMilestones is the greatest number of positions for which settle waits, one after another.
+	// maxMilestones is the maximum number of positions for which settle waits, one after another.
 	maxMilestones = 64
 )
 
@@ -240,8 +240,8 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 		rows, seqs = rows[:0], 0
 		return err
 	}
-	err := each(ctx, im.inputs, func(in *input, row *Row, done int64) error {
-		rows = append(rows, located{*row, in.name})
+	err := each(ctx, im.inputs, func(source *input, row *Row, done int64) error {
+		rows = append(rows, located{*row, source.name})
 		if seqs += len(row.Unread); len(rows) < chunkRows && seqs < chunkSeqs {
 			return nil
 		}
@@ -253,15 +253,15 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 	return err
 }
 
-// publish plans events for all rows and appends them. The function `of` adds the events for a chunk
-// of rows to a plan. Its parameter now has the state of each of these rows in the tables. In a dry
-// run, publish only counts the events.
-func (im *importer) publish(ctx context.Context, of func(p *plan, rows []located, now []badges.Stored) error) error {
+// publish plans events for all rows and appends them. The function addEvents adds the events for a
+// chunk of rows to a plan. Its parameter now has the state of each of these rows in the tables. In
+// a dry run, publish only counts the events.
+func (im *importer) publish(ctx context.Context, addEvents func(p *plan, rows []located, now []badges.Stored) error) error {
 	im.sample = map[int]string{}
 	im.meter.Begin("publish", im.size, true)
 	err := im.chunks(ctx, func(rows []located, now []badges.Stored, done int64) error {
 		p := newPlan(im.cfg.Round)
-		if err := of(p, rows, now); err != nil {
+		if err := addEvents(p, rows, now); err != nil {
 			return err
 		}
 		evs := p.events()

@@ -72,7 +72,7 @@ func removeInputs(inputs []input) error {
 // each calls f with each row of the inputs, and bad with each bad line. done is the number of bytes
 // that have been read so far from the files, which may be compressed. Errors name the file and the
 // line.
-func each(ctx context.Context, inputs []input, f func(in *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
+func each(ctx context.Context, inputs []input, f func(source *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
 	var before int64
 	for i := range inputs {
 		if err := eachOf(ctx, &inputs[i], before, f, bad); err != nil {
@@ -83,29 +83,29 @@ func each(ctx context.Context, inputs []input, f func(in *input, row *Row, done 
 	return nil
 }
 
-func eachOf(ctx context.Context, in *input, before int64, f func(in *input, row *Row, done int64) error, bad func(*traffic.LineError)) (err error) {
-	src, err := traffic.OpenFile(ctx, in.path, nil)
+func eachOf(ctx context.Context, source *input, before int64, f func(source *input, row *Row, done int64) error, bad func(*traffic.LineError)) (err error) {
+	src, err := traffic.OpenFile(ctx, source.path, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	rows := NewReader(src, in.format, in.channels)
-	rows.Empty, in.leftOut = in.empty, rows.LeftOut
+	rows := NewReader(src, source.format, source.channels)
+	rows.Empty, source.leftOut = source.empty, rows.LeftOut
 	for ctx.Err() == nil {
 		row, err := rows.Next()
 		var field *FieldError
 		switch {
 		case errors.Is(err, io.EOF):
 			if rows.parse == nil || rows.Line() == 1 {
-				return fmt.Errorf("read %s: there are no rows in it", in.name)
+				return fmt.Errorf("read %s: there are no rows in it", source.name)
 			}
 			return nil
 		case errors.As(err, &field):
-			bad(&traffic.LineError{File: in.name, Line: rows.Line(), Err: field})
+			bad(&traffic.LineError{File: source.name, Line: rows.Line(), Err: field})
 		case err != nil:
-			return &traffic.LineError{File: in.name, Line: rows.Line(), Err: err}
+			return &traffic.LineError{File: source.name, Line: rows.Line(), Err: err}
 		default:
-			if err := f(in, &row, before+src.Offset()); err != nil {
+			if err := f(source, &row, before+src.Offset()); err != nil {
 				return err
 			}
 		}

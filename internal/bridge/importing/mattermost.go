@@ -17,8 +17,8 @@ import (
 
 // post is a post of a Mattermost channel.
 type post struct {
-	at     int64 // milliseconds since 1970
-	author string
+	createdAt int64 // milliseconds since 1970
+	author    string
 }
 
 // posts has the newest posts of each conversation, in ascending order. It has at most MaxUnread
@@ -175,7 +175,7 @@ func (p posts) add(id string, e *exportedPost) {
 // cut sorts the posts of a conversation and deletes all except the newest MaxUnread.
 func (p posts) cut(id string) {
 	all := p[id]
-	slices.SortFunc(all, func(a, b post) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(all, func(a, b post) int { return cmp.Compare(a.createdAt, b.createdAt) })
 	if drop := len(all) - MaxUnread; drop > 0 {
 		all = slices.Delete(all, 0, drop)
 	}
@@ -249,9 +249,9 @@ func (r *Reader) addMember(user, conversation string, m *membership, channels *c
 		all = channels.posts[conversation]
 	}
 	for _, p := range all {
-		row.LastSeq = p.at
-		if p.at > *m.LastViewedAt && p.author != user {
-			row.Unread = append(row.Unread, p.at)
+		row.LastSeq = p.createdAt
+		if p.createdAt > *m.LastViewedAt && p.author != user {
+			row.Unread = append(row.Unread, p.createdAt)
 		}
 	}
 	row.Unread = slices.Compact(row.Unread)

@@ -32,7 +32,7 @@ type Row struct {
 	// Unread has the seqs of the unread messages in ascending order. Mentions has the unread
 	// messages that mention the user.
 	Unread, Mentions []int64
-	// MarkedUnread is set if the user marked the conversation as unread.
+	// MarkedUnread is true if the user marked the conversation as unread.
 	MarkedUnread bool
 }
 
@@ -50,7 +50,7 @@ const (
 
 // stated has the fields of a row that say, in different ways, which messages are unread.
 type stated struct {
-	// listed is set if the row has a list of unread messages, which may be empty. read is set if
+	// listed is true if the row has a list of unread messages, which may be empty. read is true if
 	// the row has a read position.
 	listed, read bool
 	empty        EmptyUnread

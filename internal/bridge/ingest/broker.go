@@ -59,7 +59,7 @@ type Batch struct {
 	Position string
 	// Backlog is the approximate number of unread messages after the batch; negative if unknown.
 	Backlog int64
-	// Lost is the greatest possible number of messages that the broker has deleted, before they
+	// Lost is the maximum possible number of messages that the broker has deleted, before they
 	// were read, between the last batch and this batch.
 	Lost int64
 	// Note describes an unusual condition, which the caller logs; usually "".

@@ -82,7 +82,7 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, after string) (Read
 	r := &kafkaReader{partition: p}
 	var err error
 	if after != "" {
-		if r.at, err = strconv.ParseInt(after, 10, 64); err != nil {
+		if r.nextOffset, err = strconv.ParseInt(after, 10, 64); err != nil {
 			return nil, fmt.Errorf("the stored position %q is not a position of Kafka", after)
 		}
 	}
@@ -98,16 +98,16 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, after string) (Read
 		return nil, err
 	}
 	switch {
-	case r.at < first:
+	case r.nextOffset < first:
 		if after != "" {
-			r.lost = first - r.at
+			r.lost = first - r.nextOffset
 		}
-		r.at = first
-	case r.at > r.end:
-		r.note = fmt.Sprintf("the partition ends at offset %d and was read up to %d: Kafka lost messages; reading on from its end", r.end, r.at)
-		r.at = r.end
+		r.nextOffset = first
+	case r.nextOffset > r.end:
+		r.note = fmt.Sprintf("the partition ends at offset %d and was read up to %d: Kafka lost messages; reading on from its end", r.end, r.nextOffset)
+		r.nextOffset = r.end
 	}
-	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{p.Stream: {r.number(): kgo.NewOffset().At(r.at)}})
+	r.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{p.Stream: {r.number(): kgo.NewOffset().At(r.nextOffset)}})
 	return r, nil
 }
 
@@ -115,11 +115,11 @@ func (b *kafkaBroker) Open(ctx context.Context, p Partition, after string) (Read
 type kafkaReader struct {
 	client    *kgo.Client
 	partition Partition
-	// at is the offset of the next message to read. end is the offset after the last message of the
-	// partition, from the last answer of Kafka.
-	at, end int64
-	lost    int64
-	note    string
+	// nextOffset is the offset of the next message to read. end is the offset after the last
+	// message of the partition, from the last answer of Kafka.
+	nextOffset, end int64
+	lost            int64
+	note            string
 }
 
 // Next implements Reader.
@@ -127,7 +127,7 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	b := Batch{Lost: r.lost, Note: r.note}
 	if r.lost > 0 || r.note != "" { // report the lost messages and the note at once, in a batch without messages
 		r.lost, r.note = 0, ""
-		b.Position, b.Backlog = strconv.FormatInt(r.at, 10), r.end-r.at
+		b.Position, b.Backlog = strconv.FormatInt(r.nextOffset, 10), r.end-r.nextOffset
 		return b, nil
 	}
 	pollCtx, cancel := context.WithTimeout(ctx, patience)
@@ -141,11 +141,11 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) { r.end = max(r.end, p.HighWatermark) })
 	for records := fetches.RecordIter(); !records.Done(); {
 		record := records.Next()
-		r.at = record.Offset + 1
+		r.nextOffset = record.Offset + 1
 		if !record.Attrs.IsControl() {
 			b.Messages = append(b.Messages, kafkaMessage(record))
 		}
-		b.Position = strconv.FormatInt(r.at, 10)
+		b.Position = strconv.FormatInt(r.nextOffset, 10)
 	}
 	if b.Position == "" && ctx.Err() == nil {
 		// If brokers cannot be reached, fetching retries without an error. The explicit request for
@@ -155,7 +155,7 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 			return Batch{}, err
 		}
 	}
-	b.Backlog = max(0, r.end-r.at)
+	b.Backlog = max(0, r.end-r.nextOffset)
 	return b, nil
 }
 
@@ -166,8 +166,9 @@ const (
 	kafkaEnd   = -1
 )
 
-// offset requests the first or the end offset of the partition; `which` is kafkaFirst or kafkaEnd.
-func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
+// offset requests the first or the end offset of the partition; timestamp is kafkaFirst or
+// kafkaEnd.
+func (r *kafkaReader) offset(ctx context.Context, timestamp int64) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, broker.KafkaTimeout)
 	defer cancel()
 	request := kmsg.NewPtrListOffsetsRequest()
@@ -175,7 +176,7 @@ func (r *kafkaReader) offset(ctx context.Context, which int64) (int64, error) {
 	topic := kmsg.NewListOffsetsRequestTopic()
 	topic.Topic = r.partition.Stream
 	partition := kmsg.NewListOffsetsRequestTopicPartition()
-	partition.Partition, partition.Timestamp = r.number(), which
+	partition.Partition, partition.Timestamp = r.number(), timestamp
 	topic.Partitions = append(topic.Partitions, partition)
 	request.Topics = append(request.Topics, topic)
 	answer, err := request.RequestWith(ctx, r.client)

@@ -25,7 +25,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		lost:     metric.CounterVec(r, "badged_ingest_lost_total", "Messages that a broker deleted before badged read them; an upper bound.", "broker", "stream"),
 		failed:   metric.CounterVec(r, "badged_ingest_errors_total", "Attempts to read or store messages that failed. badged repeats them.", "broker"),
 		owned:    metric.GaugeVec(r, "badged_ingest_partitions_owned", "Partitions of brokers that this process reads.", "broker"),
-		backlogs: &backlogs{of: map[backlogKey]*backlog{}},
+		backlogs: &backlogs{byKey: map[backlogKey]*backlog{}},
 	}
 	if r != nil {
 		r.MustRegister(m.backlogs)
@@ -49,20 +49,20 @@ type backlog struct {
 // backlogs has the backlogs of the partitions that this process reads. It is a Prometheus
 // collector, so that the ages in the metrics grow even while no messages are read.
 type backlogs struct {
-	mu sync.Mutex
-	of map[backlogKey]*backlog
+	mu    sync.Mutex
+	byKey map[backlogKey]*backlog
 }
 
 func (b *backlogs) set(key backlogKey, messages int64, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of[key] = &backlog{messages, since}
+	b.byKey[key] = &backlog{messages, since}
 }
 
 func (b *backlogs) remove(key backlogKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.of, key)
+	delete(b.byKey, key)
 }
 
 var (
@@ -79,7 +79,7 @@ func (b *backlogs) Describe(ch chan<- *prometheus.Desc) { ch <- backlogDesc; ch 
 func (b *backlogs) Collect(ch chan<- prometheus.Metric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, backlog := range b.of {
+	for key, backlog := range b.byKey {
 		labels := []string{key.broker, key.partition.Stream, strconv.Itoa(key.partition.Number)}
 		lag := 0.0
 		if !backlog.since.IsZero() {

@@ -99,7 +99,7 @@ type natsReader struct {
 	js       jetstream.JetStream
 	consumer jetstream.Consumer
 	stream   string
-	// at is the stream sequence of the last message that was read. delivered is the number of
+	// seq is the stream sequence of the last message that was read. delivered is the number of
 	// messages that this process has received from the consumer.
 	seq, delivered uint64
 	// first is true until a reader without a stored position has read a message. A gap before that

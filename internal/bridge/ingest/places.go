@@ -34,10 +34,10 @@ type places struct {
 	home     *cluster.Database
 
 	mu sync.Mutex
-	// of maps partitions of the log to their places. known has the databases whose places have been
-	// read into `of`.
-	of    map[int]place
-	known map[*cluster.Database]bool
+	// byPartition maps partitions of the log to their places. known has the databases whose places
+	// have been read into byPartition.
+	byPartition map[int]place
+	known       map[*cluster.Database]bool
 }
 
 // place is a row of badged.ingest_places.
@@ -48,10 +48,10 @@ type place struct {
 
 // loadSharded finds the home, which is the database that stores the position, and reads the places
 // of all databases.
-func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
+func (p *positionOf) loadSharded(ctx context.Context) (retry bool, err error) {
 	s := p.places
 	byName := slices.SortedFunc(slices.Values(s.all), func(a, b *cluster.Database) int { return cmp.Compare(a.Name, b.Name) })
-	s.of, s.known, s.home = map[int]place{}, map[*cluster.Database]bool{}, nil
+	s.byPartition, s.known, s.home = map[int]place{}, map[*cluster.Database]bool{}, nil
 	var errs []error
 	for _, db := range byName {
 		err := db.Err()
@@ -67,12 +67,12 @@ func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 		return false, fmt.Errorf("look for the position: %w", errors.Join(errs...))
 	case s.home == nil:
 		s.home = byName[0]
-		if again, err = p.loadOne(ctx, s.home.Pool); err != nil {
+		if retry, err = p.loadOne(ctx, s.home.Pool); err != nil {
 			return false, err
 		}
 	}
 	p.pool, p.log = s.home.Pool, s.home.Log
-	return again, nil
+	return retry, nil
 }
 
 // loadFrom reads the places that a database stores. If the database also stores the position,
@@ -80,7 +80,7 @@ func (p *positionOf) loadSharded(ctx context.Context) (again bool, err error) {
 func (p *positionOf) loadFrom(ctx context.Context, db *cluster.Database) error {
 	s := p.places
 	if s.home == nil {
-		err := db.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, new(int))
+		err := db.Pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.position, &p.resets, new(int))
 		if err == nil {
 			s.home = db
 		} else if !errors.Is(err, pgx.ErrNoRows) {
@@ -91,7 +91,7 @@ func (p *positionOf) loadFrom(ctx context.Context, db *cluster.Database) error {
 	var found place
 	rows, _ := db.Pool.Query(ctx, statements.Get("read places"), p.key()...)
 	if _, err := pgx.ForEachRow(rows, []any{&partition, &found.resets, &found.position}, func() error {
-		s.of[partition] = found
+		s.byPartition[partition] = found
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the places of partitions: %w", err)
@@ -102,13 +102,13 @@ func (p *positionOf) loadFrom(ctx context.Context, db *cluster.Database) error {
 
 // has reports whether a partition of the log has stored the message at a position.
 func (p *positionOf) has(partition int, position string) bool {
-	at, is := p.places.of[partition]
+	at, is := p.places.byPartition[partition]
 	for !is { // a split has created the partition after the places were read: use the place of the partition that was split
 		var ok bool
 		if partition, ok = eventlog.Parent(partition, p.log.Partitions()); !ok {
 			return false
 		}
-		at, is = p.places.of[partition]
+		at, is = p.places.byPartition[partition]
 	}
 	return at.resets == p.resets && !isBehind(position, at.position)
 }
@@ -116,8 +116,8 @@ func (p *positionOf) has(partition int, position string) bool {
 // isAhead reports whether any partition of the log has stored messages after the position, since an
 // earlier attempt was interrupted.
 func (p *positionOf) isAhead() bool {
-	for _, at := range p.places.of {
-		if at.resets == p.resets && isBehind(at.position, p.at) {
+	for _, at := range p.places.byPartition {
+		if at.resets == p.resets && isBehind(at.position, p.position) {
 			return true
 		}
 	}
@@ -162,13 +162,13 @@ func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last e
 }
 
 // lack returns the users whose partition has not stored the message at a position.
-func (p *positionOf) lack(users []string, position string) (some []string) {
+func (p *positionOf) lack(users []string, position string) (missing []string) {
 	for _, user := range users {
 		if !p.has(p.log.PartitionOf(user), position) {
-			some = append(some, user)
+			missing = append(missing, user)
 		}
 	}
-	return some
+	return missing
 }
 
 // allHave reports whether all given partitions have stored the message at a position.
@@ -209,7 +209,7 @@ func (p *positionOf) storeIn(ctx context.Context, db *cluster.Database, evs []ev
 	}
 	slices.Sort(partitions)
 	for _, partition := range partitions {
-		if at, is := s.of[int(partition)]; is {
+		if at, is := s.byPartition[int(partition)]; is {
 			resets, positions = append(resets, &at.resets), append(positions, &at.position)
 		} else {
 			resets, positions = append(resets, nil), append(positions, nil)
@@ -225,7 +225,7 @@ func (p *positionOf) storeIn(ctx context.Context, db *cluster.Database, evs []ev
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for partition := range touched {
-		s.of[partition] = place{to, p.resets}
+		s.byPartition[partition] = place{to, p.resets}
 	}
 	return receipt, nil
 }
@@ -246,13 +246,13 @@ func numbersOf(position string) (numbers []uint64) {
 }
 
 // loadOne reads the position in a database. It creates the position if it does not exist.
-func (p *positionOf) loadOne(ctx context.Context, pool *pgxpool.Pool) (again bool, err error) {
+func (p *positionOf) loadOne(ctx context.Context, pool *pgxpool.Pool) (retry bool, err error) {
 	created, err := pool.Exec(ctx, statements.Get("create a position"), p.key()...)
 	if err != nil {
 		return false, fmt.Errorf("create the position: %w", err)
 	}
 	var others int
-	if err := pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.at, &p.resets, &others); err != nil {
+	if err := pool.QueryRow(ctx, statements.Get("read a position"), p.key()...).Scan(&p.position, &p.resets, &others); err != nil {
 		return false, fmt.Errorf("read the position: %w", err)
 	}
 	return created.RowsAffected() > 0 && others > 0, nil

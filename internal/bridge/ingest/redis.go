@@ -58,7 +58,7 @@ func (b *redisBroker) Open(_ context.Context, p Partition, after string) (Reader
 	if err != nil {
 		return nil, err
 	}
-	return &redisReader{client: b.client, stream: p.Stream, at: at}, nil
+	return &redisReader{client: b.client, stream: p.Stream, position: at}, nil
 }
 
 // redisPosition is the position after an entry. id is the id of the entry. added is the number of
@@ -85,14 +85,14 @@ func parseRedisPosition(text string) (redisPosition, error) {
 
 // redisReader reads one stream.
 type redisReader struct {
-	client redis.UniversalClient
-	stream string
-	at     redisPosition
-	// asked is when the state of the stream was last read. backlog is the number of unread entries
-	// at that time, minus the entries that were read after it.
-	asked   time.Time
-	backlog int64
-	note    string
+	client   redis.UniversalClient
+	stream   string
+	position redisPosition
+	// measuredAt is when the state of the stream was last read. backlog is the number of unread
+	// entries at that time, minus the entries that were read after it.
+	measuredAt time.Time
+	backlog    int64
+	note       string
 }
 
 // askInterval is how often the state of the stream is read while entries arrive.
@@ -100,12 +100,12 @@ const askInterval = time.Second
 
 // Next implements Reader.
 func (r *redisReader) Next(ctx context.Context) (Batch, error) {
-	if r.at == (redisPosition{id: "0-0"}) {
+	if r.position == (redisPosition{id: "0-0"}) {
 		if err := r.begin(ctx); err != nil {
 			return Batch{}, err
 		}
 	}
-	streams, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.at.id}, Count: maxMessages, Block: patience}).Result()
+	streams, err := r.client.XRead(ctx, &redis.XReadArgs{Streams: []string{r.stream, r.position.id}, Count: maxMessages, Block: patience}).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Batch{}, fmt.Errorf("read the stream %s of Redis: %w", r.stream, err)
 	}
@@ -113,32 +113,32 @@ func (r *redisReader) Next(ctx context.Context) (Batch, error) {
 	defer func() { r.note = "" }()
 	for _, stream := range streams {
 		for i := range stream.Messages {
-			r.at.id = stream.Messages[i].ID
-			r.at.added++
+			r.position.id = stream.Messages[i].ID
+			r.position.added++
 			m := redisMessage(&stream.Messages[i])
-			m.Position = r.at.String()
+			m.Position = r.position.String()
 			b.Messages = append(b.Messages, m)
 		}
 	}
 	r.backlog = max(0, r.backlog-int64(len(b.Messages)))
-	if len(b.Messages) == 0 || time.Since(r.asked) > askInterval {
+	if len(b.Messages) == 0 || time.Since(r.measuredAt) > askInterval {
 		if b.Lost, err = r.ask(ctx); err != nil {
 			return Batch{}, err
 		}
 	}
 	if len(b.Messages) > 0 || b.Lost > 0 {
-		b.Position = r.at.String()
+		b.Position = r.position.String()
 	}
 	b.Backlog, b.Note = r.backlog, r.note
 	return b, nil
 }
 
-// begin is called for a stream of which no entry was read yet. It sets r.at.added to the number of
-// entries that are already deleted, so that these entries do not count as lost.
+// begin is called for a stream of which no entry was read yet. It sets r.position.added to the
+// number of entries that are already deleted, so that these entries do not count as lost.
 func (r *redisReader) begin(ctx context.Context) error {
 	info, err := r.info(ctx)
 	if err == nil && info != nil {
-		r.at.added = max(0, info.EntriesAdded-info.Length)
+		r.position.added = max(0, info.EntriesAdded-info.Length)
 	}
 	return err
 }
@@ -151,18 +151,18 @@ func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	if err != nil || info == nil || info.EntriesAdded == 0 { // Redis counts entries since version 7
 		return 0, err
 	}
-	r.asked = time.Now()
+	r.measuredAt = time.Now()
 	switch {
-	case isBefore(info.LastGeneratedID, r.at.id):
-		r.note = fmt.Sprintf("the last entry of the stream went back from %s to %s: the stream was created again, or Redis lost entries; reading it again from its first entry; repeated events count once", r.at.id, info.LastGeneratedID)
-		r.at, r.backlog = redisPosition{"0-0", max(0, info.EntriesAdded-info.Length)}, info.Length
+	case isBefore(info.LastGeneratedID, r.position.id):
+		r.note = fmt.Sprintf("the last entry of the stream went back from %s to %s: the stream was created again, or Redis lost entries; reading it again from its first entry; repeated events count once", r.position.id, info.LastGeneratedID)
+		r.position, r.backlog = redisPosition{"0-0", max(0, info.EntriesAdded-info.Length)}, info.Length
 		return 0, nil
-	case info.Length > 0 && isBefore(r.at.id, info.LastEntry.ID):
-		r.backlog = min(max(0, info.EntriesAdded-r.at.added), info.Length)
+	case info.Length > 0 && isBefore(r.position.id, info.LastEntry.ID):
+		r.backlog = min(max(0, info.EntriesAdded-r.position.added), info.Length)
 		return 0, nil
 	}
-	lost = max(0, info.EntriesAdded-r.at.added)
-	r.at, r.backlog = redisPosition{info.LastGeneratedID, info.EntriesAdded}, 0
+	lost = max(0, info.EntriesAdded-r.position.added)
+	r.position, r.backlog = redisPosition{info.LastGeneratedID, info.EntriesAdded}, 0
 	return lost, nil
 }
 

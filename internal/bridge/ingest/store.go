@@ -41,7 +41,7 @@ type positionOf struct {
 	log       *events.Log
 	broker    string
 	partition Partition
-	at        string
+	position  string
 	// resets counts how often the stream has gone back to an earlier position.
 	resets int
 	// places has, if there are several databases, the position up to which each partition of the
@@ -53,9 +53,9 @@ func (p *positionOf) key() []any {
 	return []any{p.broker, p.partition.Stream, p.partition.Number, p.partition.Incarnation}
 }
 
-// load reads the stored position. again is set if the database has no position for this stream, but
-// has a position for a deleted stream with the same name.
-func (p *positionOf) load(ctx context.Context) (again bool, err error) {
+// load reads the stored position. retry is true if the database has no position for this stream,
+// but has a position for a deleted stream with the same name.
+func (p *positionOf) load(ctx context.Context) (retry bool, err error) {
 	if p.places != nil {
 		return p.loadSharded(ctx)
 	}
@@ -69,7 +69,7 @@ func (p *positionOf) notice(b *Batch) {
 	if len(b.Messages) > 0 {
 		first = b.Messages[0].Position
 	}
-	if first != "" && p.at != "" && isBehind(p.at, first) {
+	if first != "" && p.position != "" && isBehind(p.position, first) {
 		p.resets++
 	}
 }
@@ -215,7 +215,7 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	defer cancel()
 	receipt, err := p.appendAll(ctx, d, to, func(ctx context.Context, mine ...events.Event) (events.Receipt, error) {
 		return p.log.AppendWith(ctx, func(batch *pgx.Batch) {
-			batch.Queue(statements.Get("move the position"), append(p.key(), p.at, to, messages, p.resets)...)
+			batch.Queue(statements.Get("move the position"), append(p.key(), p.position, to, messages, p.resets)...)
 			if letters := slices.Concat(d.lost, d.letters); len(letters) > 0 {
 				var origins, reasons []string
 				var payloads [][]byte
@@ -232,7 +232,7 @@ func (p *positionOf) write(ctx context.Context, d decoded, messages int, to stri
 	if err != nil {
 		return receipt, storing(err)
 	}
-	p.at = to
+	p.position = to
 	return receipt, nil
 }
 

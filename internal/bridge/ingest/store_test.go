@@ -23,7 +23,7 @@ type fakeBroker struct {
 	messages []string
 	// lost messages were deleted before the first.
 	lost int64
-	// size is the most messages of a batch, 0 for all.
+	// size is the maximum number of messages of a batch, 0 for all.
 	size int
 	// opened counts readers.
 	opened atomic.Int64

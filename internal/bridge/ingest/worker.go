@@ -61,7 +61,7 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 		w.cfg.Logger.WarnContext(ctx, "a stream was deleted and created again; reading it from its first message; messages of the deleted stream that were not read are lost",
 			"broker", w.Name, "partition", w.partition.String())
 	}
-	reader, err := w.broker.Open(ctx, w.partition, position.at)
+	reader, err := w.broker.Open(ctx, w.partition, position.position)
 	if err != nil {
 		return err
 	}
@@ -120,9 +120,9 @@ func (w *worker) store(ctx context.Context, position *positionOf, b *Batch) erro
 		w.cfg.Metrics.lost.WithLabelValues(w.Name, w.partition.Stream).Add(float64(b.Lost))
 		w.cfg.Logger.ErrorContext(ctx, "a broker deleted messages before they were read", "broker", w.Name, "partition", w.partition.String(), "messages", b.Lost)
 	}
-	if b.Position != "" && b.Position != position.at || lost != nil {
+	if b.Position != "" && b.Position != position.position || lost != nil {
 		if b.Position == "" {
-			b.Position = position.at
+			b.Position = position.position
 		}
 		position.notice(b)
 		all := position.decode(b.Messages)

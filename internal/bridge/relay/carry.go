@@ -101,7 +101,7 @@ func (b *backoff) pauseAfter(err error) time.Duration {
 // carrier reads the outbox in the order of offsets, carries each row, and then deletes it. It reads
 // each offset only once, because the part of the table up to `passed` may be full of dead rows.
 // There are two exceptions: rows of transactions that were still open when the carrier passed their
-// offsets, and rows that wait for a database that is away.
+// offsets, and rows that wait for a database that is unavailable.
 type carrier struct {
 	*Relay
 	waiting
@@ -265,16 +265,16 @@ func (c *carrier) settle(ctx context.Context) {
 }
 
 // append appends valid events, in order, to all databases except the databases that have a
-// partition in `without`. It returns the events that badged refuses. missed has the partitions that
+// partition in excluded. It returns the events that badged refuses. missed has the partitions that
 // did not get the events because their database is unavailable; it is nil if there are none.
 //
 // If badged refuses some events, append calls the target again with the other events. If the
 // refusal does not say which events are refused, or if a proxy rejects the call as too large,
 // append halves the call. If append fails, some events may have been appended.
-func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refused []refusal, missed *cluster.PartialFailure, err error) {
+func (c *carrier) append(ctx context.Context, rows []row, excluded []bool) (refused []refusal, missed *cluster.PartialFailure, err error) {
 	for len(rows) > 0 {
-		some, err := c.appendBestEffort(ctx, eventsOf(rows), without)
-		missed, without = missed.Add(some), union(without, some)
+		some, err := c.appendBestEffort(ctx, eventsOf(rows), excluded)
+		missed, excluded = missed.Add(some), union(excluded, some)
 		if err == nil {
 			return refused, missed, nil
 		}
@@ -300,8 +300,8 @@ func (c *carrier) append(ctx context.Context, rows []row, without []bool) (refus
 		default:
 			half := len(rows) / 2
 			for _, part := range [][]row{slices.Clone(rows[:half]), slices.Clone(rows[half:])} {
-				more, some, err := c.append(ctx, part, without)
-				refused, missed, without = append(refused, more...), missed.Add(some), union(without, some)
+				more, some, err := c.append(ctx, part, excluded)
+				refused, missed, excluded = append(refused, more...), missed.Add(some), union(excluded, some)
 				if err != nil {
 					return refused, missed, err
 				}

@@ -13,7 +13,7 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// unopened returns the outbox of a database that is away, and what opens it. Each attempt
+// unopened returns the outbox of an unavailable database, and what opens it. Each attempt
 // sends to tried.
 func unopened(t *testing.T, url string) (cfg relay.Config, to *target, tried chan struct{}) {
 	t.Helper()
@@ -38,7 +38,7 @@ func unopened(t *testing.T, url string) (cfg relay.Config, to *target, tried cha
 }
 
 // A relay that starts while the database of the outbox is away is not healthy, and carries
-// once it is back.
+// once it is available again.
 func TestRelayWaitsForTheDatabaseOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t)

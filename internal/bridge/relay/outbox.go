@@ -81,11 +81,11 @@ func (o *Outbox) Check(ctx context.Context) error {
 	return nil
 }
 
-// Away reports whether an error means that the database cannot be reached at present. It returns
+// Away reports whether an error means that the database is unavailable at present. It returns
 // false for a refused login, such as a wrong password, and for an untrusted TLS certificate.
 func Away(err error) bool {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	f := pgfault.Of(err)
+	f := pgfault.FaultOf(err)
 	return !untrusted && f != pgfault.None && !f.OfLogin()
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	Target  Target
 	Divided Divided
 	// Check, usually [Outbox.Check], is needed if the outbox could not be reached yet. Run calls it
-	// again while its error means that the database cannot be reached: see [Away]. Nil means that
+	// again while its error means that the database is unavailable: see [Away]. Nil means that
 	// the outbox has been checked already.
 	Check func(ctx context.Context) error
 	// Logger defaults to a logger that discards everything.

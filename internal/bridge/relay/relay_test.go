@@ -437,7 +437,7 @@ func TestAnswersOfProxies(t *testing.T) {
 	}
 }
 
-// While the target is away or refuses the key, events wait, and health and metrics tell.
+// While the target is unavailable or refuses the key, events wait, and health and metrics tell.
 func TestAway(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)

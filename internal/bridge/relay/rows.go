@@ -75,16 +75,16 @@ func eventsOf(rows []row) []events.Event {
 	return evs
 }
 
-// split divides rows into these, for which the function `is` returns true, and others.
-func split(rows []row, is func(*row) bool) (these, others []row) {
+// split divides rows into matching, for which the function matches returns true, and others.
+func split(rows []row, matches func(*row) bool) (matching, others []row) {
 	for i := range rows {
-		if is(&rows[i]) {
-			these = append(these, rows[i])
+		if matches(&rows[i]) {
+			matching = append(matching, rows[i])
 		} else {
 			others = append(others, rows[i])
 		}
 	}
-	return these, others
+	return matching, others
 }
 
 // among returns a function that reports whether a row is among the refused rows.

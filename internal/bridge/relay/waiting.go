@@ -10,21 +10,21 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// Divided is a [Target] that consists of several databases, some of which may be unreachable. It is
+// Divided is a [Target] that consists of several databases, some of which may be unavailable. It is
 // safe for concurrent use.
 type Divided interface {
 	// AppendBestEffort does what [cluster.Appender.AppendBestEffort] does. It returns the same
 	// kinds of errors as Append of [Target].
-	AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error)
+	AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be unreachable. The number of
+	// Away reports whether the database of a partition is known to be unavailable. The number of
 	// the partition is from before any split, as PartitionOf returns it.
 	Away(partition int) bool
 }
 
-// WaitingError means that some events wait in the outbox because a database is away, while other
-// events are still carried.
+// WaitingError means that some events wait in the outbox because a database is unavailable, while
+// other events are still carried.
 type WaitingError struct{ Err error }
 
 // Error implements error.
@@ -35,21 +35,21 @@ func (e *WaitingError) Error() string {
 // Unwrap returns the reason.
 func (e *WaitingError) Unwrap() error { return e.Err }
 
-// waiting tracks the rows of the outbox that cannot be carried yet, because a database is away.
-// Such a row remains in the outbox, but the users of all other databases get its event at once.
-// When the database is back, the relay reads the outbox again from the first row: alternately one
-// page of old rows, and one page of new rows. New rows for users of this database also wait, until
-// the database has all older rows.
+// waiting tracks the rows of the outbox that cannot be carried yet, because a database is
+// unavailable. Such a row remains in the outbox, but the users of all other databases get its event
+// at once. When the database is available again, the relay reads the outbox again from the first
+// row: alternately one page of old rows, and one page of new rows. New rows for users of this
+// database also wait, until the database has all older rows.
 //
 // If a waiting row joins users to a room, all later rows of this room wait too, also for the users
 // of the other databases: see [cluster.SplitAtJoins].
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil means no partition.
 	behind []bool
-	// why is the last error of an append, the reason why rows wait.
+	// lastErr is the last error of an append, the reason why rows wait.
 	lastErr error
-	// catching marks the partitions of behind whose database is back, so that waiting rows are
-	// carried to them now. nil means no partition. reached is the offset up to which these
+	// catching marks the partitions of behind whose database is available again, so that waiting
+	// rows are carried to them now. nil means no partition. reached is the offset up to which these
 	// partitions have all rows.
 	catching []bool
 	reached  int64
@@ -58,16 +58,16 @@ type waiting struct {
 	held rooms
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
-	// again is the time of the next attempt to catch up.
+	// nextAttempt is the time of the next attempt to catch up.
 	nextAttempt time.Time
 	pauses      backoff
 }
 
 // appendBestEffort appends events to all databases except the databases that have a partition in
-// `without`.
-func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, without []bool) (*cluster.PartialFailure, error) {
+// excluded.
+func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, excluded []bool) (*cluster.PartialFailure, error) {
 	if c.cfg.Divided != nil {
-		return c.cfg.Divided.AppendBestEffort(ctx, without, evs...)
+		return c.cfg.Divided.AppendBestEffort(ctx, excluded, evs...)
 	}
 	_, err := c.cfg.Target.Append(ctx, evs)
 	return nil, err
@@ -95,7 +95,7 @@ func (c *carrier) fallBehind(missed *cluster.PartialFailure) {
 	c.delay(missed.Err)
 }
 
-// delay postpones the next attempt to catch up. why is the error that is the reason, or nil if
+// delay postpones the next attempt to catch up. reason is the error that is the reason, or nil if
 // there is no new error.
 func (c *carrier) delay(reason error) {
 	if reason != nil {
@@ -156,11 +156,11 @@ func (r *rooms) add(rows []row) {
 }
 
 // has reports whether a row is about one of the rooms.
-func (r *rooms) has(of *row) bool { return (*r)[of.event.Data.ConversationID] }
+func (r *rooms) has(candidate *row) bool { return (*r)[candidate.event.Data.ConversationID] }
 
-// catchUp reads a page of waiting rows and carries it to the databases that are back. found reports
-// whether the page has rows. An error means that the outbox failed; if the target fails, catchUp
-// tries again later.
+// catchUp reads a page of waiting rows and carries it to the databases that are available again.
+// found reports whether the page has rows. An error means that the outbox failed; if the target
+// fails, catchUp tries again later.
 func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 	if c.behind == nil || c.catching == nil && !c.begin() {
 		return false, nil
@@ -209,11 +209,11 @@ func (c *carrier) catchUp(ctx context.Context) (found bool, err error) {
 func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (refused []refusal, ok bool) {
 	held, _ := split(rows, c.held.has)
 	for _, part := range []struct {
-		rows    []row
-		without []bool
+		rows     []row
+		excluded []bool
 	}{{rows, others}, {held, c.behind}} {
 		_, rest := split(part.rows, among(refused))
-		more, missed, err := c.append(ctx, rest, part.without)
+		more, missed, err := c.append(ctx, rest, part.excluded)
 		switch {
 		case err != nil: // the target failed
 			c.delay(err)
@@ -229,8 +229,9 @@ func (c *carrier) carryAgain(ctx context.Context, rows []row, others []bool) (re
 	return refused, true
 }
 
-// begin starts catching up with the databases that are back. It returns false if the pause after
-// the last error has not ended, or if every database with waiting rows is known to be away.
+// begin starts catching up with the databases that are available again. It returns false if the
+// pause after the last error has not ended, or if every database with waiting rows is known to be
+// unavailable.
 func (c *carrier) begin() bool {
 	if time.Now().Before(c.nextAttempt) {
 		return false

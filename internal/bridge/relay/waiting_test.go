@@ -22,7 +22,7 @@ import (
 // remembers which events each user got, repeated ones once.
 type divided struct {
 	mu sync.Mutex
-	// owner is the database of each partition, and away has those that are away.
+	// owner is the database of each partition, and away has those that are unavailable.
 	owner []int
 	away  map[int]bool
 	// unknown are away, and only an append shows it.
@@ -46,7 +46,7 @@ func newDivided(owner ...int) *divided {
 }
 
 // AppendBestEffort implements relay.Divided.
-func (d *divided) AppendBestEffort(_ context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
+func (d *divided) AppendBestEffort(_ context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
@@ -57,13 +57,13 @@ func (d *divided) AppendBestEffort(_ context.Context, without []bool, evs ...eve
 		if skipped {
 			err = fmt.Errorf("shard %d is away", shard)
 		}
-		for p, is := range without {
+		for p, is := range excluded {
 			skipped = skipped || is && d.owner[p] == shard
 		}
 		if skipped {
 			missing := &cluster.PartialFailure{Partitions: make([]bool, len(d.owner)), Err: err}
 			for p, owner := range d.owner {
-				missing.Partitions[p] = owner == shard && (without == nil || !without[p])
+				missing.Partitions[p] = owner == shard && (excluded == nil || !excluded[p])
 			}
 			if slices.Contains(missing.Partitions, true) {
 				lack = lack.Add(missing)
@@ -250,7 +250,7 @@ func TestMessagesToARoomWaitForItsJoins(t *testing.T) {
 	}
 }
 
-// An event that is refused while a database is away is set aside once.
+// An event that is refused while a database is unavailable is set aside once.
 func TestRefusalWhileADatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	pool, to := newPool(t), newDivided(0, 1)

@@ -17,10 +17,10 @@ func parseRedis(a broker.Address) (Target, error) {
 	if len(streams) != 1 {
 		return Target{}, errors.New("the URL must name one stream")
 	}
-	most := int64(0)
+	limit := int64(0)
 	if text != "" {
 		var err error
-		if most, err = strconv.ParseInt(text, 10, 64); err != nil || most < 1 {
+		if limit, err = strconv.ParseInt(text, 10, 64); err != nil || limit < 1 {
 			return Target{}, fmt.Errorf("maxlen must be a number of entries, is %q", text)
 		}
 	}
@@ -28,15 +28,15 @@ func parseRedis(a broker.Address) (Target, error) {
 	if err != nil {
 		return Target{}, err
 	}
-	return Target{Stream: streams[0], open: func() (writer, error) { return &redisWriter{open(), streams[0], most}, nil }}, nil
+	return Target{Stream: streams[0], open: func() (writer, error) { return &redisWriter{open(), streams[0], limit}, nil }}, nil
 }
 
 // redisWriter writes to a Redis Stream.
 type redisWriter struct {
 	client redis.UniversalClient
 	stream string
-	// most is the approximate maximum length of the stream; 0 means unlimited.
-	most int64
+	// maxLength is the approximate maximum length of the stream; 0 means unlimited.
+	maxLength int64
 }
 
 func (w *redisWriter) close() { _ = w.client.Close() } // nothing is under way
@@ -64,7 +64,7 @@ func (w *redisWriter) write(ctx context.Context, records []record) error {
 			if r.place != "" {
 				values = append(values, headerPlace, r.place)
 			}
-			p.XAdd(ctx, &redis.XAddArgs{Stream: w.stream, MaxLen: w.most, Approx: w.most > 0, Values: values})
+			p.XAdd(ctx, &redis.XAddArgs{Stream: w.stream, MaxLen: w.maxLength, Approx: w.maxLength > 0, Values: values})
 		}
 		return nil
 	}); err != nil {

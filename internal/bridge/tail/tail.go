@@ -232,7 +232,7 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 // report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
 // logs that publishing works again.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
-	if ctx.Err() != nil || err != nil && eventlog.Gone(ctx, t.cfg.Pool, partition) { // not a failure: the process is stopping, or the partition has moved to another database
+	if ctx.Err() != nil || err != nil && eventlog.IsGone(ctx, t.cfg.Pool, partition) { // not a failure: the process is stopping, or the partition has moved to another database
 		return
 	}
 	key := troubleKey(target, partition)
@@ -273,7 +273,7 @@ func (t *Tail) measure(ctx context.Context, target *Target) {
 		for _, p := range t.cfg.Held() {
 			var seconds float64
 			if err := t.cfg.Pool.QueryRow(ctx, statements.Of(p, "measure"), events.ProjectorGroup, target.group()).Scan(&seconds); err != nil {
-				if eventlog.Gone(ctx, t.cfg.Pool, p) {
+				if eventlog.IsGone(ctx, t.cfg.Pool, p) {
 					continue
 				}
 				if ctx.Err() == nil {

@@ -212,13 +212,13 @@ type cloudEvent struct {
 
 // record returns the record of the state of a badge or room. Callers must give different ids for
 // different states.
-func (w *worker) record(what, subject, id string, data any) (record, error) {
+func (w *worker) record(kind, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
-		SpecVersion: "1.0", ID: id, Source: "badged", Type: what, Subject: subject, Time: time.Now().UTC(),
+		SpecVersion: "1.0", ID: id, Source: "badged", Type: kind, Subject: subject, Time: time.Now().UTC(),
 		DataContentType: "application/json", Data: data,
 	})
 	if err != nil {
-		return record{}, fmt.Errorf("encode the %s of %q: %w", what, subject, err)
+		return record{}, fmt.Errorf("encode the %s of %q: %w", kind, subject, err)
 	}
 	return record{key: subject, id: id, partition: strconv.Itoa(w.partition), payload: payload}, nil
 }

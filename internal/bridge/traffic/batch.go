@@ -17,7 +17,7 @@ type batch struct {
 	events []events.Event
 	lines  []int // the line of each event
 	bytes  int
-	// ordered is set if the batch has an event whose order relative to other events affects the
+	// ordered is true if the batch has an event whose order relative to other events affects the
 	// numbers of badges.
 	ordered bool
 }

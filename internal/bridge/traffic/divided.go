@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// DividedTarget publishes to a server with several databases. If some databases are not available,
+// DividedTarget publishes to a server with several databases. If some databases are unavailable,
 // the server's answer names the partitions whose users did not get their events. It is safe for
 // concurrent use.
 type DividedTarget struct {
@@ -31,18 +31,18 @@ func (t *DividedTarget) PartitionOf(userID string) int {
 }
 
 // Away implements relay.Divided. It always returns false: only the answer to the next request shows
-// whether a database is away.
+// whether a database is unavailable.
 func (t *DividedTarget) Away(int) bool { return false }
 
 // AppendBestEffort appends events with one request. It omits the users in the partitions of
-// `without`, but sends every message to a room, since members may be in any partition. It returns
+// excluded, but sends every message to a room, since members may be in any partition. It returns
 // the further partitions whose users did not get their events. Its errors are the errors of
 // [HTTPTarget.Append], with indexes into evs.
-func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
+func (t *DividedTarget) AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
 	var sent []events.Event
 	var indexes []int
 	for i := range evs {
-		if e, any := t.withUsers(evs[i], without); any {
+		if e, any := t.withUsers(evs[i], excluded); any {
 			sent, indexes = append(sent, e), append(indexes, i)
 		}
 	}
@@ -62,30 +62,30 @@ func (t *DividedTarget) AppendBestEffort(ctx context.Context, without []bool, ev
 	if refused.Lacking == nil {
 		return nil, err
 	}
-	return t.partialFailure(refused.Lacking, without, err)
+	return t.partialFailure(refused.Lacking, excluded, err)
 }
 
-// withUsers returns an event without its users in the partitions of without. It reports whether the
-// event must still be sent: it has users left, or is about a room.
-func (t *DividedTarget) withUsers(e events.Event, without []bool) (events.Event, bool) {
-	if len(e.Data.UserIDs) == 0 || without == nil {
+// withUsers returns an event without its users in the partitions of excluded. It reports whether
+// the event must still be sent: it has users left, or is about a room.
+func (t *DividedTarget) withUsers(e events.Event, excluded []bool) (events.Event, bool) {
+	if len(e.Data.UserIDs) == 0 || excluded == nil {
 		return e, true
 	}
-	others := func(users []string) (some []string) {
+	others := func(users []string) (kept []string) {
 		for _, u := range users {
-			if !without[t.PartitionOf(u)] {
-				some = append(some, u)
+			if !excluded[t.PartitionOf(u)] {
+				kept = append(kept, u)
 			}
 		}
-		return some
+		return kept
 	}
 	e.Data.UserIDs, e.Data.MentionedUserIDs = others(e.Data.UserIDs), others(e.Data.MentionedUserIDs)
 	return e, len(e.Data.UserIDs) > 0
 }
 
-// partialFailure returns the partitions that an answer names and that are not in `without`. If the
+// partialFailure returns the partitions that an answer names and that are not in excluded. If the
 // answer names no other partitions, it returns err.
-func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err error) (*cluster.PartialFailure, error) {
+func (t *DividedTarget) partialFailure(lacking *Lacking, excluded []bool, err error) (*cluster.PartialFailure, error) {
 	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (t *DividedTarget) partialFailure(lacking *Lacking, without []bool, err err
 	s := &cluster.PartialFailure{Partitions: make([]bool, lacking.Of), Err: err}
 	some := false
 	for _, p := range lacking.Partitions {
-		if p >= 0 && p < lacking.Of && (without == nil || !without[p]) {
+		if p >= 0 && p < lacking.Of && (excluded == nil || !excluded[p]) {
 			s.Partitions[p], some = true, true
 		}
 	}

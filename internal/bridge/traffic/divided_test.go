@@ -53,9 +53,9 @@ func TestDividedTarget(t *testing.T) {
 		message("1", user[1]), message("2", user[0], user[1]), message("3", user[0]),
 		{ID: "4", Source: "test", Type: events.RoomPosted, Data: events.Data{ConversationID: "r", Seq: 1}},
 	}
-	append := func(without []bool, want ...string) (lacks []bool, err error) {
+	append := func(excluded []bool, want ...string) (lacks []bool, err error) {
 		t.Helper()
-		lack, err := target.AppendBestEffort(t.Context(), without, evs...)
+		lack, err := target.AppendBestEffort(t.Context(), excluded, evs...)
 		if !slices.Equal(got, want) {
 			t.Errorf("the server got %v, want %v", got, want)
 		}
@@ -79,8 +79,8 @@ func TestDividedTarget(t *testing.T) {
 		t.Errorf("%s is in partition %d", user[1], p)
 	}
 	answer = ""
-	without := []bool{false, true}
-	if lacks, err := append(without, "2:"+user[0], "3:"+user[0], "4:"); lacks != nil || err != nil {
+	excluded := []bool{false, true}
+	if lacks, err := append(excluded, "2:"+user[0], "3:"+user[0], "4:"); lacks != nil || err != nil {
 		t.Errorf("for the others: %v, %v", lacks, err)
 	}
 	if evs[1].Data.UserIDs[1] != user[1] {
@@ -92,7 +92,7 @@ func TestDividedTarget(t *testing.T) {
 	}
 	answer = `{"type":"urn:badged:problem","detail":"bad","errors":[{"index":1,"message":"no"}]}`
 	var refused *ServerError
-	if _, err := append(without, "2:"+user[0], "3:"+user[0], "4:"); !errors.As(err, &refused) || refused.Events[0].Index != 2 {
+	if _, err := append(excluded, "2:"+user[0], "3:"+user[0], "4:"); !errors.As(err, &refused) || refused.Events[0].Index != 2 {
 		t.Errorf("a refusal: %+v", err)
 	}
 	answer = `{"type":"urn:badged:problem","detail":"another","lacking":{"partitions":[1],"of":4}}`

@@ -190,14 +190,14 @@ func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []by
 // ServerError is an error answer of the server.
 type ServerError struct {
 	Status int
-	// ByBadged is set if badged itself answered, and not a proxy or another server. Only an answer
+	// ByBadged is true if badged itself answered, and not a proxy or another server. Only an answer
 	// of badged can be a refusal of events.
 	ByBadged bool
 	// Detail is the server's description of the error, or "".
 	Detail string
 	// Events has the errors about single events of the request.
 	Events []EventError
-	// Lacking names the users who did not get their events because databases are not available. If
+	// Lacking names the users who did not get their events because databases are unavailable. If
 	// it is nil, any of the events may be missing.
 	Lacking *Lacking
 }
@@ -281,10 +281,10 @@ func (e *ServerError) describe(res *http.Response) {
 // retryAfter returns the Retry-After of a response, at most an hour. It returns 0 if the header is
 // missing or is not a number of seconds.
 func retryAfter(h http.Header) time.Duration {
-	const most = 3600
+	const limit = 3600
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {
 		return 0
 	}
-	return time.Duration(min(seconds, most)) * time.Second
+	return time.Duration(min(seconds, limit)) * time.Second
 }

@@ -281,7 +281,7 @@ func (l *loader) append(ctx context.Context, file string, b batch, offset int64)
 	return nil
 }
 
-// maxMilestones is the greatest number of positions for which settle waits, one after another.
+// maxMilestones is the maximum number of positions for which settle waits, one after another.
 const maxMilestones = 64
 
 // settle waits until all published events are folded, and sums the badges.

@@ -17,7 +17,7 @@ const Source = "badged/load"
 type message struct {
 	line     int
 	src, dst string
-	at       int64 // seconds since 1970
+	sentAt   int64 // seconds since 1970
 }
 
 // mapping converts messages to events.
@@ -70,7 +70,7 @@ func (mp *mapping) events(m message) []events.Event {
 	}
 	c.seq++
 	id := m.eventID(c.seq)
-	at := time.Unix(m.at, 0).UTC()
+	at := time.Unix(m.sentAt, 0).UTC()
 	evs := make([]events.Event, 0, 2)
 	if c.received(m.src == p.first) {
 		evs = append(evs, events.Event{
@@ -121,6 +121,6 @@ func (p pair) conversationID() string {
 
 // eventID returns the event id for the delivery of m as message seq.
 func (m message) eventID(seq int64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", m.src, m.dst, m.at, seq))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", m.src, m.dst, m.sentAt, seq))
 	return fmt.Sprintf("%d-%x", m.line, sum[:8])
 }

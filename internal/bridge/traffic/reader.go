@@ -157,7 +157,7 @@ func (r *Reader) parseMessage(line []byte) error {
 		return fmt.Errorf("DST %s", reason)
 	}
 	var err error
-	if m.at, err = parseUnixSeconds(fields[2]); err != nil {
+	if m.sentAt, err = parseUnixSeconds(fields[2]); err != nil {
 		return err
 	}
 	for _, e := range r.mapping.events(m) {
@@ -186,11 +186,11 @@ func parseUnixSeconds(field []byte) (int64, error) {
 
 // quoteShort quotes b for a message, shortened to 40 bytes.
 func quoteShort(b []byte) string {
-	const most = 40
-	if len(b) <= most {
+	const limit = 40
+	if len(b) <= limit {
 		return fmt.Sprintf("%q", b)
 	}
-	cut := most
+	cut := limit
 	for cut > 0 && !utf8.RuneStart(b[cut]) {
 		cut--
 	}

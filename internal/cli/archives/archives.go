@@ -110,7 +110,7 @@ func OrNone(ctx context.Context, s *cluster.Database, a *archive.Archive, err er
 	if s.Name == "" || !errors.Is(err, archive.ErrNone) {
 		return a, archiving.WithoutArchive(ctx, s.Pool, err)
 	}
-	if archived, lookErr := archiving.Any(ctx, s.Pool); lookErr != nil || archived {
+	if archived, lookErr := archiving.HasArchives(ctx, s.Pool); lookErr != nil || archived {
 		return nil, errors.Join(archiving.WithoutArchive(ctx, s.Pool, err), lookErr)
 	}
 	return nil, nil //nolint:nilnil // the database needs none

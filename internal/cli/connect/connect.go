@@ -78,12 +78,12 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 	return dbs, nil
 }
 
-// Apart connects to databases for a command that works on each of them separately. The
-// configuration need not have all databases of the cluster, and databases may be unavailable. Apart
-// fails if a database has another name than in the configuration. If joining is set, databases may
-// be new to the cluster: see [cluster.Identify]. Call [Each] with the result, and [Close] at the
-// end.
-func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
+// Separate connects to databases for a command that works on each of them separately. The
+// configuration need not have all databases of the cluster, and databases may be unavailable.
+// Separate fails if a database has another name than in the configuration. If joining is true,
+// databases may be new to the cluster: see [cluster.Identify]. Call [Each] with the result, and
+// [Close] at the end.
+func Separate(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
 	databases, err := Pools(ctx, d, &cluster.Guard{})
 	if err != nil || !d.Sharded() {
 		return databases, err
@@ -97,7 +97,7 @@ func Apart(ctx context.Context, d config.Database, joining bool) ([]cluster.Cand
 
 // Pools returns a pool for each database. It connects to all databases in parallel, and fails if a
 // connection goes through an unsupported pooler. guard refuses connections to a wrong database. If
-// one of several databases cannot be reached, Pools sets its Err. If the only database cannot be
+// one of several databases is unavailable, Pools sets its Err. If the only database cannot be
 // reached, Pools fails.
 func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
@@ -163,9 +163,10 @@ func AtOnce(all []config.NamedDatabase, do func(i int, s config.NamedDatabase) e
 	return errors.Join(errs...)
 }
 
-// Each calls do for one database after another. If a database is unavailable or do fails, Each
-// continues with the next database. At the end it returns all errors; each names its database.
-func Each(databases []cluster.Candidate, do func(cluster.Candidate) error) error {
+// EachCandidate calls do for one database after another. If a database is unavailable or do fails,
+// EachCandidate continues with the next database. At the end it returns all errors; each names its
+// database.
+func EachCandidate(databases []cluster.Candidate, do func(cluster.Candidate) error) error {
 	var errs []error
 	for _, d := range databases {
 		err := d.Err

@@ -26,13 +26,13 @@ func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (st
 	return watch(ctx, s.Pool, s.Label(), silence, tell)
 }
 
-func watch(ctx context.Context, pool *pgxpool.Pool, name string, every time.Duration, tell func(text string)) (stop func()) {
+func watch(ctx context.Context, pool *pgxpool.Pool, name string, interval time.Duration, tell func(text string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	was := true
 	watching.Go(func() {
-		_ = wait.Every(ctx, every, func(ctx context.Context) {
-			is := answers(ctx, pool.Config().ConnConfig, every)
+		_ = wait.Every(ctx, interval, func(ctx context.Context) {
+			is := answers(ctx, pool.Config().ConnConfig, interval)
 			switch {
 			case ctx.Err() != nil:
 				return

@@ -41,7 +41,7 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. If databases are not available, it lists their
+// listPartitions lists the partitions of a cluster. If databases are unavailable, it lists their
 // partitions as away or unknown, and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
@@ -275,23 +275,23 @@ func pauses(publishing, folding time.Duration) string {
 	return fmt.Sprintf("%s and folding it for %s", text, folding.Round(time.Millisecond))
 }
 
-// watchedMove prints the progress of a move or split, unless quiet is set.
+// watchedMove prints the progress of a move or split, unless quiet is true.
 type watchedMove struct {
-	out     io.Writer
-	command string
-	quiet   bool
-	step    string
-	said    time.Time
+	out        io.Writer
+	command    string
+	quiet      bool
+	step       string
+	reportedAt time.Time
 }
 
 // stepInterval is the minimum time between two lines about the progress of the same step.
 const stepInterval = 5 * time.Second
 
 func (w *watchedMove) progress(step string, rows int64) {
-	if w.quiet || step == w.step && time.Since(w.said) < stepInterval {
+	if w.quiet || step == w.step && time.Since(w.reportedAt) < stepInterval {
 		return
 	}
-	w.step, w.said = step, time.Now()
+	w.step, w.reportedAt = step, time.Now()
 	w.note(fmt.Sprintf("%s (%s)", step, terminal.Counted(rows, "row")))
 }
 
@@ -299,10 +299,10 @@ func (w *watchedMove) note(text string) {
 	fmt.Fprintf(w.out, "badged partition %s: %s\n", w.command, text)
 }
 
-func (w *watchedMove) blocked(shard string, by pgsession.Holder) {
+func (w *watchedMove) blocked(shard string, holder pgsession.Holder) {
 	where := ""
 	if shard != "" {
 		where = " on shard " + shard
 	}
-	w.note(fmt.Sprintf("waiting for %s%s, %s, which uses the partition; %s", by, where, by.Open(), by.Remedy()))
+	w.note(fmt.Sprintf("waiting for %s%s, %s, which uses the partition; %s", holder, where, holder.Open(), holder.Remedy()))
 }

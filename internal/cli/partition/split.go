@@ -154,7 +154,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *clust
 			Patience: c.MaxPause, MostBlocked: c.MaxWait,
 			Progress: func(step copier.Step, rows int64) { watch.progress(string(step), rows) },
 		},
-		Blocked: func(by pgsession.Holder) { watch.blocked(s.Name, by) },
+		Blocked: func(holder pgsession.Holder) { watch.blocked(s.Name, holder) },
 	}
 	return operations.Audited(ctx, s.Pool, operations.OSUser(), "partition.split", splitArguments{p, c.Undo}, func(ctx context.Context) (any, error) {
 		if c.Undo {

@@ -45,9 +45,9 @@ type Route struct {
 	Kinds  []keyring.Kind
 	Rights Right
 	Token  Token
-	// Open is set if the route needs no key or token.
+	// Open is true if the route needs no key or token.
 	Open bool
-	// Internal is set if the route is not on the public listener when there is a separate listener
+	// Internal is true if the route is not on the public listener when there is a separate listener
 	// for operators.
 	Internal bool
 }
@@ -119,7 +119,7 @@ type Key struct {
 	Kind   keyring.Kind
 	Fields string // further fields of its entry, after name, kind and secret
 	Rights Right
-	// Expired is set if the key has expired, so that it has no rights.
+	// Expired is true if the key has expired, so that it has no rights.
 	Expired bool
 }
 

@@ -12,11 +12,11 @@ import (
 	"testing/fstest"
 )
 
-// most is the limit on lines per file. A longer file has more than one subject
+// limit is the limit on lines per file. A longer file has more than one subject
 // and should be split.
-const most = 600
+const limit = 600
 
-// tooLong returns the source files with more lines than most, without built and
+// tooLong returns the source files with more lines than limit, without built and
 // third-party files.
 func tooLong(tree fs.FS) ([]string, error) {
 	var long []string
@@ -37,7 +37,7 @@ func tooLong(tree fs.FS) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if lines := bytes.Count(text, []byte("\n")); lines > most {
+		if lines := bytes.Count(text, []byte("\n")); lines > limit {
 			long = append(long, fmt.Sprintf("%s has %d lines", name, lines))
 		}
 		return nil
@@ -111,7 +111,7 @@ func TestNoFileIsTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range long {
-		t.Errorf("%s, more than %d: split it so that each file has one subject", file, most)
+		t.Errorf("%s, more than %d: split it so that each file has one subject", file, limit)
 	}
 }
 
@@ -163,14 +163,14 @@ func TestMainIsShort(t *testing.T) {
 func TestTooLongFindsLongFiles(t *testing.T) {
 	lines := func(n int) *fstest.MapFile { return &fstest.MapFile{Data: bytes.Repeat([]byte("x\n"), n)} }
 	long, err := tooLong(fstest.MapFS{
-		"ok.go":                      lines(most),
-		"long.go":                    lines(most + 1),
-		"deep/er/long.ts":            lines(most + 1),
-		"migrations/long.sql":        lines(most + 1),
-		"README.md":                  lines(most + 1),
-		"web/node_modules/a/long.ts": lines(most + 1),
-		"web/dist/long.ts":           lines(most + 1),
-		".cache/long.go":             lines(most + 1),
+		"ok.go":                      lines(limit),
+		"long.go":                    lines(limit + 1),
+		"deep/er/long.ts":            lines(limit + 1),
+		"migrations/long.sql":        lines(limit + 1),
+		"README.md":                  lines(limit + 1),
+		"web/node_modules/a/long.ts": lines(limit + 1),
+		"web/dist/long.ts":           lines(limit + 1),
+		".cache/long.go":             lines(limit + 1),
 	})
 	if err != nil {
 		t.Fatal(err)

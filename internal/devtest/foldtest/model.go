@@ -33,7 +33,7 @@ type Conversation struct {
 	// leftAt is set when the user leaves: only messages above it bring the conversation back. -1
 	// means that the user has not left.
 	leftAt int64
-	// known is set once a client may have been told about the conversation.
+	// known is true once a client may have been told about the conversation.
 	known bool
 	level events.Level
 	// until is when level ends, and after is the level that then applies; until is zero if level

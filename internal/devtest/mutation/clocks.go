@@ -29,7 +29,7 @@ var clockMutants = []mutant{
 	{"tokens follow the clock of the machine", []edit{{"internal/server/auth/tokens.go", "	now := t.cfg.Now()\n", "	now := time.Now()\n"}}, otherClock},
 	{"a token ends by a clock that is set", []edit{{"internal/server/auth/tokens.go", "ExpiresAt: time.Now().Add(left)", "ExpiresAt: c.expires.Time"}}, otherClock},
 	{"tokens for vendors are issued now", []edit{{"internal/notify/push/credentials.go", "signedEarly = 10 * time.Second", "signedEarly = 0 * time.Second"}}, earlyTokens},
-	{"direct appends follow the clock of the machine", []edit{{"projector/append.go", "at: p.clock.Now()}", "at: time.Now()}"}}, appendsThere},
+	{"direct appends follow the clock of the machine", []edit{{"projector/append.go", "appendedAt: p.clock.Now()}", "appendedAt: time.Now()}"}}, appendsThere},
 	{"a wait of a month stays", []edit{{outboundFile, "interval '29 hours'", "interval '29000 hours'"}}, wrongWaits},
 	{"a revocation in the future stays", []edit{{"internal/server/revocation/revocation.sql", "CASE WHEN r.revoked_before > clock_timestamp() THEN clock_timestamp() ELSE r.revoked_before END", "r.revoked_before"}}, inTheFuture},
 	{"a sweep goes on while clocks differ", []edit{{"internal/pg/pgsession/clock.go", "return c.Now(), c.Check()", "return c.Now(), nil"}}, wrongClocks},

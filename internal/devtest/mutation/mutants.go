@@ -199,10 +199,10 @@ var mutants = []mutant{
 	{"reads ahead extend each other", []edit{{claimsFile, "	*s = append(slices.DeleteFunc(*s, c.covers), c)", "	for i := range *s {\n		(*s)[i].Until = max((*s)[i].Until, c.Until)\n	}\n	*s = append(slices.DeleteFunc(*s, c.covers), c)"}}, claimed},
 	{"reads ahead cut each other short", []edit{{claimsFile, "return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until", "return c.Conversation == other.Conversation && c.Until"}}, claimed},
 	{"an app makes up conversations without end", []edit{{claimsFile, "surplus := len(*s) - MaxReadsAhead; surplus > 0", "surplus := len(*s) - MaxReadsAhead; surplus > MaxReadsAhead*MaxReadsAhead"}}, claimed},
-	{"read_all ignores the category", []edit{{foldFile, `if path != "" && !category.Covers(path, in.category(c)) {`, "if false {"}}, pure},
+	{"read_all ignores the category", []edit{{foldFile, "if path != \"\" && !category.Covers(path, state.category(c)) {", "if false {"}}, pure},
 	{"a change leaves the version", []edit{{foldFile, "\tu.Version++\n\tc.Version = u.Version", "\tc.Version = u.Version"}}, pure},
 	{"the version grows without a change", []edit{{
-		foldFile, "	if changed, why = u.update(c, f); changed {\n		u.raise(c)\n	}\n", "	changed, why = u.update(c, f)\n	u.raise(c)\n",
+		foldFile, "	if changed, reason = u.update(c, f); changed {\n		u.raise(c)\n	}\n", "	changed, reason = u.update(c, f)\n	u.raise(c)\n",
 	}}, pure},
 	{"own messages in a room count", []edit{{stateRoom, "	c.Membership.Own.Add(p.seq)\n", ""}}, rooms},
 	{"own messages that mention all are mentions", []edit{{stateRoom, "	if p.all {\n		c.Membership.OwnAll", "	if false {\n		c.Membership.OwnAll"}}, rooms},
@@ -259,7 +259,7 @@ var mutants = []mutant{
 	{"chunks are merged only in the batch that closes both", []edit{{"internal/fold/store/rooms.go", "r != nil && r.MayClose(n)", "r != nil && r.MayClose(n) && false"}}, chunks},
 	{"the rows of merged chunks stay", []edit{{"internal/fold/store/rooms.go", "			batch.Queue(t.rooms.deleteMerged, r.ID, r.Merged)\n", ""}}, chunkRows},
 	{"closed messages are not counted", []edit{{chunkFile, "			r.ClosedLive += closed.Live.Len()\n", ""}}, rooms},
-	{"a message for members is folded as an ordinary one", []edit{{"internal/fold/store/userset.go", "	members := s.Refused(&it.Event)\n", "	members := s.Refused(&it.Event)[:0:0]\n"}}, rooms},
+	{"a message for members is folded as an ordinary one", []edit{{"internal/fold/store/userset.go", "	members := s.Refused(&item.Event)\n", "	members := s.Refused(&item.Event)[:0:0]\n"}}, rooms},
 	{"a message of the room's past is folded without its marks", []edit{{loadsFile, "r == nil || mayHave(r, d.Seq)", "r != nil && mayHave(r, d.Seq)"}}, rooms},
 	{"the row of a member who leaves is not written", []edit{{memberFile, "	u.touch(c) // first, since it does nothing if c is already touched\n", ""}}, roomTables},
 	{"own messages in a room are unread", []edit{{"projector/badges/badges.sql", "r.live_starts, r.live_before) - c.unread", "r.live_starts, r.live_before)"}}, membersRead},
@@ -268,7 +268,7 @@ var mutants = []mutant{
 	{"the row of a room is not verified", []edit{{"internal/partition/replay/compare.go", "append(all, roomRows(r, rooms), chunkRows(r, rooms))\n	}\n	all = append(all, mark", "append(all, chunkRows(r, rooms))\n	}\n	all = append(all, mark"}}, roomsVerified},
 	{"a replay forgets the members of other shares", []edit{{"internal/partition/replay/rooms.go", "			r.room(id).Admit()\n", ""}}, roomsVerified},
 	{"a rebuild forgets closed chunks", []edit{{"internal/partition/rebuild/bulkload.go", "		for _, c := range of.Closed {", "		for _, c := range of.Closed[:0] {"}}, roomsRebuilt},
-	{"a rebuild does not compare rooms", []edit{{stagingFile, "s.rooms.judge(ctx, in.DifferingRooms)", "error(nil)"}}, roomsRebuilt},
+	{"a rebuild does not compare rooms", []edit{{stagingFile, "s.rooms.judge(ctx, snapshot.DifferingRooms)", "error(nil)"}}, roomsRebuilt},
 	{"a baseline forgets the marks of rooms", []edit{{"internal/partition/replay/rooms.go", "			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})\n", ""}}, roomsArchived},
 	{"a restore ends a row with its page", []edit{{"internal/partition/archiving/restore.go", "			open = page[end:]\n			return r.add(ctx, page[:end], f.Shared())\n", "			open = page[len(page):]\n			_ = end\n			return r.add(ctx, page, f.Shared())\n"}}, roomsRestored},
 	{"marks outlive a read", []edit{{"internal/fold/store/rooms.go", "	if len(gone.seqs) > 0 {", "	if false {"}}, roomTables},
@@ -283,12 +283,12 @@ var mutants = []mutant{
 	{"counting goes on past the greatest seq", []edit{{rangeFile, " && seq < hi; seq++", "; seq++"}}, check{pkg: "./internal/fold/badge", run: "^TestSeqs$"}},
 	{"a range loses its first seq", []edit{{rangeFile, "\t\ts.Ranges[i].Lo = seq\n", ""}}, sets},
 
-	{"a repeated event is folded again", []edit{{batchFile, "if !fresh(it, b.check) {", "if false {"}}, inTables},
+	{"a repeated event is folded again", []edit{{batchFile, "if !fresh(item, b.check) {", "if false {"}}, inTables},
 	{"an event that is twice in a batch is folded twice", []edit{{checkFile, "		recent[e] = struct{}{}\n		c.added", "		c.added"}}, repeats},
-	{"a repeated event counts for no user", []edit{{keysFile, "	case len(it.Event.Data.UserIDs):\n", "	default:\n"}, {
-		keysFile, "	default:\n		it.leave", "	case -1:\n		it.leave",
+	{"a repeated event counts for no user", []edit{{keysFile, "	case len(item.Event.Data.UserIDs):\n", "	default:\n"}, {
+		keysFile, "	default:\n		item.leave", "	case -1:\n		item.leave",
 	}}, retried},
-	{"users added by a retry are forgotten", []edit{{keysFile, "	for i := range it.Event.Data.UserIDs {\n		check.Add", "	for i := range it.Event.Data.UserIDs[repeated:] {\n		check.Add"}}, retried},
+	{"users added by a retry are forgotten", []edit{{keysFile, "	for i := range item.Event.Data.UserIDs {\n		check.Add", "	for i := range item.Event.Data.UserIDs[repeated:] {\n		check.Add"}}, retried},
 	{"a batch that is rolled back leaves its events known", []edit{{checkFile, "	for _, e := range c.added {\n		delete", "	for _, e := range c.added[:0] {\n		delete"}}, merged},
 	{"only the current generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return generation"}}, keys},
 	{"one more generation is probed", []edit{{windowFile, "return max(1, generation-ProbedGenerations+1)", "return max(1, generation-ProbedGenerations)"}}, keys},
@@ -304,7 +304,7 @@ var mutants = []mutant{
 	{"a look-up misses the first key of a page", []edit{{blocksFile, "p.run = k.run AND p.first <= k.prefix", "p.run = k.run AND p.first < k.prefix"}}, merged},
 	{"a prefix is split between two segments", []edit{{mergeFile, "if n >= m.Sizes.Segment && entries[n-1].Prefix != e.Prefix {", "if n >= m.Sizes.Segment {"}}, merged},
 	{"a merge is finished although pages are missing", []edit{{mergeFile, "if c.read != expected {", "if false {"}}, merged},
-	{"a replay counts a retry for all users", []edit{{"internal/fold/store/dedupreplay.go", "\td.Keys[0][it.Key] += it.Users\n", "\td.Keys[0][it.Key] = it.Users\n"}}, retried},
+	{"a replay counts a retry for all users", []edit{{"internal/fold/store/dedupreplay.go", "	d.Keys[0][item.Key] += item.Users\n", "	d.Keys[0][item.Key] = item.Users\n"}}, retried},
 	{"a generation of keys begins after the batch that begins it", []edit{{
 		batchFile, "b.Generation, b.From.TransactionID, b.From.Offset)", "b.Generation, b.To.TransactionID, b.To.Offset)",
 	}}, keys},
@@ -374,7 +374,7 @@ var mutants = []mutant{
 	{"a message in SQL goes to one partition", []edit{{sqlFile, "(SELECT partition_id FROM badged.partitions) AS held (p)", "(SELECT 0) AS held (p)"}}, routed},
 	{"two appends of a group touch a partition at once", []edit{{groupFile, "		g.busy.AddAll(&c.partitions)\n", ""}}, grouped},
 	{"a later event of a partition is appended before one for two", []edit{{groupFile, "			taken.AddAll(&c.partitions)\n", ""}}, grouped},
-	{"a group appends as much at once as there is", []edit{{groupFile, "room := g.most - g.running", "room := g.most"}}, grouped},
+	{"a group appends as much at once as there is", []edit{{groupFile, "room := g.limit - g.running", "room := g.limit"}}, grouped},
 	{"a group appends beside an event about a room", []edit{{groupFile, "if len(d.UserIDs) == 0 {", "if false {"}}, grouped},
 	{"appends to all partitions follow each other", []edit{{groupFile, "max(1, n/worthwhile)", "1"}}, grouped},
 	{"single events that meet count as load", []edit{{groupFile, "len(evs) >= worthwhile && ", ""}}, grouped},
@@ -422,12 +422,12 @@ var mutants = []mutant{
 		{
 			stepFile,
 			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n",
-			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n\tp.projector.tell(r.Updates)\n",
+			"\tr, err := b.Commit(batchCtx, conn.Conn(), p.tables, p.cache, p.keys, p.state, p.projector.cfg.Bus.HasSubscribers)\n\tp.projector.notify(r.Updates)\n",
 		},
 	}, crashes},
 
 	{"an event that is decoded is not validated", []edit{{decodeFile, "		e.validate(&d.problems, present)\n", "		_ = present\n"}}, decoded},
-	{"bytes after an event are ignored", []edit{{decodeFile, "if d.next(); d.at < len(d.json) {", "if false {"}}, decoded},
+	{"bytes after an event are ignored", []edit{{decodeFile, "if d.next(); d.offset < len(d.json) {", "if false {"}}, decoded},
 	{"an event may have a member twice", []edit{{decodeFile, "if bytes.Equal(name, other) {", "if false {"}}, decoded},
 	{"an event may miss any attribute", []edit{{decodeFile, "if ok && !given.has(i) {", "if false {"}}, decoded},
 	{"an event may have invalid UTF-8", []edit{{decodeFile, "d.wide && !utf8.Valid(b)", "false"}}, decoded},
@@ -442,15 +442,15 @@ var mutants = []mutant{
 	{"a sweep passes conversations that it could not expire", []edit{{sweepFile, "		if err != nil || !folds {\n			return expired, folds, err\n		}\n	}\n	if before", "		if err != nil {\n			return expired, folds, err\n		}\n	}\n	if before"}}, swept},
 	{"a sweep begins where the last one ended", []edit{{sweepFile, "max(0, swept-sweepOverlap)", "swept"}}, swept},
 	{"a sweep that was overtaken keeps its progress", []edit{{"internal/user/expiry/expiry.sql", "swept_hour = $3\n", "$3::integer >= 0\n"}}, swept},
-	{"healing leaves the sweep where it was", []edit{{"internal/partition/replay/heal.go", "\tbatch.Queue(store.ResetExpirySQL, in.Partition)\n", ""}}, swept},
+	{"healing leaves the sweep where it was", []edit{{"internal/partition/replay/heal.go", "	batch.Queue(store.ResetExpirySQL, snapshot.Partition)\n", ""}}, swept},
 
 	// Mutating either of the two columns would do.
 	{"a rebuild swaps tables unseen by the owner", []edit{{
 		"internal/partition/rebuild/rebuild.sql", "epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), revision = revision + 1", "epoch = epoch",
 	}}, rebuilt},
-	{"a rebuild folds repeated events again", []edit{{stagingFile, "dead == nil && s.Keys.First(&it, records[i].Position)", "dead == nil"}}, rebuilt},
+	{"a rebuild folds repeated events again", []edit{{stagingFile, "dead == nil && s.Keys.First(&item, records[i].Position)", "dead == nil"}}, rebuilt},
 	{"a rebuild does not compare touched users again", []edit{{stagingFile, "\t\t\tj.touched[id] = struct{}{}", "_ = id"}}, rebuilt},
-	{"a rebuild forgets generations that begin meanwhile", []edit{{stagingFile, "\ts.Keys.Extend(in.Generations[s.generations:])\n", ""}}, rebuilt},
+	{"a rebuild forgets generations that begin meanwhile", []edit{{stagingFile, "	s.Keys.Extend(snapshot.Generations[s.generations:])\n", ""}}, rebuilt},
 	{"a rebuild counts healed users as wrong", []edit{{"internal/partition/replay/compare.go", "			unsure = append(unsure, id)\n		}\n		return ok", "			unsure = append(unsure, id)\n		}\n		return ok && false"}}, rebuilt},
 	{"a rebuild keeps the records of healed users", []edit{{
 		"internal/partition/rebuild/rebuild.sql", "DELETE FROM badged.healed_users WHERE partition_id = $1", "DELETE FROM badged.healed_users WHERE partition_id <> $1",
@@ -466,7 +466,7 @@ var mutants = []mutant{
 	{"an old update replaces a newer state", []edit{{
 		mailboxFile, "case u.Epoch == m.held.Epoch && u.Version <= m.held.Version:", "case false:",
 	}}, told},
-	{"updates during the snapshot are forgotten", []edit{{mailboxFile, "m.heard > newest {", "m.heard > newest+m.heard {"}}, told},
+	{"updates during the snapshot are forgotten", []edit{{mailboxFile, "m.announced > newest {", "m.announced > newest+m.announced {"}}, told},
 	{"a state held before the read of the tables is not compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "false",
 	}}, ahead},
@@ -475,13 +475,13 @@ var mutants = []mutant{
 	}}, ahead},
 	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
-	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			in.member.forget()\n", ""}}, members},
+	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			interest.member.forget()\n", ""}}, members},
 	{"closed chunks change without a read", []edit{{accountFile, " || was.ClosedChanges != now.ClosedChanges", ""}}, members},
 	{"members trust a read that an update has overtaken", []edit{{"gateway/member.go", "	if !m.announced.includedIn(state, began) {\n		return false\n	}\n", ""}}, members},
 	{"a room is read before the bus listens to it", []edit{{"gateway/member.go", "	if !listening {\n		return false, err\n	}\n", "	_ = listening\n"}}, members},
 	{"a read ahead of a room is repeated before the room has the message", []edit{{"gateway/claims.go", "		case entry.Room.LastSeq < c.upTo:\n			continue\n", ""}}, claims},
 	{"a read ahead of a room is repeated for ever", []edit{{"gateway/claims.go", "		delete(m.claims, id)\n", ""}}, claims},
-	{"a forged version is waited for", []edit{{mailboxFile, "	m.heard, m.heardEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
+	{"a forged version is waited for", []edit{{mailboxFile, "	m.announced, m.announcedEpoch, m.since = 0, \"\", 0\n", ""}}, ahead},
 	{"the epoch survives a restored Postgres", []edit{
 		{"projector/epoch.go", "case !p.state.SameLife:", "case false:"},
 	}, epochs},
@@ -493,7 +493,7 @@ var mutants = []mutant{
 	{"any signature is accepted", []edit{{busKeysFile, "subtle.ConstantTimeCompare(signature[:], given) == 1", "subtle.ConstantTimeCompare(signature[:], given) >= 0"}}, signed},
 	{"a signature is accepted on any channel", []edit{{busKeysFile, "append([]byte(channel), 0)", "[]byte{0}"}}, signed},
 
-	{"a user's connections are not limited", []edit{{"gateway/gateway.go", "most > 0 && g.users[userID] >= most", "most < 0"}}, limits},
+	{"a user's connections are not limited", []edit{{"gateway/gateway.go", "limit > 0 && g.users[userID] >= limit", "limit < 0"}}, limits},
 	{"a client that leaves makes no room", []edit{{"gateway/gateway.go", "if g.users[userID]--; g.users[userID] == 0", "if g.users[userID] == 0"}}, limits},
 	{"refused commands all get the same time to retry", []edit{{"internal/base/limit/limiters.go", "	a.refused = min(a.refused+1, MaxRefused)\n", ""}}, limits},
 	{"a user reads as much at once as the process can", []edit{{tokenLimitsFile, "user, address := userAtOnce, addressAtOnce", "user, address := 0, 0"}}, readers},

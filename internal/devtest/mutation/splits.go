@@ -36,7 +36,7 @@ var splitMutants = []mutant{
 	{"an old snapshot appends to a partition that follows the one that was split", []edit{{sqlFile, "AS l UNION SELECT badged.existing_partitions() ORDER BY 1 LOOP", "AS l GROUP BY l ORDER BY 1 LOOP"}}, splitRooms},
 	{"members of rooms that join or leave during a split are not counted", []edit{{splitCopyFile, "more.n <> 0", "false"}}, splitSizes},
 	{"rows of a user go to both partitions", []edit{{childFile, "		return c.has(\"t.user_id\")", "		return \"true\""}}, splitHealed},
-	{"the switch copies nothing of what has changed last", []edit{{splitSwitchFile, "s.round(ctx, tx, at, math.MaxInt32)", "s.round(ctx, tx, at, math.MaxInt32*0)"}}, splitLoad},
+	{"the switch copies nothing of what has changed last", []edit{{splitSwitchFile, "s.round(ctx, tx, cursor, math.MaxInt32)", "s.round(ctx, tx, cursor, math.MaxInt32*0)"}}, splitLoad},
 	{"both partitions count what was folded before the split", []edit{{splitSQLFile, "SET folded = (folded + $1) / 2'", "SET folded = folded + 0 * $1'"}}, splitShares},
 	{"an export has a row for each copy of it", []edit{{erasureFile, "EXISTS (SELECT FROM badged.partitions AS p WHERE p.partition_id = t.partition_id)", "true"}}, splitHealed},
 	{"old rows of a partition that was split cannot be deleted", []edit{{"internal/partition/moving/moving.go", "known := m.splitAt", "known := 0 * m.splitAt"}}, splitLeft},

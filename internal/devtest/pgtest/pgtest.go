@@ -205,7 +205,7 @@ type Server struct {
 	mu        sync.Mutex
 	templates map[string]*built
 
-	// keeps is set if session stays open between statements. It is set only for the shared server:
+	// keeps is true if session stays open between statements. It is set only for the shared server:
 	// a test with a server of its own may kill it or count its sessions.
 	keeps     bool
 	sessionMu sync.Mutex

@@ -159,7 +159,7 @@ func accessText(access []string) string {
 }
 
 func (p *Page) paramText(param describe.Param) string {
-	of := param.Of
+	of := param.Model
 	if of == nil {
 		of = ""
 	}
@@ -172,8 +172,8 @@ func (p *Page) paramText(param describe.Param) string {
 
 func (p *Page) contentText(c describe.Content) string {
 	switch {
-	case c.Of != nil:
-		return p.typeText(p.schemas.Of(c.Of))
+	case c.Model != nil:
+		return p.typeText(p.schemas.Of(c.Model))
 	case c.Doc != "":
 		return c.Doc
 	}

@@ -32,7 +32,7 @@ type APNs struct {
 	// Now is the clock that decides whether provider tokens have expired. It may be set before the
 	// first push.
 	Now func() time.Time
-	// newest is the newest provider token, issued the time when it was made. expire is set if the
+	// newest is the newest provider token, issued the time when it was made. expire is true if the
 	// vendor must refuse it as expired.
 	newest string
 	issued time.Time

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// MaxRanges is the greatest number of ranges in a set of one conversation, unless the set
+// MaxRanges is the maximum number of ranges in a set of one conversation, unless the set
 // needs at most maxWords words (bitmaps of 64 seqs; see words.go). If seqs are far apart, each
 // message is a range; without the limit, the row of a user who never reads would grow forever.
 const MaxRanges = 1000
 
-// maxKnown is the greatest number of seqs that a set stores of its block.
+// maxKnown is the maximum number of seqs that a set stores of its block.
 const maxKnown = 64
 
 // BoundedSet is a RangeSet with a size limit. Beyond the limit, the oldest seqs form the

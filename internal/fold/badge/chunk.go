@@ -16,9 +16,9 @@ type Chunk struct {
 	// Recalled has the recalled messages, posted or not.
 	Recalled RangeSet
 
-	// Touched is set if the chunk changed since its row was read or written.
+	// Touched is true if the chunk changed since its row was read or written.
 	Touched bool
-	// Stored is set if the chunk has a row.
+	// Stored is true if the chunk has a row.
 	Stored bool
 }
 
@@ -49,8 +49,8 @@ func (c *Chunk) widest() []SeqRange {
 
 // cut splits c after seq at: it removes the messages up to and including at, and returns them
 // as a new chunk.
-func (c *Chunk) cut(at int64) *Chunk {
-	lower := &Chunk{Bound: at, Live: c.Live.cut(at), All: c.All.cut(at), Recalled: c.Recalled.cut(at), Touched: true}
+func (c *Chunk) cut(seq int64) *Chunk {
+	lower := &Chunk{Bound: seq, Live: c.Live.cut(seq), All: c.All.cut(seq), Recalled: c.Recalled.cut(seq), Touched: true}
 	c.Touched = true
 	return lower
 }

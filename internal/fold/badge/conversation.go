@@ -41,7 +41,7 @@ type Conversation struct {
 
 	Unread   BoundedSet // delivered, not recalled, above ReadSeq
 	Mentions BoundedSet // the messages in Unread that mention the user
-	// Again has messages at or below ReadSeq that were marked unread and so count again. It
+	// MarkedUnread has messages at or below ReadSeq that were marked unread and so count again. It
 	// becomes empty with the next read whose seq is at least the read position.
 	MarkedUnread RangeSet
 	// Recalled has the recalled messages, delivered or not. It includes messages already read,
@@ -51,7 +51,7 @@ type Conversation struct {
 	Revisions Revisions
 
 	// Membership is set if the conversation is a room and the user a member. Then Unread,
-	// Again and Recalled are empty, LeftSeq is Never and LastSeq is unused. The current
+	// MarkedUnread and Recalled are empty, LeftSeq is Never and LastSeq is unused. The current
 	// category is in the room; Category is a copy of it from the time of the join or of the
 	// last mark.
 	Membership *Membership
@@ -61,9 +61,9 @@ type Conversation struct {
 	first [1]SeqRange
 
 	Marked bool
-	// Touched is set if anything changed since the last write, visible to clients or not.
+	// Touched is true if anything changed since the last write, visible to clients or not.
 	Touched bool
-	// Stored is set if the conversation has a row.
+	// Stored is true if the conversation has a row.
 	Stored bool
 	// Weighed is the number of ranges of this conversation that the user's Weight includes.
 	Weighed int32
@@ -85,7 +85,7 @@ func (c *Conversation) Count() int64 { return c.Unread.Len() + c.MarkedUnread.Le
 
 // First returns the lowest seq that Count counts, or 0.
 func (c *Conversation) First() int64 {
-	if c.MarkedUnread.Len() > 0 { // Again is below all of Unread
+	if c.MarkedUnread.Len() > 0 { // MarkedUnread is below all of Unread
 		return c.MarkedUnread.Min()
 	}
 	return c.Unread.Min()
@@ -178,8 +178,8 @@ func (c *Conversation) unmark() {
 	c.unmarkFrom()
 }
 
-// isMarked reports whether c as a whole, or a message in Again, is marked unread. It does not
-// consider a mark of a room's messages from a seq on (see [Membership.Reached]).
+// isMarked reports whether c as a whole, or a message in MarkedUnread, is marked unread. It does
+// not consider a mark of a room's messages from a seq on (see [Membership.Reached]).
 func (c *Conversation) isMarked() bool { return c.Marked || c.MarkedUnread.Len() > 0 }
 
 // see raises the seen position to seq, unless it is higher.
@@ -317,15 +317,15 @@ func (c *Conversation) markMessages(seqs []int64) Reason {
 }
 
 // refresh raises DeliveredHour to the append time of a delivery or mark.
-func (c *Conversation) refresh(at time.Time) {
-	if hour := HourOf(at); hour > c.DeliveredHour {
+func (c *Conversation) refresh(appendedAt time.Time) {
+	if hour := HourOf(appendedAt); hour > c.DeliveredHour {
 		c.DeliveredHour, c.Touched = hour, true
 	}
 }
 
 // HourOf returns a time in hours since 1970. It returns 0 for times before 1970. For times
 // after the year 246,000 it returns the greatest int32, since the column has this type.
-func HourOf(at time.Time) int64 { return min(max(0, at.Unix()/3600), math.MaxInt32) }
+func HourOf(appendedAt time.Time) int64 { return min(max(0, appendedAt.Unix()/3600), math.MaxInt32) }
 
 // leave reads c up to its last delivered message and hides c from every list. seq is up_to_seq
 // of the event, 0 if the event has none. c appears again when a message is delivered whose seq

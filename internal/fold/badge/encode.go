@@ -137,7 +137,7 @@ func appendNumbers(b []byte, values ...int64) []byte {
 	return b
 }
 
-// numbers parses stored numbers one after the other. After an error, bad is set and the
+// numbers parses stored numbers one after the other. After an error, bad is true and the
 // results are invalid.
 type numbers struct {
 	b   []byte

@@ -33,16 +33,17 @@ type User struct {
 	// Carried is the part of the version shown to clients that comes from rooms which the user
 	// has left.
 	Carried int64
-	// Joined is set if the user is or was a member of a room. Otherwise readers do not look
+	// Joined is true if the user is or was a member of a room. Otherwise readers do not look
 	// for memberships.
 	Joined bool
 	// ReadsAhead are the parts of reads by the user's apps that are ahead of the log.
 	ReadsAhead ReadsAhead
-	// ReadsAheadChanged is true if ReadsAhead changed since the user's row was last read or written.
+	// ReadsAheadChanged is true if ReadsAhead changed since the user's row was last read or
+	// written.
 	ReadsAheadChanged bool
 	// Conversations maps conversation ids to their states.
 	Conversations map[string]*Conversation
-	// Complete is set if Conversations has every conversation that has a row.
+	// Complete is true if Conversations has every conversation that has a row.
 	Complete bool
 	// Changed lists the conversations changed since their rows were last read or written.
 	Changed []*Conversation
@@ -88,21 +89,21 @@ func (u *User) Conversation(id string) *Conversation {
 }
 
 // Apply folds e into u, which must be one of the users of e. mentioned is whether e mentions
-// u. in must have the room that e names, and the rooms in which u is a member.
+// u. state must have the room that e names, and the rooms in which u is a member.
 //
 // changed reports whether a client of u can see a difference; if so, the version of u has
-// grown by one. why is the reason why no count changed; it has no meaning if a count changed.
+// grown by one. reason is the reason why no count changed; it has no meaning if a count changed.
 //
 // Before the call, load the rows of paths that cover the categories of every conversation that
 // e changes. For an event about many conversations, also load every membership, and every
 // conversation with something to read; for UserLeftAll, load every conversation.
-func (u *User) Apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
-	changed, why = u.apply(e, mentioned, in)
+func (u *User) Apply(e *events.Event, mentioned bool, state *State) (changed bool, reason Reason) {
+	changed, reason = u.apply(e, mentioned, state)
 	u.Paths.place()
-	return changed, why
+	return changed, reason
 }
 
-func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, why Reason) {
+func (u *User) apply(e *events.Event, mentioned bool, state *State) (changed bool, reason Reason) {
 	d := &e.Data
 	switch e.Type {
 	case events.MessageDelivered, events.MessageChanged:
@@ -113,43 +114,43 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 		return u.change(d.ConversationID, func(c *Conversation) Reason {
 			read := c.ReadSeq
 			c.moveTo(max(u.ReadsAhead.Reach(c.ID, d.Seq), min(c.LeftSeq, d.Seq)))
-			why := c.deliver(e, mentioned)
-			if why == alreadyRead && d.Seq > read { // read because of a read ahead or a leave
-				if why = leftFurther; d.Seq > c.LeftSeq {
-					why = readAhead
+			reason := c.deliver(e, mentioned)
+			if reason == alreadyRead && d.Seq > read { // read because of a read ahead or a leave
+				if reason = leftFurther; d.Seq > c.LeftSeq {
+					reason = readAhead
 				}
 			}
 			c.refresh(e.AppendedAt)
-			return why
+			return reason
 		})
 	case events.ConversationRead:
 		if d.ByApp {
 			u.lapse(e.AppendedAt)
-			u.claim(d, e.AppendedAt)
-			return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
+			u.addReadAhead(d, e.AppendedAt)
+			return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, state.lastSeq(c)) })
 		}
 		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.read(d.UpToSeq) })
 	case events.ConversationExpired:
-		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, in.lastSeq(c)) })
+		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.readDelivered(d.UpToSeq, state.lastSeq(c)) })
 	case events.MessageRecalled:
 		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.recall(d.Seq, d.Revision) })
 	case events.ConversationMarkedUnread:
 		if d.FromSeq > 0 && u.Conversation(d.ConversationID).Member() {
-			return u.markFrom(in.Room(d.ConversationID), d.FromSeq, e.AppendedAt)
+			return u.markFrom(state.Room(d.ConversationID), d.FromSeq, e.AppendedAt)
 		}
-		return u.change(d.ConversationID, func(c *Conversation) (why Reason) {
+		return u.change(d.ConversationID, func(c *Conversation) (reason Reason) {
 			if len(d.Seqs) > 0 {
-				why = c.markMessages(d.Seqs)
+				reason = c.markMessages(d.Seqs)
 			} else {
-				why = c.markUnread(in.category(c))
+				reason = c.markUnread(state.category(c))
 			}
 			if c.isMarked() {
 				c.refresh(e.AppendedAt)
 			}
-			return why
+			return reason
 		})
 	case events.ConversationReset:
-		return u.reset(e, in)
+		return u.reset(e, state)
 	case events.ConversationLevelSet:
 		return u.change(d.ConversationID, func(c *Conversation) Reason { return c.setLevel(d.Level, d.Until) })
 	case events.ConversationLevelEnded:
@@ -159,34 +160,34 @@ func (u *User) apply(e *events.Event, mentioned bool, in *State) (changed bool, 
 	case events.ConversationSeen:
 		return u.change(d.ConversationID, func(c *Conversation) Reason {
 			if d.ByApp {
-				return c.see(min(d.UpToSeq, in.lastSeq(c)))
+				return c.see(min(d.UpToSeq, state.lastSeq(c)))
 			}
 			return c.see(d.UpToSeq)
 		})
 	case events.UserReadAll:
-		return u.changeAll(d.Category, in, func(c *Conversation) Reason { return c.readAll(in.lastSeq(c)) }), nothingUnread
+		return u.changeAll(d.Category, state, func(c *Conversation) Reason { return c.readAll(state.lastSeq(c)) }), nothingUnread
 	case events.UserSeenAll:
-		return u.changeAll(d.Category, in, func(c *Conversation) Reason { return c.see(in.lastSeq(c)) }), allSame
+		return u.changeAll(d.Category, state, func(c *Conversation) Reason { return c.see(state.lastSeq(c)) }), allSame
 	case events.UserLeftAll:
-		return u.leaveAll(d.Category, in), allSame
+		return u.leaveAll(d.Category, state), allSame
 	case events.CategoryLevelSet:
 		return u.setLevel(d)
 	case events.RoomJoined:
-		return u.join(in.Room(d.ConversationID), e)
+		return u.join(state.Room(d.ConversationID), e)
 	case events.RoomLeft:
-		return u.quit(in.Room(d.ConversationID))
+		return u.quit(state.Room(d.ConversationID))
 	}
 	return false, none
 }
 
 // change applies f to one conversation, and raises the version of u by one if a client can see
 // a difference.
-func (u *User) change(conversationID string, f func(*Conversation) Reason) (changed bool, why Reason) {
+func (u *User) change(conversationID string, f func(*Conversation) Reason) (changed bool, reason Reason) {
 	c := u.Conversation(conversationID)
-	if changed, why = u.update(c, f); changed {
+	if changed, reason = u.update(c, f); changed {
 		u.raise(c)
 	}
-	return changed, why
+	return changed, reason
 }
 
 // raise raises the version of u because c changed.
@@ -197,10 +198,10 @@ func (u *User) raise(c *Conversation) {
 
 // changeAll applies f to every conversation that path covers, or to all conversations if path
 // is empty. It raises the version of u by one if a client can see a difference in any of them.
-func (u *User) changeAll(path string, in *State, f func(*Conversation) Reason) bool {
+func (u *User) changeAll(path string, state *State, f func(*Conversation) Reason) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
-		if path != "" && !category.Covers(path, in.category(c)) {
+		if path != "" && !category.Covers(path, state.category(c)) {
 			continue
 		}
 		if visible, _ := u.update(c, f); visible {
@@ -222,22 +223,22 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the reads ahead of u that ended before `at`, the append time of the event that is
+// lapse removes the reads ahead of u that ended before now, the append time of the event that is
 // folded now.
-func (u *User) lapse(at time.Time) {
+func (u *User) lapse(now time.Time) {
 	n := len(u.ReadsAhead)
-	u.ReadsAhead.Lapse(at.UnixMicro())
+	u.ReadsAhead.Lapse(now.UnixMicro())
 	u.ReadsAheadChanged = u.ReadsAheadChanged || len(u.ReadsAhead) < n
 }
 
-// addReadAhead stores a read ahead: the part of an app's read that is above the last delivered message. It
-// stores none for a room, since each message to the room would have to look up the reads ahead of
-// all members.
-func (u *User) claim(d *events.Data, at time.Time) {
+// addReadAhead stores a read ahead: the part of an app's read that is above the last delivered
+// message. It stores none for a room, since each message to the room would have to look up the
+// reads ahead of all members.
+func (u *User) addReadAhead(d *events.Data, appendedAt time.Time) {
 	if c := u.Conversation(d.ConversationID); c.Member() || d.UpToSeq <= c.LastSeq {
 		return
 	}
-	added := u.ReadsAhead.Add(ReadAhead{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: at.Add(ReadAheadSpan).UnixMicro()})
+	added := u.ReadsAhead.Add(ReadAhead{Conversation: strings.Clone(d.ConversationID), UpTo: d.UpToSeq, Until: appendedAt.Add(ReadAheadSpan).UnixMicro()})
 	u.ReadsAheadChanged = u.ReadsAheadChanged || added
 }
 
@@ -248,10 +249,10 @@ func (u *User) Exists() bool { return u.Version > 0 || len(u.ReadsAhead) > 0 }
 
 // update applies f to c, and adds the change of c's numbers to the numbers of u. It reports
 // whether a client can see a difference, and returns the result of f.
-func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bool, why Reason) {
+func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bool, reason Reason) {
 	before, listed := c.View(), c.Touched
 	member := c.Member()
-	why = f(c)
+	reason = f(c)
 	after := c.View()
 	if !member {
 		u.shift(&before, &after)
@@ -259,7 +260,7 @@ func (u *User) update(c *Conversation, f func(*Conversation) Reason) (changed bo
 	if c.Touched && !listed {
 		u.Changed = append(u.Changed, c)
 	}
-	return after != before, why
+	return after != before, reason
 }
 
 // shift adds the difference between two views of one conversation to the numbers of u.

@@ -15,7 +15,7 @@ const maxAppLevels = 500
 // setLevel sets the level of a category. The level applies to all conversations of the
 // category that have no level of their own. Only the numbers of u change; the rows of these
 // conversations do not.
-func (u *User) setLevel(d *events.Data) (changed bool, why Reason) {
+func (u *User) setLevel(d *events.Data) (changed bool, reason Reason) {
 	before, given := u.Paths.Levels[d.Category]
 	switch {
 	case string(d.Level) == before || !given && d.Level == events.LevelDefault:

@@ -78,7 +78,7 @@ func (c *Conversation) ReadPosition() int64 {
 // is at least `from`, these messages count again. Messages up to the result of known remain
 // read, since the lists of the membership are incomplete for them. So messages posted before u
 // joined also remain read.
-func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Reason) {
+func (u *User) markFrom(r *Room, from int64, appendedAt time.Time) (changed bool, reason Reason) {
 	c := u.Conversation(r.ID)
 	m := c.Membership
 	read, back := c.ReadSeq, max(from-1, m.known())
@@ -87,14 +87,14 @@ func (u *User) markFrom(r *Room, from int64, at time.Time) (changed bool, why Re
 	}
 	u.touch(c)
 	m.Reached = c.ReadPosition()
-	u.moveBack(r, c, back, at)
+	u.moveBack(r, c, back, appendedAt)
 	u.raise(c)
 	return true, none
 }
 
 // moveBack lowers the read position of a member to back. The room's messages above back count
 // again, except messages that the membership's lists show as sent by the member.
-func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
+func (u *User) moveBack(r *Room, c *Conversation, back int64, appendedAt time.Time) {
 	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
 	for seq := range m.Sent.between(back, read) {
@@ -116,7 +116,7 @@ func (u *User) moveBack(r *Room, c *Conversation, back int64, at time.Time) {
 		}
 	}
 	c.Category = r.Category // for the expiry sweep
-	c.refresh(at)
+	c.refresh(appendedAt)
 }
 
 // UnreadIn returns the messages of a room that count for a member, in ascending order. Every

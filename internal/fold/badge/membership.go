@@ -51,7 +51,7 @@ func (c *Conversation) Member() bool { return c.Membership != nil }
 
 // join makes u a member of r. It discards the unread messages that the conversation had before
 // the join. A mark of the conversation as a whole remains.
-func (u *User) join(r *Room, e *events.Event) (changed bool, why Reason) {
+func (u *User) join(r *Room, e *events.Event) (changed bool, reason Reason) {
 	d, c := &e.Data, u.Conversation(r.ID)
 	if c.Member() {
 		return false, alreadyMember
@@ -98,7 +98,7 @@ func (s *State) FoldErased(all []tombstones.Members) {
 
 // quit ends the membership of u in r. The conversation becomes an ordinary conversation that
 // the user has left.
-func (u *User) quit(r *Room) (changed bool, why Reason) {
+func (u *User) quit(r *Room) (changed bool, reason Reason) {
 	c := u.Conversation(r.ID)
 	if !c.Member() {
 		return false, noMember
@@ -125,11 +125,11 @@ func (u *User) endMembership(c *Conversation, r *Room) {
 // leaveAll folds user.left_all. u leaves every room that path covers, and every ordinary
 // conversation that path covers and of which a client may know: also one without messages, which
 // may be marked unread or have a level. The version of u grows by at most one.
-func (u *User) leaveAll(path string, in *State) bool {
+func (u *User) leaveAll(path string, state *State) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
-		switch r := in.roomOf(c); {
-		case !category.Covers(path, in.category(c)):
+		switch r := state.roomOf(c); {
+		case !category.Covers(path, state.category(c)):
 		case r != nil:
 			u.endMembership(c, r)
 			changed = append(changed, c)

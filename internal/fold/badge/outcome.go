@@ -72,8 +72,8 @@ const (
 // reasons has the kind and the text of each reason. READ, SEEN and LEFT are replaced by
 // positions of the conversation, and LEVEL by the level in the event.
 var reasons = [...]struct {
-	why  Why
-	text string
+	cause Why
+	text  string
 }{
 	ownMessage:        {WhyOwnMessage, "the user sent the message"},
 	alreadyRead:       {WhyAlreadyRead, "the conversation was read up to READ before"},
@@ -116,7 +116,7 @@ func (r Reason) Explain(e *events.Event, c *Conversation) (Why, string) {
 	if r == nothingDelivered && e.Data.ByApp {
 		text += fmt.Sprintf("; messages up to %d are read if they are delivered within %s", e.Data.UpToSeq, ReadAheadSpan)
 	}
-	return reasons[r].why, text
+	return reasons[r].cause, text
 }
 
 // Outcome is the effect of an event on a user.
@@ -174,11 +174,11 @@ func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 		read = c.ReadSeq
 	}
 	counted := slices.DeleteFunc(append(slices.Clone(d.Seqs), d.Seq), counts)
-	changed, why := false, none
+	changed, reason := false, none
 	if toRoom {
-		why = s.foldInRoom(e)
+		reason = s.foldInRoom(e)
 	} else {
-		changed, why = u.Apply(e, slices.Contains(d.MentionedUserIDs, u.ID), s)
+		changed, reason = u.Apply(e, slices.Contains(d.MentionedUserIDs, u.ID), s)
 	}
 	o.Counted = slices.DeleteFunc(counted, func(seq int64) bool { return !counts(seq) })
 	c := u.Conversations[d.ConversationID]
@@ -211,11 +211,11 @@ func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 	case changed || len(before) == 0:
 		return o
 	case toRoom && e.Type != events.RoomReset && d.Seq <= c.ReadSeq:
-		why = readInRoom
-	case toRoom && why == none:
-		why = ownMessage
+		reason = readInRoom
+	case toRoom && reason == none:
+		reason = ownMessage
 	}
-	o.Why, o.Detail = why.Explain(e, c)
+	o.Why, o.Detail = reason.Explain(e, c)
 	return o
 }
 

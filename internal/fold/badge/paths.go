@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/base/category"
 )
 
-// MaxInline is the greatest number of paths that are stored in the row of their user. A user
+// MaxInline is the maximum number of paths that are stored in the row of their user. A user
 // with more paths has one row per path, so that an event does not rewrite all paths.
 const MaxInline = 16
 
@@ -28,15 +28,15 @@ type Paths struct {
 	// level.
 	inline []*Path
 	rows   map[string]*Path
-	// whole is set if rows has every path that has a number or a level.
+	// whole is true if rows has every path that has a number or a level.
 	whole bool
 	// live is how many paths have a number or a level.
 	live int
 	// Levels has the levels by path, nil if none is set. If paths have rows, Levels may lack
-	// some levels until LevelsLoaded is set.
+	// some levels until LevelsLoaded is true.
 	Levels       category.Levels
 	LevelsLoaded bool
-	// Moved is set if a level changed since the user's row was read or written. Cleared is set
+	// Moved is true if a level changed since the user's row was read or written. Cleared is true
 	// if the next write must delete all stored rows of paths, for example because the paths
 	// are inline again.
 	Moved, Cleared bool
@@ -50,7 +50,7 @@ type Path struct {
 	Name string
 	category.Numbers
 	touched bool
-	// Stored is set if the path has a row of its own.
+	// Stored is true if the path has a row of its own.
 	Stored bool
 }
 
@@ -79,7 +79,7 @@ func (s *Paths) Rewrite() {
 	s.Cleared = true
 	for _, p := range s.AllRows() {
 		p.Stored = false
-		s.at(p.Name)
+		s.find(p.Name)
 	}
 }
 
@@ -162,9 +162,9 @@ func EachStored(stored string, visit func(name string, n category.Numbers, level
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
 
-// at returns a path that is about to change, and adds it to Touched. If paths have rows, the
+// find returns a path that is about to change, and adds it to Touched. If paths have rows, the
 // path must have been loaded or looked up before; otherwise at panics.
-func (s *Paths) at(path string) *Path {
+func (s *Paths) find(path string) *Path {
 	var p *Path
 	if s.rows != nil {
 		if p = s.rows[path]; p == nil && s.whole {
@@ -193,7 +193,7 @@ func (s *Paths) Has(p *Path) bool { return p.Numbers != category.Numbers{} || s.
 
 // change applies f to a path and updates live, the number of paths with a number or a level.
 func (s *Paths) change(path string, f func(*Path)) {
-	p := s.at(path)
+	p := s.find(path)
 	if s.Has(p) {
 		s.live--
 	}
@@ -203,11 +203,11 @@ func (s *Paths) change(path string, f func(*Path)) {
 }
 
 // add adds n to a category and to every path above it.
-func (s *Paths) add(of string, n category.Numbers) {
+func (s *Paths) add(path string, n category.Numbers) {
 	if n == (category.Numbers{}) {
 		return
 	}
-	for path := of; path != ""; path = category.Above(path) {
+	for path := path; path != ""; path = category.Above(path) {
 		s.change(path, func(p *Path) { p.Add(n) })
 	}
 }
@@ -231,7 +231,7 @@ func (s *Paths) place() {
 		s.rows = make(map[string]*Path, len(s.inline))
 		for _, p := range s.inline {
 			s.rows[p.Name] = p
-			s.at(p.Name)
+			s.find(p.Name)
 		}
 		s.inline = nil
 		s.Whole()

@@ -18,8 +18,8 @@ const (
 	// ReadAheadSpan is how long a read by an app also covers new messages: if a message up to the
 	// seq of the read is appended in this time, it counts as read on delivery.
 	ReadAheadSpan = time.Minute
-	// MaxReadsAhead is the maximum number of reads ahead of a user; the oldest is dropped first. The
-	// limit exists because an app can name any number of conversations.
+	// MaxReadsAhead is the maximum number of reads ahead of a user; the oldest is dropped first.
+	// The limit exists because an app can name any number of conversations.
 	MaxReadsAhead = 32
 )
 
@@ -32,12 +32,13 @@ type ReadAhead struct {
 	Until int64
 }
 
-// ReadsAhead are the reads ahead of one user, oldest first. They are stored with the user, since the
-// conversation may not exist yet.
+// ReadsAhead are the reads ahead of one user, oldest first. They are stored with the user, since
+// the conversation may not exist yet.
 //
-// A read ahead does not extend an earlier one: each has its own end. A read ahead is dropped if another
-// claim of the conversation covers it, that is, has neither a lower UpTo nor an earlier Until.
-// So if a conversation has two reads ahead, the read ahead with the greater UpTo has the earlier Until.
+// A read ahead does not extend an earlier one: each has its own end. A read ahead is dropped if
+// another read ahead of the conversation covers it, that is, has neither a lower UpTo nor an earlier
+// Until. So if a conversation has two reads ahead, the read ahead with the greater UpTo has the
+// earlier Until.
 type ReadsAhead []ReadAhead
 
 // Lapse removes the reads ahead that ended before now, in microseconds since 1970.
@@ -93,8 +94,8 @@ func (s ReadsAhead) String() string {
 	return string(append(b, ']'))
 }
 
-// ParseClaims parses the result of String.
-func ParseClaims(text string) (ReadsAhead, error) {
+// ParseReadsAhead parses the result of String.
+func ParseReadsAhead(text string) (ReadsAhead, error) {
 	if text == "" {
 		return nil, nil
 	}

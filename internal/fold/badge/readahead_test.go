@@ -38,7 +38,7 @@ func TestClaimsSayWhatWasRead(t *testing.T) {
 				}
 			}
 		}
-		again, err := ParseClaims(kept.String())
+		again, err := ParseReadsAhead(kept.String())
 		if diff := cmp.Diff(kept, again, cmp.AllowUnexported(ReadAhead{})); diff != "" || err != nil {
 			t.Fatalf("as text (-before +after), %v:\n%s", err, diff)
 		}

@@ -10,13 +10,13 @@ import (
 // reset folds conversation.reset: it sets a conversation of u to the state that e gives. It
 // also removes the reads ahead of the conversation, since their seqs refer to messages before the
 // reset.
-func (u *User) reset(e *events.Event, in *State) (changed bool, why Reason) {
+func (u *User) reset(e *events.Event, state *State) (changed bool, reason Reason) {
 	d := &e.Data
 	n := len(u.ReadsAhead)
 	u.ReadsAhead = slices.DeleteFunc(u.ReadsAhead, func(c ReadAhead) bool { return c.Conversation == d.ConversationID })
 	u.ReadsAheadChanged = u.ReadsAheadChanged || len(u.ReadsAhead) < n
 	if c := u.Conversation(d.ConversationID); c.Member() {
-		return u.resetMember(in.Room(c.ID), c, e)
+		return u.resetMember(state.Room(c.ID), c, e)
 	}
 	return u.change(d.ConversationID, func(c *Conversation) Reason {
 		c.reset(d.UpToSeq, d.Seqs)
@@ -54,7 +54,7 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 // resetMember folds conversation.reset for a member of a room: it moves the read position to
 // UpToSeq of e. All later messages become unread, except messages that the membership's lists
 // show as sent by the member. It also ends a mark of the messages from a seq on.
-func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, why Reason) {
+func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, reason Reason) {
 	m, upTo := c.Membership, e.Data.UpToSeq
 	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {
 		return false, sameState

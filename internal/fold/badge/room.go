@@ -39,7 +39,7 @@ type Room struct {
 	Resets string
 	// Revisions has the last messages that were changed, or recalled with a revision number.
 	Revisions Revisions
-	// Ended is set if the room was reset since its rows were read or written. The next write
+	// Ended is true if the room was reset since its rows were read or written. The next write
 	// then deletes the rows of closed chunks whose bound is at or above EndedAt, and the rows
 	// of marks above EndedAt. All closed chunks are loaded before a reset is folded.
 	Ended   bool
@@ -49,10 +49,10 @@ type Room struct {
 	// the message or is mentioned in it by name.
 	Marks map[int64]map[string]*Mark
 
-	// Touched is set if a column of the room's row changed that does not belong to the open
+	// Touched is true if a column of the room's row changed that does not belong to the open
 	// chunk. Open has its own Touched.
 	Touched bool
-	// StoredChanges is the value of Changes in the room's row. Stored is set if the room has a
+	// StoredChanges is the value of Changes in the room's row. Stored is true if the room has a
 	// row.
 	StoredChanges int64
 	Stored        bool
@@ -68,9 +68,9 @@ type Room struct {
 // Mentions or NamedAll of the member. A mark at or below the member's read position has no
 // effect.
 type Mark struct {
-	// Own is set if the member sent the message.
+	// Own is true if the member sent the message.
 	Own bool
-	// Touched is set if the mark is new or changed, Gone if the next write must delete it.
+	// Touched is true if the mark is new or changed, Gone if the next write must delete it.
 	Touched, Gone bool
 }
 
@@ -143,13 +143,13 @@ func (r *Room) moved(c *Chunk, live, all int64) {
 	}
 }
 
-// changed adds one to Changes, for an event that changes what members can see. at is the time
-// when the event was appended.
-func (r *Room) changed(at time.Time) {
+// changed adds one to Changes, for an event that changes what members can see. appendedAt is the
+// time when the event was appended.
+func (r *Room) changed(appendedAt time.Time) {
 	r.Changes++
 	r.Touched = true
 	if r.ChangedAt == 0 {
-		r.ChangedAt = at.UnixMicro()
+		r.ChangedAt = appendedAt.UnixMicro()
 	}
 }
 

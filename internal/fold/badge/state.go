@@ -108,7 +108,7 @@ func (s *State) foldInRoom(e *events.Event) Reason {
 // post folds a new or changed message of a room. It changes only the memberships of the
 // sender, of members that the message mentions by name, and of members that it mentioned
 // before the change.
-func (s *State) post(e *events.Event) (why Reason) {
+func (s *State) post(e *events.Event) (reason Reason) {
 	d := e.Data
 	r, changes := s.Room(d.ConversationID), e.Type == events.RoomChanged
 	c := r.chunk(d.Seq)
@@ -212,13 +212,13 @@ type post struct {
 	state *State
 	room  *Room
 	seq   int64
-	// all is set if the message mentions everybody.
+	// all is true if the message mentions everybody.
 	all bool
-	// visible is set if the message changed the room. Then Changes of the room has grown, and
+	// visible is true if the message changed the room. Then Changes of the room has grown, and
 	// so have the versions of all members.
 	visible bool
-	// at is when the event was appended, in microseconds since 1970.
-	at int64
+	// appendedAt is when the event was appended, in microseconds since 1970.
+	appendedAt int64
 	// raised has the users whose version was already raised for this message.
 	raised map[*User]bool
 }
@@ -249,7 +249,7 @@ func (p *post) changed(u *User, c *Conversation) {
 		p.raised[u] = true
 	}
 	if u.ChangedAt == 0 {
-		u.ChangedAt = p.at
+		u.ChangedAt = p.appendedAt
 	}
 }
 
@@ -310,7 +310,7 @@ func (p *post) mentionsAll() {
 }
 
 // mentionsOnly updates the memberships after a change of the message. named has all users that
-// the message mentions by name after the change. wasAll is set if the message mentioned
+// the message mentions by name after the change. wasAll is true if the message mentioned
 // everybody before the change.
 func (p *post) mentionsOnly(named []string, wasAll bool) {
 	for id, m := range p.room.Marks[p.seq] {

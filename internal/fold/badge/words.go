@@ -11,7 +11,7 @@ import (
 // consecutive seqs. If seqs have few gaps, words need little space, even for a set with many
 // ranges.
 
-// maxWords is the greatest number of words in a set with more than MaxRanges ranges. If a set
+// maxWords is the maximum number of words in a set with more than MaxRanges ranges. If a set
 // exceeds both limits, its oldest seqs are replaced by their number: see [BoundedSet].
 const maxWords = 1000
 
@@ -137,7 +137,7 @@ func (n *numbers) words() []word {
 
 // word parses the next word. end is the number of the first bitmap after the previous word.
 func (n *numbers) word(end int64) word {
-	const most = math.MaxInt64/wordBits + 1 // the number of words that cover all seqs
+	const limit = math.MaxInt64/wordBits + 1 // the number of words that cover all seqs
 	distance := n.next()
 	w := word{index: end + distance>>1, run: 1}
 	switch {
@@ -148,7 +148,7 @@ func (n *numbers) word(end int64) word {
 	default:
 		w.bits, n.b = binary.BigEndian.Uint64(n.b), n.b[8:]
 	}
-	if w.bits == 0 || w.run < 1 || w.run > most || w.index+w.run > most {
+	if w.bits == 0 || w.run < 1 || w.run > limit || w.index+w.run > limit {
 		n.bad = true
 	}
 	return w

@@ -149,7 +149,7 @@ func keyOf(prefix, rest uint64) (key uuid.UUID) {
 }
 
 // fold folds events as one batch in a generation, and returns for each of them
-// which users have not had it. It commits if commit is set.
+// which users have not had it. It commits if commit is true.
 func (o *owner) fold(generation int, commit bool, events ...event) (counted [][]uint64, err error) {
 	ctx := context.Background()
 	check := o.window.Check(generation)

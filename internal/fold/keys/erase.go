@@ -46,7 +46,7 @@ func Erase(ctx context.Context, tx pgx.Tx, partition int, entries []Entry) error
 	return nil
 }
 
-// erasedAtOnce is the greatest number of prefixes for which one query reads pages.
+// erasedAtOnce is the maximum number of prefixes for which one query reads pages.
 const erasedAtOnce = 1000
 
 // eraser is the state of one call of Erase.

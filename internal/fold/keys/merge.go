@@ -180,7 +180,7 @@ func (m *Merger) expire(ctx context.Context, oldest int) error {
 	return nil
 }
 
-// droppedPages is the greatest number of pages that one transaction deletes.
+// droppedPages is the maximum number of pages that one transaction deletes.
 const droppedPages = 4096
 
 // drop deletes some pages of the first run in m.dropped. When no pages are left, it deletes

@@ -29,7 +29,7 @@ type Merger struct {
 	loads, present int
 	current        *merge
 	// dropped has the numbers of the runs whose rows are to be deleted. It is valid while
-	// listed is set.
+	// listed is true.
 	dropped []int64
 	listed  bool
 }
@@ -47,7 +47,7 @@ type Sizes struct {
 	// Fanout is a number of runs: if that many have a similar size, they are merged. With a greater
 	// value, each key is written less often, but each event probes the filters of more runs.
 	Fanout int
-	// Older is the greatest number of runs of a completed generation. If there are more, the
+	// Older is the maximum number of runs of a completed generation. If there are more, the
 	// smallest runs are merged into one, so that this number remains.
 	Older int
 }

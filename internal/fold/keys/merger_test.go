@@ -330,14 +330,14 @@ func TestRunsStayFew(t *testing.T) {
 	o := d.newOwner(1 << 24)
 	o.merger.Sizes = Sizes{Blocks: 10, Segment: 50, Read: 2, Fanout: 4, Older: 2}
 	o.load(t, 1)
-	most := 0
+	limit := 0
 	for batch := range 200 {
 		o.mustFold(t, 1, true, random(uint64(batch), 10)...)
 		o.merge(t)
-		most = max(most, o.window.Stats().Runs)
+		limit = max(limit, o.window.Stats().Runs)
 	}
-	if most > 3*5 { // levels of 10, 40, 160, 640 and 2,560 entries
-		t.Errorf("2,000 entries were in up to %d runs", most)
+	if limit > 3*5 { // levels of 10, 40, 160, 640 and 2,560 entries
+		t.Errorf("2,000 entries were in up to %d runs", limit)
 	}
 	o.mustFold(t, 2, true, event{uuid.UUID{1}, []uint64{1}})
 	o.merge(t)

@@ -82,7 +82,7 @@ type run struct {
 	// segments has the segments in the order of their first prefixes. It is empty if the row
 	// of a segment is missing; then every event is looked up in the run.
 	segments []segment
-	// damaged is set if a filter is missing or cannot be decoded. Merging this run alone
+	// damaged is true if a filter is missing or cannot be decoded. Merging this run alone
 	// rebuilds its filters.
 	damaged bool
 }

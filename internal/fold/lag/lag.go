@@ -125,7 +125,7 @@ func Measure(ctx context.Context, q events.Querier, partitions []int, limit int)
 		var told, toldOffset *int64
 		err := q.QueryRow(ctx, sql, events.ProjectorGroup, pgsession.LockClass, p, events.NotifierGroup).Scan(
 			&l.Folded.TransactionID, &l.Folded.Offset, &l.Head.TransactionID, &l.Head.Offset, &l.Events, &age, &l.Owner, &told, &toldOffset)
-		if errors.Is(err, pgx.ErrNoRows) && eventlog.Gone(ctx, q, p) {
+		if errors.Is(err, pgx.ErrNoRows) && eventlog.IsGone(ctx, q, p) {
 			continue
 		}
 		if err != nil {

@@ -42,8 +42,8 @@ type Progress struct {
 // stay is the position of a partition with unfolded events, and the time since which the
 // position has not changed.
 type stay struct {
-	at    events.Position
-	since time.Time
+	position events.Position
+	since    time.Time
 }
 
 // NewProgress returns a Progress. held returns the partitions to check. Call Run, since Check
@@ -87,7 +87,7 @@ func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waitin
 		}
 		if w := waiting[id]; w.Age > 0 {
 			stuck[id] = stay{w.Folded, now}
-			if before, ok := p.stuck[id]; ok && before.at == w.Folded {
+			if before, ok := p.stuck[id]; ok && before.position == w.Folded {
 				stuck[id] = before
 			}
 		}

@@ -471,8 +471,8 @@ SET last_processed_transaction_id = '9', offset_acked = 3, pending = $2 WHERE co
 			t.Fatal(err)
 		}
 	}
-	at := events.Position{TransactionID: 9, Offset: 3}
-	want := []Cursor{{at, []int64{}}, {at, []int64{5, 7}}}
+	position := events.Position{TransactionID: 9, Offset: 3}
+	want := []Cursor{{position, []int64{}}, {position, []int64{5, 7}}}
 	all, err := LoadAll(t.Context(), d, []int{1, 0})
 	if diff := cmp.Diff(want, all); diff != "" || err != nil {
 		t.Errorf("all cursors (-want +got): %v\n%s", err, diff)

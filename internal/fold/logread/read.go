@@ -21,9 +21,9 @@ type Page struct {
 	Records []events.Record
 	// Late has the current positions of the rows with late events.
 	Late []events.Position
-	// More is set if a limit cut the page short, so that there may be more to read now.
+	// More is true if a limit cut the page short, so that there may be more to read now.
 	More bool
-	// Waits is set if a later event must not be read yet: a transaction with a lower id than
+	// Waits is true if a later event must not be read yet: a transaction with a lower id than
 	// the event's is still open, and was first seen less than the Patience of the [Watch] ago.
 	Waits bool
 	// ReadAt is when the page was read, by the clock of the database.
@@ -112,7 +112,7 @@ func (r *row) split(records []events.Record) []events.Record {
 // pager builds a page from rows.
 type pager struct {
 	Page
-	// limit is the greatest number of late rows, and of rows after the position, that the
+	// limit is the maximum number of late rows, and of rows after the position, that the
 	// statement returns.
 	limit               int
 	maxEvents, maxBytes int
@@ -124,10 +124,10 @@ type pager struct {
 	young              []int64
 	late, next         []events.Record
 	lateRows, nextRows int
-	// within is set if the position is inside a transaction: a limit ended the last page
+	// within is true if the position is inside a transaction: a limit ended the last page
 	// there, and the log has further events of this transaction.
 	within bool
-	// cut is set if not all late events fit into the page, or if this is not known.
+	// cut is true if not all late events fit into the page, or if this is not known.
 	cut bool
 	row
 }
@@ -249,10 +249,10 @@ func (p *payloads) keep(payload []byte) []byte {
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
-// Folded reads events that are folded by the cursor `at`, and whose position is greater than
+// Folded reads events that are folded by cursor, and whose position is greater than
 // `after`, in the order of folding. This part of the log is immutable, except for erasures.
-func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, at Cursor, size *Size) (records []events.Record, err error) {
-	args := append(append([]any{after.TransactionID, after.Offset}, at.Args()...), size.rows())
+func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, cursor Cursor, size *Size) (records []events.Record, err error) {
+	args := append(append([]any{after.TransactionID, after.Offset}, cursor.Args()...), size.rows())
 	rows, _ := q.Query(ctx, foldedSQL(partition), args...)
 	defer rows.Close()
 	var r row

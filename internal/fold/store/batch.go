@@ -34,10 +34,10 @@ type Batch struct {
 	// late has the positions of rows with late events before the batch moves them. The events
 	// of these rows come first in the batch.
 	late []events.Position
-	// appends is set if the transaction also appends the events to the log; otherwise the log
+	// appends is true if the transaction also appends the events to the log; otherwise the log
 	// already has them.
 	appends bool
-	// Generation is the generation in which the batch stores its event keys. Begins is set if
+	// Generation is the generation in which the batch stores its event keys. Begins is true if
 	// the batch is the first of this generation.
 	Generation int
 	Begins     bool
@@ -50,7 +50,7 @@ type Batch struct {
 	Refused []DeadLetter
 	// records has the record of each item.
 	records []*events.Record
-	// Oldest is the least append time of the records. readAt is when the records were read.
+	// Oldest is the lowest append time of the records. readAt is when the records were read.
 	// Both are by the database's clock.
 	Oldest, readAt time.Time
 
@@ -81,7 +81,7 @@ func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *
 		if at := records[i].AppendedAt; at.Before(b.Oldest) {
 			b.Oldest = at
 		}
-		it, err := letters.Item(&records[i], partition, partitions)
+		item, err := letters.Item(&records[i], partition, partitions)
 		switch {
 		case letters.Buried(records[i].Place):
 			continue
@@ -89,25 +89,25 @@ func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *
 			b.Dead = append(b.Dead, DeadLetter{Record: records[i], Reason: err.Error()})
 			continue
 		}
-		b.Items, b.records = append(b.Items, it), append(b.records, &records[i])
+		b.Items, b.records = append(b.Items, item), append(b.records, &records[i])
 	}
 	return b
 }
 
 // NewAppend returns a batch that appends rows to the log and folds their events. from is the
 // cursor of the partition, at is the append time. It fails if an event cannot be folded.
-func NewAppend(from logread.Cursor, rows *events.Rows, at time.Time, partition, partitions int) (*Batch, error) {
+func NewAppend(from logread.Cursor, rows *events.Rows, appendedAt time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{
-		From: from, appends: true, readAt: at, Oldest: at, origin: eventlog.Ancestor(partition, partitions),
+		From: from, appends: true, readAt: appendedAt, Oldest: appendedAt, origin: eventlog.Ancestor(partition, partitions),
 		Events: len(rows.Events), Items: make([]Item, 0, len(rows.Events)),
 	}
 	for _, e := range rows.Events {
-		e.AppendedAt = at
-		it, err := ItemOf(e, partition, partitions)
+		e.AppendedAt = appendedAt
+		item, err := ItemOf(e, partition, partitions)
 		if err != nil {
 			return nil, fmt.Errorf("event %s cannot be folded: %w", e.Key(), err)
 		}
-		b.Items = append(b.Items, it)
+		b.Items = append(b.Items, item)
 	}
 	return b, nil
 }
@@ -139,12 +139,12 @@ type PartitionState struct {
 	// Incarnation identifies the incarnation of Postgres in which the epoch began: see
 	// IncarnationSQL.
 	Incarnation string
-	// SameLife is set if Incarnation is the present one: Postgres has not been restarted or
+	// SameLife is true if Incarnation is the present one: Postgres has not been restarted or
 	// promoted since the epoch began.
 	SameLife bool
 	// ReadAt is when this state was read, by the database's clock.
 	ReadAt time.Time
-	// Rooms is set if the partition has rooms. Otherwise a batch without events of rooms skips
+	// Rooms is true if the partition has rooms. Otherwise a batch without events of rooms skips
 	// the queries about rooms.
 	Rooms bool
 	// Moves counts the moves of the partition between databases; it is 0 if there is only one
@@ -242,23 +242,23 @@ func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) erro
 func (b *Batch) Fold() (r Result, err error) {
 	var refused RefusedError
 	for i := range b.Items {
-		it := &b.Items[i]
-		if !fresh(it, b.check) {
+		item := &b.Items[i]
+		if !fresh(item, b.check) {
 			r.Duplicates++
 			continue
 		}
-		if members := it.Refuse(b.state); members != nil {
-			why := refusal(&it.Event, members)
+		if members := item.Refuse(b.state); members != nil {
+			why := refusal(&item.Event, members)
 			if b.appends {
-				refused = append(refused, Refused{it.Key, why})
+				refused = append(refused, Refused{item.Key, why})
 				continue
 			}
 			b.Refused = append(b.Refused, DeadLetter{*b.records[i], why.Error(), members})
 		}
-		remember(it, b.check)
+		remember(item, b.check)
 		r.Folded++
-		b.state.FoldErased(it.Erased)
-		b.state.Fold(&it.Event)
+		b.state.FoldErased(item.Erased)
+		b.state.Fold(&item.Event)
 	}
 	r.Leaps, r.FirstLeap = b.state.Leaps, b.state.FirstLeap
 	if len(refused) > 0 {
@@ -286,9 +286,9 @@ func refusal(e *events.Event, members []string) events.FieldError {
 	message := func(format string, args ...any) events.FieldError {
 		return events.FieldError{Field: "conversation_id", Message: fmt.Sprintf(format, args...)}
 	}
-	const most = 10
-	named := make([]string, 0, most)
-	for _, id := range members[:min(most, len(members))] {
+	const limit = 10
+	named := make([]string, 0, limit)
+	for _, id := range members[:min(limit, len(members))] {
 		named = append(named, strconv.Quote(id))
 	}
 	if more := len(members) - len(named); more > 0 {

@@ -13,14 +13,14 @@ import (
 type Column struct {
 	Name string
 	// at points to the value, which is a string, int64, bool or seqSet.
-	at any
+	target any
 	// kind is the SQL type of a column whose value is passed as text; "" for other columns.
 	kind string
-	// usual is the value that most rows have, nil if there is none. If null is set, the table
+	// usual is the value that most rows have, nil if there is none. If null is true, the table
 	// stores NULL for this value.
 	usual any
 	null  bool
-	// derived is set if the value follows from other columns. Batches write derived columns
+	// derived is true if the value follows from other columns. Batches write derived columns
 	// and do not read them.
 	derived bool
 
@@ -34,7 +34,7 @@ type Column struct {
 
 // Text returns the value in the form in which Postgres prints it, "" for NULL.
 func (c *Column) Text() string {
-	switch at := c.at.(type) {
+	switch at := c.target.(type) {
 	case *string:
 		return *at
 	case *seqSet:
@@ -45,12 +45,12 @@ func (c *Column) Text() string {
 		}
 		return strconv.FormatInt(*at, 10)
 	}
-	return strconv.FormatBool(*c.at.(*bool)) //nolint:forcetypeassert // there are no other types
+	return strconv.FormatBool(*c.target.(*bool)) //nolint:forcetypeassert // there are no other types
 }
 
 // Show converts a result of Text to readable text.
 func (c *Column) Show(text string) string {
-	if _, is := c.at.(*seqSet); is {
+	if _, is := c.target.(*seqSet); is {
 		return showSet(text)
 	}
 	return text
@@ -58,7 +58,7 @@ func (c *Column) Show(text string) string {
 
 // param returns the SQL type of the parameter for the column.
 func (c *Column) param() string {
-	switch c.at.(type) {
+	switch c.target.(type) {
 	case *string:
 		return "text"
 	case *seqSet:
@@ -120,9 +120,9 @@ type TableSQL struct {
 }
 
 // rowsSQL has two forms of a statement that writes rows. The parameters of `many` are arrays,
-// one for each column. The parameters of `one` are the values of a single row: most batches of a
+// one for each column. The parameters of single are the values of a single row: most batches of a
 // quiet partition write one row, and this form takes a third of the time.
-type rowsSQL struct{ many, one string }
+type rowsSQL struct{ many, single string }
 
 // tableSQL returns the statements on a table of a partition. The first `key` columns and the
 // partition are the primary key.
@@ -147,10 +147,10 @@ func tableSQL(table string, partition int, columns []Column, key int) TableSQL {
 		"TABLE", table, "PARTITION", strconv.Itoa(partition), "NAMES", list(names), "COLUMNS", list(read),
 		"STORED", list(stored), "CHANGES", list(changes), "SAME_KEY", strings.Join(same, " AND "),
 	).Replace
-	rows := func(many, one string) rowsSQL {
+	rows := func(many, single string) rowsSQL {
 		return rowsSQL{
-			many: strings.ReplaceAll(fill(many), "PARAMETERS", list(arrays)),
-			one:  strings.ReplaceAll(fill(one), "PARAMETERS", list(values)),
+			many:   strings.ReplaceAll(fill(many), "PARAMETERS", list(arrays)),
+			single: strings.ReplaceAll(fill(single), "PARAMETERS", list(values)),
 		}
 	}
 	all := fill(statements.Get("read rows"))
@@ -166,7 +166,7 @@ func targets(columns []Column) []any {
 	var to []any
 	for i := range columns {
 		if c := &columns[i]; !c.derived {
-			to = append(to, c.at)
+			to = append(to, c.target)
 		}
 	}
 	return to
@@ -188,7 +188,7 @@ func (r *rows) add(row interface{ Columns() []Column }) {
 	}
 	for i := range r.columns {
 		c := &r.columns[i]
-		switch at := c.at.(type) {
+		switch at := c.target.(type) {
 		case *string:
 			c.texts = add(c.texts, *at, c.usual, r)
 		case *seqSet:
@@ -226,7 +226,7 @@ func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) {
 	arguments := make([]any, len(r.columns))
 	for i := range r.columns {
 		c := &r.columns[i]
-		switch c.at.(type) {
+		switch c.target.(type) {
 		case *string:
 			arguments[i] = argument(c.texts, r)
 		case *seqSet:
@@ -239,7 +239,7 @@ func (r *rows) queue(batch *pgx.Batch, sql rowsSQL) {
 	}
 	statement := sql.many
 	if r.n == 1 {
-		statement = sql.one
+		statement = sql.single
 	}
 	batch.Queue(statement, arguments...)
 }

@@ -16,7 +16,7 @@ import (
 // that begins it stores this position, so a replay finds the same repetitions as the projector
 // did, whatever the clocks and settings are now.
 
-// WindowSpans is the least number of spans for which an event key is found; a span is the time
+// WindowSpans is the minimum number of spans for which an event key is found; a span is the time
 // between the starts of two generations. It is one less than keys.ProbedGenerations, since a
 // key may be stored just before its generation ends.
 const WindowSpans = keys.ProbedGenerations - 1
@@ -43,27 +43,27 @@ func LoadGenerations(ctx context.Context, q events.Querier, partition int) ([]Ge
 
 // fresh removes from an event the users who have had it. It reports whether anything is left
 // to fold: users, a message to a room, or joins and leaves of erased members.
-func fresh(it *Item, check *keys.Check) bool {
+func fresh(item *Item, check *keys.Check) bool {
 	repeated := 0
-	for i := range it.Event.Data.UserIDs {
-		if check.Has(it.entry(i)) {
+	for i := range item.Event.Data.UserIDs {
+		if check.Has(item.entry(i)) {
 			repeated++
 		}
 	}
 	switch repeated {
 	case 0:
-	case len(it.Event.Data.UserIDs):
-		it.Users, it.Event.Data.UserIDs = "", nil
-		return it.Erased != nil
+	case len(item.Event.Data.UserIDs):
+		item.Users, item.Event.Data.UserIDs = "", nil
+		return item.Erased != nil
 	default:
-		it.leave(func(i int) bool { return !check.Has(it.entry(i)) })
+		item.leave(func(i int) bool { return !check.Has(item.entry(i)) })
 	}
 	return true
 }
 
 // remember adds an entry for each user of an event, to be stored with the batch.
-func remember(it *Item, check *keys.Check) {
-	for i := range it.Event.Data.UserIDs {
-		check.Add(it.entry(i))
+func remember(item *Item, check *keys.Check) {
+	for i := range item.Event.Data.UserIDs {
+		check.Add(item.entry(i))
 	}
 }

@@ -32,31 +32,33 @@ func NewDedupReplay(generations []Generation) *DedupReplay {
 }
 
 // First removes from an event the users who have had it before, and records that the remaining
-// users have had it. It reports whether any users remain. at is the position of the event's
+// users have had it. It reports whether any users remain. position is the position of the event's
 // record; a call must not have a lower position than the call before. A caller may skip
 // events. For a key and user, it must skip either all events or none.
-func (d *DedupReplay) First(it *Item, at events.Position) bool {
-	if !d.Fresh(it, at) {
+func (d *DedupReplay) First(item *Item, position events.Position) bool {
+	if !d.Fresh(item, position) {
 		return false
 	}
-	d.Remember(it)
+	d.Remember(item)
 	return true
 }
 
 // Fresh is First, except that it does not record the remaining users.
-func (d *DedupReplay) Fresh(it *Item, at events.Position) bool { return it.Without(d.Had(it.Key, at)) }
+func (d *DedupReplay) Fresh(item *Item, position events.Position) bool {
+	return item.RemoveUsers(d.Earlier(item.Key, position))
+}
 
 // Remember records that the users of an event have had it. Call it after Fresh has returned
 // true. If the event is refused for some of its users, first remove these users from it.
-func (d *DedupReplay) Remember(it *Item) {
-	if len(it.Users) > 0 { // else it is a message to a room
-		d.Keys[0][it.Key] += it.Users
+func (d *DedupReplay) Remember(item *Item) {
+	if len(item.Users) > 0 { // else it is a message to a room
+		d.Keys[0][item.Key] += item.Users
 	}
 }
 
-// Had returns the users who had the event with this key before the position at.
-func (d *DedupReplay) Had(key uuid.UUID, at events.Position) (users UserSet) {
-	for len(d.ahead) > 0 && d.ahead[0].After.Before(at) {
+// Earlier returns the users who had the event with this key before position.
+func (d *DedupReplay) Earlier(key uuid.UUID, position events.Position) (users UserSet) {
+	for len(d.ahead) > 0 && d.ahead[0].After.Before(position) {
 		d.next()
 	}
 	for _, keys := range d.Keys {

@@ -61,7 +61,7 @@ func (s *simulation) append(evs []events.Event) {
 }
 
 // step makes a projector fold at most limit events of a partition, and begin a
-// generation of keys if begins is set. It reports whether there were any
+// generation of keys if begins is true. It reports whether there were any
 // events. A crash may roll back the transaction, or commit it unnoticed.
 func (s *simulation) step(t *rapid.T, projector, p, limit int, begins bool, outcome string) bool {
 	from := s.known[projector][p]

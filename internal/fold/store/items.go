@@ -31,14 +31,14 @@ type Item struct {
 
 // ToRoom reports whether the event reaches all members of a room. Such an event has no list of
 // users, and folding it again changes nothing.
-func (it *Item) ToRoom() bool { return it.Event.Type.ToRoom() }
+func (item *Item) ToRoom() bool { return item.Event.Type.ToRoom() }
 
 // Named returns the users whose conversations or memberships the event may change. For a
 // message to a room, these are its sender and the users that it mentions by name. For any
 // other event, these are its users.
-func (it *Item) Named() []string {
-	d := &it.Event.Data
-	if it.Event.Type != events.RoomPosted && it.Event.Type != events.RoomChanged {
+func (item *Item) Named() []string {
+	d := &item.Event.Data
+	if item.Event.Type != events.RoomPosted && item.Event.Type != events.RoomChanged {
 		return d.UserIDs
 	}
 	if d.SenderID == "" {
@@ -74,20 +74,20 @@ func NewItem(r *events.Record, partition, partitions int) (Item, error) {
 
 // remaining returns the item for a record that is a tombstone: users were erased from its
 // event. left is the parsed tombstone.
-func remaining(r *events.Record, left *tombstones.Tombstone, partition, partitions int) (it Item, err error) {
+func remaining(r *events.Record, left *tombstones.Tombstone, partition, partitions int) (item Item, err error) {
 	if left.Event != nil {
 		rest := *r
 		rest.Payload = left.Event
-		if it, err = NewItem(&rest, partition, partitions); err != nil {
+		if item, err = NewItem(&rest, partition, partitions); err != nil {
 			return Item{}, err
 		}
 	}
-	it.Erased = left.Members
-	return it, nil
+	item.Erased = left.Members
+	return item, nil
 }
 
 // OfRooms reports whether only partitions with rooms can have this event.
-func (it *Item) OfRooms() bool { return it.Event.Type.OfRooms() || it.Erased != nil }
+func (item *Item) OfRooms() bool { return item.Event.Type.OfRooms() || item.Erased != nil }
 
 // ErrForged means that another program than badged has written a record that has the form of a
 // tombstone.

@@ -58,9 +58,9 @@ func LoadFoldTimes(ctx context.Context, q events.Querier, partition int) (*FoldT
 	return f, err
 }
 
-// Of returns when a record was folded, with an error of about a second. Call it for records in
-// the order of the log. The time that it returns is never before the time of the last call.
-func (f *FoldTimes) Of(r *events.Record) time.Time {
+// FoldedAt returns when a record was folded, with an error of about a second. Call it for records
+// in the order of the log. The time that it returns is never before the time of the last call.
+func (f *FoldTimes) FoldedAt(r *events.Record) time.Time {
 	i, _ := slices.BinarySearchFunc(f.records, r.Position, func(l lateRecord, p events.Position) int {
 		if l.to.Before(p) {
 			return -1

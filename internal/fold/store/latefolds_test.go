@@ -15,7 +15,7 @@ func TestFoldTimes(t *testing.T) {
 	f := FoldTimes{records: []lateRecord{{to: place(2)}, {to: place(4), foldedAt: at(40)}, {to: place(6)}}}
 	for i, want := range []int{1, 2, 40, 40, 40, 40, 47, 47} {
 		appended := []int{1, 2, 3, 4, 5, 6, 47, 8}[i]
-		if got := f.Of(&events.Record{Place: events.Place{Position: place(i + 1)}, AppendedAt: at(appended)}); got != at(want) {
+		if got := f.FoldedAt(&events.Record{Place: events.Place{Position: place(i + 1)}, AppendedAt: at(appended)}); got != at(want) {
 			t.Errorf("event %d was folded at %v, want %v", i+1, got, at(want))
 		}
 	}

@@ -78,15 +78,15 @@ var ErrBuried = errors.New("the event became a dead letter")
 // letter. The error is ErrBuried if the event can be decoded but is a dead letter for all
 // users.
 func (l *Letters) Item(r *events.Record, partition, partitions int) (Item, error) {
-	it, err := NewItem(r, partition, partitions)
+	item, err := NewItem(r, partition, partitions)
 	switch {
 	case err != nil:
-		return it, err
+		return item, err
 	case l.Buried(r.Place):
 		return Item{}, ErrBuried
 	}
 	if users, ok := l.refused[r.Place]; ok {
-		it.Drop(users)
+		item.Drop(users)
 	}
-	return it, nil
+	return item, nil
 }

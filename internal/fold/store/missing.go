@@ -12,7 +12,7 @@ type Missing struct {
 	Users                        []string
 	PairUsers, PairConversations []string
 	// ReadAll has users; the batch needs all their conversations with something to read. If
-	// InRooms is set, the batch also needs all memberships of these users, and their rooms.
+	// InRooms is true, the batch also needs all memberships of these users, and their rooms.
 	ReadAll []string
 	// LeaveAll has the users in ReadAll whose conversations are all needed.
 	LeaveAll []string
@@ -39,7 +39,7 @@ func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 		p.rooms = items[i].OfRooms()
 	}
 	if p.rooms {
-		p.state.Rooms, p.asked = map[string]*badge.Room{}, map[string]struct{}{}
+		p.state.Rooms, p.requested = map[string]*badge.Room{}, map[string]struct{}{}
 	}
 	for i := range items {
 		p.add(&items[i])
@@ -54,16 +54,16 @@ type preparation struct {
 	state   *badge.State
 	missing Missing
 	rooms   bool
-	// readers has the users in Missing.ReadAll. asked has the ids in Missing.Rooms.
-	readers, asked map[string]struct{}
+	// readers has the users in Missing.ReadAll. requested has the ids in Missing.Rooms.
+	readers, requested map[string]struct{}
 }
 
-func (p *preparation) add(it *Item) {
-	d := &it.Event.Data
-	for i := range it.Erased {
-		p.needRoom(it.Erased[i].ConversationID)
+func (p *preparation) add(item *Item) {
+	d := &item.Event.Data
+	for i := range item.Erased {
+		p.needRoom(item.Erased[i].ConversationID)
 	}
-	for _, id := range it.Named() {
+	for _, id := range item.Named() {
 		u, ok := p.state.Users[id]
 		if !ok {
 			if u = p.cache.User(id); u == nil {
@@ -72,12 +72,12 @@ func (p *preparation) add(it *Item) {
 			}
 			p.state.Users[id] = u
 		}
-		if it.Event.Type.OfConversations() {
+		if item.Event.Type.OfConversations() {
 			if u.Complete {
 				p.needRooms(u)
 				continue
 			}
-			if it.Event.Type == events.UserLeftAll && !slices.Contains(p.missing.LeaveAll, id) {
+			if item.Event.Type == events.UserLeftAll && !slices.Contains(p.missing.LeaveAll, id) {
 				p.missing.LeaveAll = append(p.missing.LeaveAll, id)
 			}
 			if _, ok := p.readers[id]; !ok {
@@ -98,10 +98,10 @@ func (p *preparation) add(it *Item) {
 			p.missing.PairConversations = append(p.missing.PairConversations, d.ConversationID)
 		}
 		if p.rooms && (conversation.Member() || !conversation.Stored) { // an unloaded row may be a membership
-			p.mayNeedRoom(it)
+			p.mayNeedRoom(item)
 		}
 	}
-	switch it.Event.Type {
+	switch item.Event.Type {
 	case events.RoomPosted, events.RoomChanged, events.RoomRecalled:
 		p.needRoom(d.ConversationID)
 		if r := p.state.Rooms[d.ConversationID]; r == nil || mayHave(r, d.Seq) {
@@ -122,10 +122,10 @@ func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Li
 
 // mayNeedRoom requests the room of an item whose conversation may be a membership, unless the
 // event is of a type that is refused for members.
-func (p *preparation) mayNeedRoom(it *Item) {
-	switch it.Event.Type {
+func (p *preparation) mayNeedRoom(item *Item) {
+	switch item.Event.Type {
 	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:
-		p.needRoom(it.Event.Data.ConversationID)
+		p.needRoom(item.Event.Data.ConversationID)
 	}
 }
 
@@ -143,13 +143,13 @@ func (p *preparation) needRoom(id string) {
 	if _, ok := p.state.Rooms[id]; ok {
 		return
 	}
-	if _, ok := p.asked[id]; ok {
+	if _, ok := p.requested[id]; ok {
 		return
 	}
 	if r := p.cache.Room(id); r != nil {
 		p.state.Rooms[id] = r
 		return
 	}
-	p.asked[id] = struct{}{}
+	p.requested[id] = struct{}{}
 	p.missing.Rooms = append(p.missing.Rooms, id)
 }

@@ -25,10 +25,10 @@ type PathRow struct {
 // from r.
 func (r *PathRow) Columns() []Column {
 	return []Column{
-		{Name: "user_id", at: &r.userID},
-		{Name: "category", at: &r.category},
-		{Name: "numbers", at: &r.numbers, kind: "jsonb"},
-		{Name: "level", at: &r.level, kind: "badged.level", usual: "", null: true},
+		{Name: "user_id", target: &r.userID},
+		{Name: "category", target: &r.category},
+		{Name: "numbers", target: &r.numbers, kind: "jsonb"},
+		{Name: "level", target: &r.level, kind: "badged.level", usual: "", null: true},
 	}
 }
 
@@ -63,15 +63,15 @@ func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) 
 // items need them. The users of the items and their conversations must be loaded.
 func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	var fresh []string
-	some := false
+	paths := false
 	for id, u := range s.Users {
-		some = some || u.Paths.HasRows()
+		paths = paths || u.Paths.HasRows()
 		if u.Paths.HasRows() && !u.Paths.LevelsLoaded {
 			u.Paths.LevelsLoaded = true
 			fresh = append(fresh, id)
 		}
 	}
-	if !some {
+	if !paths {
 		return
 	}
 	posted := map[string][]string{} // categories by room
@@ -81,8 +81,8 @@ func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) 
 		}
 	}
 	var users, categories []string
-	need := func(u *badge.User, some ...string) {
-		for _, path := range some {
+	need := func(u *badge.User, paths ...string) {
+		for _, path := range paths {
 			for ; path != ""; path = category.Above(path) {
 				if !u.Paths.Knows(path) {
 					u.Paths.Expect(path)
@@ -123,12 +123,12 @@ func (t *Tables) queuePathLoads(batch *pgx.Batch, items []Item, s *badge.State) 
 	}
 }
 
-// ScanPaths reads rows of paths. of returns the user to which a path is added, or nil to skip
+// ScanPaths reads rows of paths. userOf returns the user to which a path is added, or nil to skip
 // the row.
-func ScanPaths(rows pgx.Rows, of func(id string) *badge.User) error {
+func ScanPaths(rows pgx.Rows, userOf func(id string) *badge.User) error {
 	var r PathRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
-		u := of(r.userID)
+		u := userOf(r.userID)
 		if u == nil {
 			return nil
 		}

@@ -32,18 +32,18 @@ type RoomRow struct {
 // from r.
 func (r *RoomRow) Columns() []Column {
 	return append([]Column{
-		{Name: "conversation_id", at: &r.id},
-		{Name: "changes", at: &r.changes},
-		{Name: "last_seq", at: &r.lastSeq},
-		{Name: "since", at: &r.since},
-		{Name: "closed_live", at: &r.closedLive},
-		{Name: "closed_all", at: &r.closedAll},
-		{Name: "closed_changes", at: &r.closedChanges},
-		{Name: "members", at: &r.members},
-		{Name: "delivered_hour", at: &r.deliveredHour},
-		{Name: "category", at: &r.category},
-		{Name: "resets", at: &r.resets, usual: "", null: true},
-		{Name: "revisions", at: &r.revisions, usual: "", null: true},
+		{Name: "conversation_id", target: &r.id},
+		{Name: "changes", target: &r.changes},
+		{Name: "last_seq", target: &r.lastSeq},
+		{Name: "since", target: &r.since},
+		{Name: "closed_live", target: &r.closedLive},
+		{Name: "closed_all", target: &r.closedAll},
+		{Name: "closed_changes", target: &r.closedChanges},
+		{Name: "members", target: &r.members},
+		{Name: "delivered_hour", target: &r.deliveredHour},
+		{Name: "category", target: &r.category},
+		{Name: "resets", target: &r.resets, usual: "", null: true},
+		{Name: "revisions", target: &r.revisions, usual: "", null: true},
 	}, r.messages.columns()...)
 }
 
@@ -85,10 +85,10 @@ type ChunkRow struct {
 // from r.
 func (r *ChunkRow) Columns() []Column {
 	return append([]Column{
-		{Name: "conversation_id", at: &r.room},
-		{Name: "bound", at: &r.bound},
-		{Name: "live", at: &r.live, derived: true},
-		{Name: "mentions_all", at: &r.mentionsAll, derived: true},
+		{Name: "conversation_id", target: &r.room},
+		{Name: "bound", target: &r.bound},
+		{Name: "live", target: &r.live, derived: true},
+		{Name: "mentions_all", target: &r.mentionsAll, derived: true},
 	}, r.messages.columns()...)
 }
 
@@ -117,7 +117,7 @@ type MarkRow struct {
 // from r.
 func (r *MarkRow) Columns() []Column {
 	return []Column{
-		{Name: "conversation_id", at: &r.room}, {Name: "seq", at: &r.seq}, {Name: "user_id", at: &r.user}, {Name: "own", at: &r.own},
+		{Name: "conversation_id", target: &r.room}, {Name: "seq", target: &r.seq}, {Name: "user_id", target: &r.user}, {Name: "own", target: &r.own},
 	}
 }
 
@@ -139,11 +139,11 @@ type chunkColumns struct {
 func (r *chunkColumns) columns() []Column {
 	const array = "bigint[]"
 	return []Column{
-		{Name: "live_starts", at: &r.liveStarts, kind: array, usual: "", null: true},
-		{Name: "live_before", at: &r.liveBefore, kind: array, usual: "", null: true},
-		{Name: "all_starts", at: &r.allStarts, kind: array, usual: "", null: true},
-		{Name: "all_before", at: &r.allBefore, kind: array, usual: "", null: true},
-		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
+		{Name: "live_starts", target: &r.liveStarts, kind: array, usual: "", null: true},
+		{Name: "live_before", target: &r.liveBefore, kind: array, usual: "", null: true},
+		{Name: "all_starts", target: &r.allStarts, kind: array, usual: "", null: true},
+		{Name: "all_before", target: &r.allBefore, kind: array, usual: "", null: true},
+		{Name: "recalled_set", target: &r.recalledSet, usual: "", null: true},
 	}
 }
 

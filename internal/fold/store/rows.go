@@ -38,16 +38,16 @@ const neverJoined = -1
 // from r.
 func (r *UserRow) Columns() []Column {
 	return []Column{
-		{Name: "user_id", at: &r.id},
-		{Name: "version", at: &r.version},
-		{Name: "total", at: &r.total},
-		{Name: "mentions", at: &r.mentions},
-		{Name: "carried", at: &r.carried, usual: int64(neverJoined), null: true},
-		{Name: "categories", at: &r.categories, kind: "jsonb"},
-		{Name: "claims", at: &r.claims, kind: "jsonb", usual: "", null: true},
-		{Name: "unread_conversations", at: &r.conversations},
-		{Name: "extra", at: &r.extra, kind: "jsonb", usual: "", null: true},
-		{Name: "path_rows", at: &r.pathRows, usual: int64(0), null: true},
+		{Name: "user_id", target: &r.id},
+		{Name: "version", target: &r.version},
+		{Name: "total", target: &r.total},
+		{Name: "mentions", target: &r.mentions},
+		{Name: "carried", target: &r.carried, usual: int64(neverJoined), null: true},
+		{Name: "categories", target: &r.categories, kind: "jsonb"},
+		{Name: "claims", target: &r.claims, kind: "jsonb", usual: "", null: true},
+		{Name: "unread_conversations", target: &r.conversations},
+		{Name: "extra", target: &r.extra, kind: "jsonb", usual: "", null: true},
+		{Name: "path_rows", target: &r.pathRows, usual: int64(0), null: true},
 	}
 }
 
@@ -76,7 +76,7 @@ func (r *UserRow) restore(u *badge.User) (err error) {
 	if r.pathRows > 0 {
 		u.Paths.RestoreRows(r.pathRows)
 	}
-	if u.ReadsAhead, err = badge.ParseClaims(r.claims); err != nil {
+	if u.ReadsAhead, err = badge.ParseReadsAhead(r.claims); err != nil {
 		return fmt.Errorf("claims of user %q: %w", r.id, err)
 	}
 	return nil
@@ -104,35 +104,35 @@ type ConversationRow struct {
 // from r.
 func (r *ConversationRow) Columns() []Column {
 	return []Column{
-		{Name: "user_id", at: &r.userID},
-		{Name: "conversation_id", at: &r.id},
-		{Name: "version", at: &r.version},
-		{Name: "read_seq", at: &r.readSeq},
-		{Name: "last_seq", at: &r.lastSeq},
-		{Name: "left_seq", at: &r.leftSeq, usual: int64(badge.Never), null: true},
-		{Name: "joined", at: &r.joined, usual: int64(notJoined), null: true},
-		{Name: "category", at: &r.category},
-		{Name: "level", at: &r.level, kind: "badged.level", usual: string(events.LevelDefault)},
-		{Name: "level_until", at: &r.levelUntil, usual: int64(0), null: true},
-		{Name: "level_after", at: &r.levelAfter, kind: "badged.level", usual: "", null: true},
-		{Name: "marked_unread", at: &r.marked, usual: false},
-		{Name: "unread", at: &r.unread, derived: true},
-		{Name: "mentions", at: &r.mentions, derived: true, usual: int64(0)},
-		{Name: "delivered_hour", at: &r.deliveredHour},
-		{Name: "unread_set", at: &r.unreadSet, usual: "", null: true},
-		{Name: "mention_set", at: &r.mentionSet, usual: "", null: true},
-		{Name: "recalled_set", at: &r.recalledSet, usual: "", null: true},
-		{Name: "own_set", at: &r.ownSet, usual: "", null: true},
-		{Name: "own_all_set", at: &r.ownAllSet, usual: "", null: true},
-		{Name: "again_set", at: &r.againSet, usual: "", null: true},
-		{Name: "reached_seq", at: &r.reached, usual: int64(0), null: true},
-		{Name: "seen_seq", at: &r.seen, usual: int64(0), null: true},
-		{Name: "unseen", at: &r.unseen, kind: "bigint[]", usual: "", null: true, derived: true},
-		{Name: "named", at: &r.named, usual: int64(0), null: true, derived: true},
-		{Name: "sent_set", at: &r.sentSet, usual: "", null: true},
-		{Name: "named_set", at: &r.namedSet, usual: "", null: true},
-		{Name: "named_all_set", at: &r.namedAllSet, usual: "", null: true},
-		{Name: "revisions", at: &r.revisions, usual: "", null: true},
+		{Name: "user_id", target: &r.userID},
+		{Name: "conversation_id", target: &r.id},
+		{Name: "version", target: &r.version},
+		{Name: "read_seq", target: &r.readSeq},
+		{Name: "last_seq", target: &r.lastSeq},
+		{Name: "left_seq", target: &r.leftSeq, usual: int64(badge.Never), null: true},
+		{Name: "joined", target: &r.joined, usual: int64(notJoined), null: true},
+		{Name: "category", target: &r.category},
+		{Name: "level", target: &r.level, kind: "badged.level", usual: string(events.LevelDefault)},
+		{Name: "level_until", target: &r.levelUntil, usual: int64(0), null: true},
+		{Name: "level_after", target: &r.levelAfter, kind: "badged.level", usual: "", null: true},
+		{Name: "marked_unread", target: &r.marked, usual: false},
+		{Name: "unread", target: &r.unread, derived: true},
+		{Name: "mentions", target: &r.mentions, derived: true, usual: int64(0)},
+		{Name: "delivered_hour", target: &r.deliveredHour},
+		{Name: "unread_set", target: &r.unreadSet, usual: "", null: true},
+		{Name: "mention_set", target: &r.mentionSet, usual: "", null: true},
+		{Name: "recalled_set", target: &r.recalledSet, usual: "", null: true},
+		{Name: "own_set", target: &r.ownSet, usual: "", null: true},
+		{Name: "own_all_set", target: &r.ownAllSet, usual: "", null: true},
+		{Name: "again_set", target: &r.againSet, usual: "", null: true},
+		{Name: "reached_seq", target: &r.reached, usual: int64(0), null: true},
+		{Name: "seen_seq", target: &r.seen, usual: int64(0), null: true},
+		{Name: "unseen", target: &r.unseen, kind: "bigint[]", usual: "", null: true, derived: true},
+		{Name: "named", target: &r.named, usual: int64(0), null: true, derived: true},
+		{Name: "sent_set", target: &r.sentSet, usual: "", null: true},
+		{Name: "named_set", target: &r.namedSet, usual: "", null: true},
+		{Name: "named_all_set", target: &r.namedAllSet, usual: "", null: true},
+		{Name: "revisions", target: &r.revisions, usual: "", null: true},
 	}
 }
 

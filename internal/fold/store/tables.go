@@ -107,7 +107,7 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 	}
 }
 
-// fewUsers is the greatest number of new users for which a batch also checks whether they have
+// fewUsers is the maximum number of new users for which a batch also checks whether they have
 // any conversations. If a user has none, later batches need not look for them. In larger
 // batches the check would not pay off, since they load conversations anyway.
 const fewUsers = 4
@@ -133,12 +133,12 @@ func ScanUsers(rows pgx.Rows, users map[string]*badge.User) error {
 // stored marks a user as equal to the user's row.
 func stored(u *badge.User) { u.Stored, u.StoredCarried, u.HasRow = u.Version, u.Carried, true }
 
-// ScanUsersInto reads rows of users. of returns the user to fill for an id; if it returns nil,
+// ScanUsersInto reads rows of users. userOf returns the user to fill for an id; if it returns nil,
 // the row is skipped. read is called with each user after it was filled.
-func ScanUsersInto(rows pgx.Rows, of func(id string) *badge.User, read func(*badge.User)) error {
+func ScanUsersInto(rows pgx.Rows, userOf func(id string) *badge.User, read func(*badge.User)) error {
 	var r UserRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
-		u := of(r.id)
+		u := userOf(r.id)
 		if u == nil {
 			return nil
 		}
@@ -156,13 +156,13 @@ func ScanConversations(rows pgx.Rows, users map[string]*badge.User) error {
 	return ScanConversationsInto(rows, func(id string) *badge.User { return users[id] }, func(_ *badge.User, c *badge.Conversation) { c.Stored = true })
 }
 
-// ScanConversationsInto reads rows of conversations. of returns the user to which a
+// ScanConversationsInto reads rows of conversations. userOf returns the user to which a
 // conversation is added; if it returns nil, the row is skipped. read is called with each
 // conversation after it was added.
-func ScanConversationsInto(rows pgx.Rows, of func(userID string) *badge.User, read func(*badge.User, *badge.Conversation)) error {
+func ScanConversationsInto(rows pgx.Rows, userOf func(userID string) *badge.User, read func(*badge.User, *badge.Conversation)) error {
 	var r ConversationRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
-		u := of(r.userID)
+		u := userOf(r.userID)
 		if u == nil {
 			return nil
 		}

@@ -38,71 +38,71 @@ func usersOf(e *events.Event, partition, partitions int) (UserSet, error) {
 	return UserSet(b.String()), nil
 }
 
-// at returns the user at index i.
-func (s UserSet) at(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
+// user returns the user at index i.
+func (s UserSet) user(i int) UserSet { return s[UserBytes*i : UserBytes*(i+1)] }
 
-// Without removes the users in had from the item. It reports whether anything is left to fold:
+// RemoveUsers removes the given users from the item. It reports whether anything is left to fold:
 // users, a message to a room, or joins and leaves of erased members. It does not change the
 // event's list of users, which other items may share.
-func (it *Item) Without(had UserSet) bool {
-	if it.ToRoom() {
+func (item *Item) RemoveUsers(users UserSet) bool {
+	if item.ToRoom() {
 		return true
 	}
-	switch had {
+	switch users {
 	case "":
-		return len(it.Users) > 0 || it.Erased != nil
-	case it.Users: // most repetitions have the same users
-		it.Users, it.Event.Data.UserIDs = "", nil
-		return it.Erased != nil
+		return len(item.Users) > 0 || item.Erased != nil
+	case item.Users: // most repetitions have the same users
+		item.Users, item.Event.Data.UserIDs = "", nil
+		return item.Erased != nil
 	}
-	known := make(map[UserSet]struct{}, len(had)/UserBytes)
-	for i := range len(had) / UserBytes {
-		known[had.at(i)] = struct{}{}
+	known := make(map[UserSet]struct{}, len(users)/UserBytes)
+	for i := range len(users) / UserBytes {
+		known[users.user(i)] = struct{}{}
 	}
-	it.leave(func(i int) bool {
-		_, ok := known[it.Users.at(i)]
+	item.leave(func(i int) bool {
+		_, ok := known[item.Users.user(i)]
 		return !ok
 	})
-	return len(it.Users) > 0 || it.Erased != nil
+	return len(item.Users) > 0 || item.Erased != nil
 }
 
 // Refuse removes from the item the users that [badge.State.Refused] returns, and returns them
 // in ascending order; nil if there are none.
-func (it *Item) Refuse(s *badge.State) []string {
-	members := s.Refused(&it.Event)
+func (item *Item) Refuse(s *badge.State) []string {
+	members := s.Refused(&item.Event)
 	if members == nil {
 		return nil
 	}
 	slices.Sort(members)
-	it.Drop(members)
+	item.Drop(members)
 	return members
 }
 
 // Drop removes users from the item. users must be sorted.
-func (it *Item) Drop(users []string) {
-	it.leave(func(i int) bool {
-		_, gone := slices.BinarySearch(users, it.Event.Data.UserIDs[i])
+func (item *Item) Drop(users []string) {
+	item.leave(func(i int) bool {
+		_, gone := slices.BinarySearch(users, item.Event.Data.UserIDs[i])
 		return !gone
 	})
 }
 
 // leave keeps the users of the item for whose index keep returns true, and removes the others.
 // It makes a new list of users, since other items may share the old one.
-func (it *Item) leave(keep func(i int) bool) {
+func (item *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder
-	for i, id := range it.Event.Data.UserIDs {
+	for i, id := range item.Event.Data.UserIDs {
 		if keep(i) {
 			left = append(left, id)
-			users.WriteString(string(it.Users.at(i)))
+			users.WriteString(string(item.Users.user(i)))
 		}
 	}
-	it.Users, it.Event.Data.UserIDs = UserSet(users.String()), left
+	item.Users, item.Event.Data.UserIDs = UserSet(users.String()), left
 }
 
 // entry returns the entry to store for the event's key and its user at index i.
-func (it *Item) entry(i int) keys.Entry {
-	return keys.EntryOf(it.Key, binary.BigEndian.Uint64([]byte(it.Users.at(i))))
+func (item *Item) entry(i int) keys.Entry {
+	return keys.EntryOf(item.Key, binary.BigEndian.Uint64([]byte(item.Users.user(i))))
 }
 
 // EntryOf returns the entry to store for an event key and a user.
@@ -120,10 +120,10 @@ func SetOf(userID string) UserSet {
 func (s UserSet) Minus(user UserSet) (rest UserSet, had bool) {
 	var b strings.Builder
 	for i := range len(s) / UserBytes {
-		if s.at(i) == user {
+		if s.user(i) == user {
 			had = true
 		} else {
-			b.WriteString(string(s.at(i)))
+			b.WriteString(string(s.user(i)))
 		}
 	}
 	return UserSet(b.String()), had

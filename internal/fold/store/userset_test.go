@@ -11,11 +11,11 @@ import (
 // copies of the list.
 func TestWithoutUsers(t *testing.T) {
 	item := func(users ...string) Item {
-		it, err := ItemOf(foldtest.Deliver("c", 1, users...), 0, 1)
+		item, err := ItemOf(foldtest.Deliver("c", 1, users...), 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return it
+		return item
 	}
 	all := []string{"ann", "bob", "cem", "bob"}
 	for _, tc := range []struct {
@@ -29,7 +29,7 @@ func TestWithoutUsers(t *testing.T) {
 		{[]string{"cem", "bob", "ann", "dan"}, "[]"},
 	} {
 		it := item(all...)
-		any := it.Without(item(tc.had...).Users)
+		any := it.RemoveUsers(item(tc.had...).Users)
 		if got := fmt.Sprint(it.Event.Data.UserIDs); got != tc.left || any != (tc.left != "[]") || len(it.Users) != UserBytes*len(it.Event.Data.UserIDs) {
 			t.Errorf("after %v %s are left (%v), want %s", tc.had, got, any, tc.left)
 		}

@@ -125,8 +125,8 @@ func (r *Columns) Packed() (*Columns, error) {
 	return p, nil
 }
 
-// one returns the arguments of insertOneAtSQL for the only message.
-func (r *Columns) one(at time.Time) []any {
+// queueRow returns the arguments of insertOneAtSQL for the only message.
+func (r *Columns) queueRow(appendedAt time.Time) []any {
 	var metadata *string
 	if len(r.metadata) > 0 && r.metadata[0] != "" {
 		metadata = &r.metadata[0]
@@ -135,18 +135,18 @@ func (r *Columns) one(at time.Time) []any {
 	if r.events != nil {
 		events = r.events[0]
 	}
-	return []any{r.uuids[0], r.payloads[0], metadata, events, r.isOwn(0), at}
+	return []any{r.uuids[0], r.payloads[0], metadata, events, r.isOwn(0), appendedAt}
 }
 
-// Insert returns the statement that appends the messages, and its arguments for pgx. at is the
-// time of the messages; nil means the time of the statement.
-func (r *Columns) Insert(topic string, at *time.Time) (sql string, args []any) {
-	if at != nil && len(r.uuids) == 1 {
-		return insertOneAtSQL(topic), r.one(*at)
+// Insert returns the statement that appends the messages, and its arguments for pgx. appendedAt is
+// the time of the messages; nil means the time of the statement.
+func (r *Columns) Insert(topic string, appendedAt *time.Time) (sql string, args []any) {
+	if appendedAt != nil && len(r.uuids) == 1 {
+		return insertOneAtSQL(topic), r.queueRow(*appendedAt)
 	}
 	args = []any{r.uuids, r.payloads, r.metadata, r.events}
-	if at != nil || r.own != nil {
-		return insertAtSQL(topic), append(args, r.own, at)
+	if appendedAt != nil || r.own != nil {
+		return insertAtSQL(topic), append(args, r.own, appendedAt)
 	}
 	return insertSQL(topic), args
 }

@@ -23,12 +23,12 @@ const ContentType = "application/cloudevents-batch+json"
 
 // Limits of a row. They limit the memory that one row needs.
 const (
-	// MaxEvents is the greatest number of events in a row.
+	// MaxEvents is the maximum number of events in a row.
 	MaxEvents = 1000
-	// MaxBytes is the greatest size in bytes of the JSON of a row that has several events or
+	// MaxBytes is the maximum size in bytes of the JSON of a row that has several events or
 	// is compressed. A single uncompressed event may have MaxRow bytes.
 	MaxBytes = 1 << 20
-	// MaxRow is the greatest size of a stored row in bytes. It is also the greatest memory in
+	// MaxRow is the maximum size of a stored row in bytes. It is also the maximum memory in
 	// bytes that decompressing a row may use.
 	MaxRow = 8 << 20
 )

@@ -24,11 +24,11 @@ func Held(ctx context.Context, q Querier) ([]int, error) {
 	return query.All(ctx, q, "read which partitions the database holds", pgx.RowTo[int], heldSQL)
 }
 
-// Gone reports whether this process must release a partition: ctx is done, or the database
+// IsGone reports whether this process must release a partition: ctx is done, or the database
 // does not hold the partition any more, after a split or a move. The caller must cancel ctx
-// when the process no longer owns the partition. If Gone cannot read which partitions the
+// when the process no longer owns the partition. If IsGone cannot read which partitions the
 // database holds, the result depends on ctx alone.
-func Gone(ctx context.Context, q Querier, partition int) bool {
+func IsGone(ctx context.Context, q Querier, partition int) bool {
 	held, err := Held(ctx, q)
 	return ctx.Err() != nil || err == nil && !slices.Contains(held, partition)
 }

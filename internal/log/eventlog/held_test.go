@@ -15,11 +15,11 @@ func TestGoneOnceItIsGivenUp(t *testing.T) {
 	}
 	defer pool.Close()
 	ctx, giveUp := context.WithCancel(t.Context())
-	if Gone(ctx, pool, 0) {
+	if IsGone(ctx, pool, 0) {
 		t.Error("a database that cannot be reached has lost a partition")
 	}
 	giveUp()
-	if !Gone(ctx, pool, 0) {
+	if !IsGone(ctx, pool, 0) {
 		t.Error("a partition that was given up is not gone")
 	}
 }

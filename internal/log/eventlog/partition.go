@@ -14,7 +14,7 @@ import (
 	"math/bits"
 )
 
-// MaxPartitions is the greatest number of partitions into which the users of a log are
+// MaxPartitions is the maximum number of partitions into which the users of a log are
 // divided.
 const MaxPartitions = 1024
 

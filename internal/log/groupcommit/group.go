@@ -25,11 +25,11 @@ type Group struct {
 	// append appends events in a transaction. fold does the same, and may also fold the events
 	// in this transaction.
 	append, fold events.Append
-	// small is the greatest number of events of a call that joins a commit group. A larger call
+	// small is the maximum number of events of a call that joins a commit group. A larger call
 	// has a transaction of its own, which runs in parallel to the groups.
 	small int
-	// most is the greatest number of commit groups that run at once.
-	most int
+	// limit is the maximum number of commit groups that run at once.
+	limit int
 	// largeSlots has an element for each running larger append.
 	largeSlots chan struct{}
 
@@ -38,7 +38,7 @@ type Group struct {
 	busy    eventlog.Set // the partitions of running groups
 	large   int          // number of running larger appends
 	// met is when a call of at least worthwhile events last arrived while other appends ran.
-	// loaded is set if the last two such calls arrived less than the duration shortly apart.
+	// loaded is true if the last two such calls arrived less than the duration shortly apart.
 	met    time.Time
 	loaded bool
 	// waiting has the queued calls in order of arrival.
@@ -72,7 +72,7 @@ type commitGroup struct {
 }
 
 const (
-	// largeGroup is the greatest number of events in all commit groups that start at the same
+	// largeGroup is the maximum number of events in all commit groups that start at the same
 	// time, unless a single call has more events.
 	largeGroup = 5000
 	// worthwhile is the number of queued events from which another commit is started while
@@ -93,15 +93,15 @@ const (
 	groupTimeout = 30 * time.Second
 )
 
-// SmallAppend is the greatest number of events of an append that should share a transaction:
+// SmallAppend is the maximum number of events of an append that should share a transaction:
 // up to this number, the commit is most of the cost.
 const SmallAppend = 100
 
 // New returns a group for log that calls append for each transaction. Calls of at most `small`
-// events share transactions; at most `most` shared transactions run at once. Each larger call
+// events share transactions; at most limit shared transactions run at once. Each larger call
 // has a transaction of its own.
-func New(log *events.Log, append events.Append, small, most int) *Group {
-	return &Group{log: log, append: append, fold: append, small: small, most: most, largeSlots: make(chan struct{}, maxLarge)}
+func New(log *events.Log, append events.Append, small, limit int) *Group {
+	return &Group{log: log, append: append, fold: append, small: small, limit: limit, largeSlots: make(chan struct{}, maxLarge)}
 }
 
 // FoldBy makes transactions call fold instead of append; fold also folds the events if
@@ -240,7 +240,7 @@ func (g *Group) begin(change func()) {
 // A call may run if each earlier call that shares a partition with it has ended, or joins the
 // same group. g must be locked.
 func (g *Group) next() []*commitGroup {
-	room := g.most - g.running
+	room := g.limit - g.running
 	if room == 0 || len(g.waiting) == 0 {
 		return nil
 	}

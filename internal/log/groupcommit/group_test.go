@@ -454,13 +454,13 @@ func TestGroupOfRooms(t *testing.T) {
 func TestGroupOfRandomCalls(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
-			const most = 3
+			const limit = 3
 			var l heldLog
-			g := groupcommit.New(events.Attach(nil, partitions), l.append, groupcommit.SmallAppend, most)
+			g := groupcommit.New(events.Attach(nil, partitions), l.append, groupcommit.SmallAppend, limit)
 			last := map[string]int{} // of each user
 			seen := map[*heldAppend]bool{}
 			check := func() {
-				if len(l.running) > most {
+				if len(l.running) > limit {
 					rt.Fatalf("%d appends run", len(l.running))
 				}
 				owner := map[string]*heldAppend{}

@@ -8,7 +8,7 @@ import (
 // block is a range of addresses, with its name for errors.
 type block struct {
 	prefix netip.Prefix
-	what   string
+	name   string
 }
 
 // Names of blocks as they appear in errors.
@@ -39,11 +39,11 @@ var inside = slices.Concat(
 	blocks(private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"),
 )
 
-// embedding lists IPv6 ranges whose addresses contain an IPv4 address. at is the index of the
+// embedding lists IPv6 ranges whose addresses contain an IPv4 address. offset is the index of the
 // first byte of the IPv4 address.
 var embedding = []struct {
 	prefix netip.Prefix
-	at     int
+	offset int
 }{
 	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
 	{netip.MustParsePrefix("::/96"), 12},        // IPv4-compatible
@@ -53,10 +53,10 @@ var embedding = []struct {
 // globalUnicast is the range of all public IPv6 hosts.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
-func blocks(what string, prefixes ...string) []block {
+func blocks(name string, prefixes ...string) []block {
 	all := make([]block, len(prefixes))
 	for i, prefix := range prefixes {
-		all[i] = block{netip.MustParsePrefix(prefix), what}
+		all[i] = block{netip.MustParsePrefix(prefix), name}
 	}
 	return all
 }
@@ -67,7 +67,7 @@ func refusal(addr netip.Addr, allowPrivate bool) string {
 	addr = addr.WithZone("").Unmap() // Prefix.Contains is false for an address with a zone
 	for _, b := range never {
 		if b.prefix.Contains(addr) {
-			return b.what
+			return b.name
 		}
 	}
 	for _, b := range inside {
@@ -75,7 +75,7 @@ func refusal(addr netip.Addr, allowPrivate bool) string {
 			if allowPrivate {
 				return ""
 			}
-			return b.what
+			return b.name
 		}
 	}
 	if addr.Is4() {
@@ -84,7 +84,7 @@ func refusal(addr netip.Addr, allowPrivate bool) string {
 	for _, e := range embedding {
 		if e.prefix.Contains(addr) {
 			bytes := addr.As16()
-			return refusal(netip.AddrFrom4([4]byte(bytes[e.at:])), allowPrivate)
+			return refusal(netip.AddrFrom4([4]byte(bytes[e.offset:])), allowPrivate)
 		}
 	}
 	if !globalUnicast.Contains(addr) {

@@ -53,12 +53,12 @@ var ErrTooLong = errors.New("the answer is too long")
 // RefusedError means that the client has refused to connect to an address.
 type RefusedError struct {
 	Addr netip.Addr
-	// Why names the range of the address, such as "a private network".
-	Why string
+	// Reason names the range of the address, such as "a private network".
+	Reason string
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("refused to connect to %s: it belongs to %s", e.Addr, e.Why)
+	return fmt.Sprintf("refused to connect to %s: it belongs to %s", e.Addr, e.Reason)
 }
 
 const (
@@ -228,7 +228,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 }
 
 // RetryAfter returns the wait in a Retry-After header, at most the given one, or 0 if there is none.
-func RetryAfter(h http.Header, now time.Time, most time.Duration) time.Duration {
+func RetryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	text := h.Get("Retry-After")
 	var d time.Duration
 	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // for a number out of range, ParseInt returns the greatest number
@@ -236,5 +236,5 @@ func RetryAfter(h http.Header, now time.Time, most time.Duration) time.Duration 
 	} else if at, err := http.ParseTime(text); err == nil {
 		d = at.Sub(now)
 	}
-	return min(max(d, 0), most)
+	return min(max(d, 0), limit)
 }

@@ -149,7 +149,7 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 
 func wantRefused(t *testing.T, err error, why string) {
 	t.Helper()
-	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Why != why {
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Reason != why {
 		t.Errorf("the call returned %v, want a refusal of %s", err, why)
 	}
 }

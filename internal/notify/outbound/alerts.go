@@ -16,10 +16,10 @@ import (
 // notification for all members of a room, and user is the sender of the message, who gets no
 // notification.
 type alertRow struct {
-	user     string
-	mentions bool
-	at       time.Time
-	data     *events.Data
+	user      string
+	mentions  bool
+	createdAt time.Time
+	data      *events.Data
 }
 
 // alertArgs returns rows as arguments of a statement: one array for each column, the time of this
@@ -29,7 +29,7 @@ func alertArgs(rows []alertRow) []any {
 	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	seqs, mentions, at := make([]int64, n), make([]bool, n), make([]time.Time, n)
 	for i, r := range rows {
-		users[i], conversations[i], seqs[i], mentions[i], at[i] = r.user, r.data.ConversationID, r.data.Seq, r.mentions, r.at
+		users[i], conversations[i], seqs[i], mentions[i], at[i] = r.user, r.data.ConversationID, r.data.Seq, r.mentions, r.createdAt
 		titles[i], bodies[i] = r.data.Notification.Title, r.data.Notification.Body
 		if len(r.data.Notification.Data) > 0 {
 			text, _ := json.Marshal(r.data.Notification.Data) // strings can always be encoded

@@ -34,9 +34,9 @@ type Call struct {
 	// SentState is NewState of the last call about this reminder; nil if there was no
 	// call.
 	SentState json.RawMessage
-	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it equals
-	// SentState. RepeatAfter is the duration after which the reminder is due again, even if the user does not
-	// change; 0 means never. The sender sets these three.
+	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it
+	// equals SentState. RepeatAfter is the duration after which the reminder is due again, even if
+	// the user does not change; 0 means never. The sender sets these three.
 	NewState    json.RawMessage
 	Unchanged   bool
 	RepeatAfter time.Duration
@@ -81,7 +81,7 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 	l := queueKey{name: webhook}
 	limit = min(limit, badges.MaxBadges)
 	return claim(ctx, n, l, func(partition int, taken []row) ([]Call, error) {
-		due, more, err := n.dueCalls(ctx, n.readers.of(webhook, partition), taken, limit)
+		due, more, err := n.dueCalls(ctx, n.readers.reader(webhook, partition), taken, limit)
 		if err != nil {
 			return nil, fmt.Errorf("read what is due for webhook %q: %w", webhook, err)
 		}
@@ -116,7 +116,7 @@ func (n *Notifier) agreedAt() time.Time {
 }
 
 // dueCalls returns up to limit calls that are due for a webhook in a partition. It omits the rows
-// in taken, which senders are processing. more is set if further calls may be due.
+// in taken, which senders are processing. more is true if further calls may be due.
 func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit int) (due []Call, more bool, err error) {
 	now := time.Now()
 	if r.full || now.Sub(r.lookedAt) >= n.cfg.IdleInterval {
@@ -135,11 +135,11 @@ func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit i
 	}
 	more = r.full
 	for len(due) < limit {
-		some := r.take(limit-len(due), isTaken, now)
-		if len(some) == 0 && r.isFull() {
+		subjects := r.take(limit-len(due), isTaken, now)
+		if len(subjects) == 0 && r.isFull() {
 			break
 		}
-		if len(some) == 0 {
+		if len(subjects) == 0 {
 			read, err := n.readOn(ctx, r)
 			if err != nil && len(due) == 0 {
 				return nil, false, err
@@ -149,8 +149,8 @@ func (n *Notifier) dueCalls(ctx context.Context, r *reader, taken []row, limit i
 			}
 			continue
 		}
-		for _, s := range some {
-			due = append(due, Call{Partition: r.partition, Webhook: r.webhook, Type: s.kind, Subject: s.name, Attempts: s.attempts, QueuedAt: s.at, subject: s})
+		for _, s := range subjects {
+			due = append(due, Call{Partition: r.partition, Webhook: r.webhook, Type: s.kind, Subject: s.name, Attempts: s.attempts, QueuedAt: s.queuedAt, subject: s})
 		}
 		more = true
 	}
@@ -253,20 +253,20 @@ func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree b
 
 // unreadOf returns the stored states of reminders by user. agree reports whether the clocks of
 // the process and of Postgres agree.
-func (n *Notifier) unreadOf(ctx context.Context, r *reader, users []string) (of map[string]json.RawMessage, agree bool, err error) {
+func (n *Notifier) unreadOf(ctx context.Context, r *reader, users []string) (states map[string]json.RawMessage, agree bool, err error) {
 	agree = true
 	if len(users) == 0 {
 		return nil, agree, nil
 	}
-	of = make(map[string]json.RawMessage, len(users))
+	states = make(map[string]json.RawMessage, len(users))
 	var user string
 	var told json.RawMessage
 	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read what was unread"), r.webhook, users, time.Now(), dbclock.MaxDifference)
 	_, err = pgx.ForEachRow(rows, []any{&user, &told, &agree}, func() error {
-		of[user], told = told, nil
+		states[user], told = told, nil
 		return nil
 	})
-	return of, agree, err
+	return states, agree, err
 }
 
 // lettersOf returns dead letters by their ids.
@@ -315,18 +315,18 @@ func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (
 // storeCalls stores reports of one kind about calls. If a call comes from a row of the queue,
 // storeCalls updates or deletes the row. If a call comes from a subject of the log, it adds a
 // row, unless the call was told and leaves no state of a reminder.
-func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
+func storeCalls(ctx context.Context, tx pgx.Tx, b batch, calls []report) error {
 	var queued, gone, kept, failed callRows
-	for i := range some {
-		switch c := &some[i].call; {
+	for i := range calls {
+		switch c := &calls[i].call; {
 		case b.kind == callRetry:
-			failed.add(&some[i])
+			failed.add(&calls[i])
 		case b.kind == callTold && (c.Type != UnreadReminder || len(c.NewState) == 0):
-			gone.add(&some[i])
+			gone.add(&calls[i])
 		case c.subject != nil:
-			queued.add(&some[i])
+			queued.add(&calls[i])
 		default:
-			kept.add(&some[i])
+			kept.add(&calls[i])
 		}
 	}
 	name := b.lane.name
@@ -336,13 +336,13 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		kept.join(&gone) // a row that was queued again since is not deleted: make it due
 	}
 	if len(kept.types) > 0 {
-		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.after)
+		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.delays)
 	}
 	if len(failed.types) > 0 {
-		batch.Queue(statements.Of(b.partition, "store calls that were not made"), name, failed.types, failed.subjects, failed.after)
+		batch.Queue(statements.Of(b.partition, "store calls that were not made"), name, failed.types, failed.subjects, failed.delays)
 	}
 	if len(queued.types) > 0 {
-		batch.Queue(statements.Of(b.partition, "queue calls"), b.partition, name, queued.types, queued.subjects, queued.at, queued.told, queued.after, queued.attempts)
+		batch.Queue(statements.Of(b.partition, "queue calls"), b.partition, name, queued.types, queued.subjects, queued.queuedAt, queued.told, queued.delays, queued.attempts)
 	}
 	return tx.SendBatch(ctx, &batch).Close()
 }
@@ -352,8 +352,8 @@ type callRows struct {
 	types, subjects, told []string
 	changes               []int64
 	attempts              []int
-	at                    []time.Time
-	after                 []time.Duration
+	queuedAt              []time.Time
+	delays                []time.Duration
 }
 
 func (r *callRows) add(one *report) {
@@ -363,12 +363,12 @@ func (r *callRows) add(one *report) {
 		attempts = 0
 	}
 	r.types, r.subjects, r.told = append(r.types, c.Type), append(r.subjects, c.Subject), append(r.told, string(c.NewState))
-	r.changes, r.attempts, r.at, r.after = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.at, c.QueuedAt), append(r.after, one.delay)
+	r.changes, r.attempts, r.queuedAt, r.delays = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.queuedAt, c.QueuedAt), append(r.delays, one.delay)
 }
 
 // join appends the rows of other, but only the columns that the statement "store told calls"
 // uses.
 func (r *callRows) join(other *callRows) {
 	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)
-	r.changes, r.after = append(r.changes, other.changes...), append(r.after, other.after...)
+	r.changes, r.delays = append(r.changes, other.changes...), append(r.delays, other.delays...)
 }

@@ -69,7 +69,7 @@ func (d *Device) targets() []any {
 // PutDevice registers a device, or registers it again, and makes it due. A repeated registration
 // with the same token and settings does not make the device due. A token belongs to one device:
 // PutDevice deletes other devices with the token. It fails with [ErrTooManyDevices], or with
-// eventlog.ErrRevoked if the access token in ctx was revoked. created is set if the device was
+// eventlog.ErrRevoked if the access token in ctx was revoked. created is true if the device was
 // not registered before.
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
 	partition := t.layouts.Layout().PartitionOf(r.UserID)
@@ -151,9 +151,9 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 type DeviceName struct{ UserID, DeviceID string }
 
 // HoldDevices prevents pushes to devices whose apps are connected to a gateway, for the duration
-// lease. by is the name of the gateway. A lease of 0 ends the present leases of this gateway at
+// lease. holder is the name of the gateway. A lease of 0 ends the present leases of this gateway at
 // once; leases of other gateways continue. HoldDevices ignores devices that are not registered.
-func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName, lease time.Duration) error {
+func (t *Targets) HoldDevices(ctx context.Context, holder string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {
 		p := t.layouts.Layout().PartitionOf(n.UserID)
@@ -170,9 +170,9 @@ func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName
 		}
 		var err error
 		if lease > 0 {
-			_, err = t.pool.Exec(ctx, statements.Of(p, "hold connected devices"), users, devices, lease, by)
+			_, err = t.pool.Exec(ctx, statements.Of(p, "hold connected devices"), users, devices, lease, holder)
 		} else {
-			err = t.release(ctx, p, by, users, devices)
+			err = t.release(ctx, p, holder, users, devices)
 		}
 		if err != nil {
 			return fmt.Errorf("record that %d devices are connected: %w", len(some), err)
@@ -181,12 +181,12 @@ func (t *Targets) HoldDevices(ctx context.Context, by string, names []DeviceName
 	return nil
 }
 
-func (t *Targets) release(ctx context.Context, partition int, by string, users, devices []string) error {
+func (t *Targets) release(ctx context.Context, partition int, holder string, users, devices []string) error {
 	return pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Of(partition, "lock devices"), users, devices); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, statements.Of(partition, "release devices"), users, devices, by)
+		_, err := tx.Exec(ctx, statements.Of(partition, "release devices"), users, devices, holder)
 		return err
 	})
 }

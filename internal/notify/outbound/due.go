@@ -42,7 +42,7 @@ type DevicePush struct {
 	// dropped are alerts that will not be sent, because their messages were read or are muted, or
 	// because the alerts are too old.
 	dropped []Alert
-	// moreToRetract is set if there are more alerts to retract than Retract has.
+	// moreToRetract is true if there are more alerts to retract than Retract has.
 	moreToRetract bool
 }
 

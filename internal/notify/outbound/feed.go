@@ -33,7 +33,7 @@ func (n *Notifier) Folded(b Batch) {
 // reads the log instead.
 type feed struct {
 	mu sync.Mutex
-	// listening is set while a worker collects reports.
+	// listening is true while a worker collects reports.
 	listening   bool
 	lastBatches lastBatches
 }
@@ -57,7 +57,7 @@ func (s *set) add(texts []string) {
 	}
 }
 
-// maxSaid limits the sum of users, rooms and messages that are collected for a partition: above
+// maxReported limits the sum of users, rooms and messages that are collected for a partition: above
 // it, add drops the earlier batches.
 const maxReported = 50_000
 
@@ -70,7 +70,7 @@ func (h *feed) listen(enabled bool) {
 	}
 }
 
-// add adds the batch b. It drops the earlier batches if they have more than maxSaid entries. It
+// add adds the batch b. It drops the earlier batches if they have more than maxReported entries. It
 // also drops them if they do not end where b begins: then another process has folded the events
 // in between.
 func (h *feed) add(b *Batch) {

@@ -41,9 +41,9 @@ func (w *worker) gather(records []events.Record) (c changes) {
 		e.AppendedAt = records[i].AppendedAt
 		switch {
 		case e.Type.ToRoom():
-			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.in(w.partition, e.Data.MentionedUserIDs)...)
+			c.rooms, c.users = append(c.rooms, e.Data.ConversationID), append(c.users, w.usersIn(w.partition, e.Data.MentionedUserIDs)...)
 		default:
-			c.users = append(c.users, w.in(w.partition, e.Data.UserIDs)...)
+			c.users = append(c.users, w.usersIn(w.partition, e.Data.UserIDs)...)
 		}
 		w.notify(&c, &e)
 	}
@@ -73,15 +73,15 @@ func (w *worker) notify(c *changes, e *events.Event) {
 		c.posts = append(c.posts, alertRow{d.SenderID, d.MentionsAll, e.AppendedAt, d})
 		users = d.MentionedUserIDs
 	}
-	for _, u := range w.in(w.partition, users) {
+	for _, u := range w.usersIn(w.partition, users) {
 		if u != d.SenderID {
 			c.alerts = append(c.alerts, alertRow{u, slices.Contains(d.MentionedUserIDs, u), e.AppendedAt, d})
 		}
 	}
 }
 
-// in returns the given users that belong to a partition.
-func (n *Notifier) in(partition int, users []string) []string {
+// usersIn returns the given users that belong to a partition.
+func (n *Notifier) usersIn(partition int, users []string) []string {
 	var all []string
 	for _, u := range users {
 		if eventlog.Belongs(u, partition, n.cfg.Layouts.Layout().First()) {

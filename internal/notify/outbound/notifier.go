@@ -53,7 +53,7 @@ type NotifierConfig struct {
 	// LongestReminder is the longest time that messages must be unread before a webhook gets a
 	// reminder. 0 means that there are no reminders.
 	LongestReminder time.Duration
-	// RoomInterval is the least time between the starts of two rounds through the members of a
+	// RoomInterval is the minimum time between the starts of two rounds through the members of a
 	// room. It applies to rooms with more than MaxPromptMembers members in a partition. Default
 	// 1m.
 	RoomInterval time.Duration
@@ -61,7 +61,7 @@ type NotifierConfig struct {
 	// other processes have folded. It is also the longest pause after the notifier has caught up
 	// with the projector. Default 100ms.
 	PollInterval time.Duration
-	// CallInterval is the least time between two reads of a partition's log for webhooks. The
+	// CallInterval is the minimum time between two reads of a partition's log for webhooks. The
 	// changes within this time are read and sent together. Default 500ms.
 	CallInterval time.Duration
 	// IdleInterval is how often the notifier checks a partition without targets, and how often
@@ -149,9 +149,9 @@ func (n *Notifier) Run(ctx context.Context) error {
 		Held: n.cfg.Held, Interval: n.cfg.OwnershipInterval, Silence: n.cfg.silence,
 		Work: n.work, Logger: n.log,
 		Changed: func(owned []int) {
-			n.metrics.own(owned)
+			n.metrics.setOwned(owned)
 			n.queues.setOwned(owned)
-			n.readers.own(owned)
+			n.readers.setOwned(owned)
 		},
 	}
 	owner.Run(ctx)
@@ -258,7 +258,7 @@ func (s *partitionState) targets() []any {
 // time until the next call of drain.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	pause, err = w.drainHeld(ctx)
-	if err != nil && eventlog.Gone(ctx, w.cfg.Pool, w.partition) {
+	if err != nil && eventlog.IsGone(ctx, w.cfg.Pool, w.partition) {
 		return w.cfg.IdleInterval, nil
 	}
 	return pause, err

@@ -57,8 +57,8 @@ func (ls *queues) ownedSince(partition int) time.Time {
 	return ls.firstRead[partition]
 }
 
-// setOwnedSince sets the value of firstRead for a partition. It does nothing if firstRead already has a
-// value, or if this process does not own the partition any more.
+// setOwnedSince sets the value of firstRead for a partition. It does nothing if firstRead already
+// has a value, or if this process does not own the partition any more.
 func (ls *queues) setOwnedSince(partition int, at time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -67,8 +67,8 @@ func (ls *queues) setOwnedSince(partition int, at time.Time) {
 	}
 }
 
-// state returns the state of a queue. For a new queue it creates a state, with which the senders read
-// all owned partitions.
+// state returns the state of a queue. For a new queue it creates a state, with which the senders
+// read all owned partitions.
 func (ls *queues) state(l queueKey) *queueState {
 	s, ok := ls.byKey[l]
 	if !ok {
@@ -157,7 +157,7 @@ func (ls *queues) next(l queueKey) (partition int, taken []row, wake <-chan stru
 	return partition, taken, s.wake, ok
 }
 
-// start records that senders have got rows. more is set if the partition may have further due
+// start records that senders have got rows. more is true if the partition may have further due
 // rows.
 func (ls *queues) start(l queueKey, partition int, rows []row, more bool) {
 	ls.mu.Lock()

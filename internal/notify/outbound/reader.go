@@ -20,16 +20,16 @@ type reader struct {
 	db sync.Mutex
 	// stored is the position in the database, as last read.
 	stored events.Position
-	// lookedAt is the time at which the queue was last read. full is set if the queue may have
+	// lookedAt is the time at which the queue was last read. full is true if the queue may have
 	// more due rows.
 	lookedAt time.Time
 	full     bool
 
 	mu    sync.Mutex
 	pages []*page
-	// behind is set if the log may have events that the reader has not read.
+	// behind is true if the log may have events that the reader has not read.
 	behind bool
-	// refused is set if pages may contain subjects that the endpoint refused.
+	// refused is true if pages may contain subjects that the endpoint refused.
 	refused bool
 	// held has rows of the queue. The value is the time before which the row must not be given to
 	// a sender.
@@ -63,8 +63,8 @@ type page struct {
 // change is a user or a room that an event has changed, with the time at which the event was
 // appended.
 type change struct {
-	name string
-	at   time.Time
+	name       string
+	appendedAt time.Time
 }
 
 // subject is a user or room about which an event must be sent to the webhook. kind is the type of
@@ -72,11 +72,11 @@ type change struct {
 type subject struct {
 	*page
 	kind, name string
-	at         time.Time
-	// attempts is the number of failed calls. again is the earliest time of the next call.
-	// refused is set if the last call may have failed because of this subject alone.
+	queuedAt   time.Time
+	// attempts is the number of failed calls. dueAt is the earliest time of the next call.
+	// refused is true if the last call may have failed because of this subject alone.
 	attempts int
-	again    time.Time
+	dueAt    time.Time
 	refused  bool
 }
 
@@ -96,7 +96,7 @@ func (r *reader) take(limit int, taken map[row]struct{}, now time.Time) (all []*
 	defer r.mu.Unlock()
 	for _, p := range r.pages {
 		p.due = slices.DeleteFunc(p.due, func(s *subject) bool {
-			if _, isTaken := taken[s.row(r.partition)]; isTaken || len(all) == limit || s.again.After(now) {
+			if _, isTaken := taken[s.row(r.partition)]; isTaken || len(all) == limit || s.dueAt.After(now) {
 				return false
 			}
 			all = append(all, s)
@@ -140,21 +140,21 @@ func (r *reader) setBehind(behind bool) {
 }
 
 // add adds subjects to a page. If the page is new, add appends it to the pages of the reader.
-func (r *reader) add(p *page, some []*subject) {
+func (r *reader) add(p *page, subjects []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.due, p.open = append(p.due, some...), p.open+len(some)
+	p.due, p.open = append(p.due, subjects...), p.open+len(subjects)
 	if len(r.pages) == 0 || r.pages[len(r.pages)-1] != p {
 		r.pages = append(r.pages, p)
 	}
 }
 
-// giveBack makes a subject due again after a sender could not send it. again is the earliest time
+// giveBack makes a subject due again after a sender could not send it. dueAt is the earliest time
 // of the next call about the subject.
-func (r *reader) giveBack(s *subject, again time.Time) {
+func (r *reader) giveBack(s *subject, dueAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.again = again
+	s.dueAt = dueAt
 	s.due = append(s.due, s)
 	r.refused = r.refused || s.refused
 }
@@ -225,7 +225,7 @@ func (r *reader) renew() {
 	r.behind = true
 	for _, p := range r.pages {
 		for _, s := range p.due {
-			s.attempts, s.again, s.refused = 0, time.Time{}, false
+			s.attempts, s.dueAt, s.refused = 0, time.Time{}, false
 		}
 	}
 }
@@ -280,8 +280,9 @@ type readers struct {
 	all map[string]map[int]*reader // by webhook and partition
 }
 
-// of returns the reader of a webhook in a partition. It creates the reader if it does not exist.
-func (rs *readers) of(webhook string, partition int) *reader {
+// reader returns the reader of a webhook in a partition. It creates the reader if it does not
+// exist.
+func (rs *readers) reader(webhook string, partition int) *reader {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.all[webhook] == nil {
@@ -315,8 +316,8 @@ func (rs *readers) readOn(partition int) {
 	}
 }
 
-// own removes the readers of partitions that this process no longer owns.
-func (rs *readers) own(owned []int) {
+// setOwned removes the readers of partitions that this process no longer owns.
+func (rs *readers) setOwned(owned []int) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, byPartition := range rs.all {

@@ -108,22 +108,22 @@ func (n *Notifier) readEvents(ctx context.Context, r *reader, last *page, s *rea
 	if err != nil {
 		return err
 	}
-	var some []*subject
+	var subjects []*subject
 	if slices.Contains(s.wants, BadgeChanged) {
 		now := time.Now()
 		for _, room := range large {
 			wait, queued := r.round(room.name, n.cfg.RoomInterval, now)
-			one := &subject{page: p, kind: RoomChanged, name: room.name, at: room.at}
+			one := &subject{page: p, kind: RoomChanged, name: room.name, queuedAt: room.appendedAt}
 			switch {
 			case wait == 0:
-				some = append(some, one)
+				subjects = append(subjects, one)
 			case !queued:
 				p.open++
-				n.reports.add(report{kind: callQueue, call: Call{Partition: r.partition, Webhook: r.webhook, Type: RoomChanged, Subject: room.name, QueuedAt: room.at, subject: one}, delay: wait})
+				n.reports.add(report{kind: callQueue, call: Call{Partition: r.partition, Webhook: r.webhook, Type: RoomChanged, Subject: room.name, QueuedAt: room.appendedAt, subject: one}, delay: wait})
 			}
 		}
 	}
-	r.add(p, append(some, p.about(users, s.wants)...))
+	r.add(p, append(subjects, p.about(users, s.wants)...))
 	n.moveWhenTold(r)
 	return nil
 }
@@ -133,10 +133,10 @@ func (n *Notifier) readEvents(ctx context.Context, r *reader, last *page, s *rea
 // changes nothing.
 func (n *Notifier) changedBy(partition int, records []events.Record) (users, rooms []change) {
 	byUser, byRoom := map[string]struct{}{}, map[string]struct{}{}
-	add := func(to *[]change, known map[string]struct{}, name string, at time.Time) {
+	add := func(to *[]change, known map[string]struct{}, name string, appendedAt time.Time) {
 		if _, ok := known[name]; !ok {
 			known[name] = struct{}{}
-			*to = append(*to, change{name, at})
+			*to = append(*to, change{name, appendedAt})
 		}
 	}
 	for i := range records {
@@ -152,7 +152,7 @@ func (n *Notifier) changedBy(partition int, records []events.Record) (users, roo
 			named = e.Data.MentionedUserIDs
 			add(&rooms, byRoom, e.Data.ConversationID, records[i].AppendedAt)
 		}
-		for _, user := range n.in(partition, named) {
+		for _, user := range n.usersIn(partition, named) {
 			add(&users, byUser, user, records[i].AppendedAt)
 		}
 	}
@@ -204,7 +204,7 @@ func (n *Notifier) readMembers(ctx context.Context, r *reader, p *page, wants []
 	}
 	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "read members"), names)
 	members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c change, err error) {
-		c.at = some[0].at
+		c.appendedAt = some[0].appendedAt
 		return c, row.Scan(&c.name)
 	})
 	if err != nil {
@@ -229,7 +229,7 @@ func (n *Notifier) readUsers(ctx context.Context, r *reader, last *page, s *read
 	rows, _ := n.cfg.Pool.Query(ctx, statements.Of(r.partition, "page through users"), after, usersPage)
 	now := time.Now()
 	users, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c change, err error) {
-		c.at = now
+		c.appendedAt = now
 		return c, row.Scan(&c.name)
 	})
 	if err != nil {
@@ -254,7 +254,7 @@ func (p *page) about(users []change, wants []string) (all []*subject) {
 		p.users[u.name] = struct{}{}
 		for _, kind := range aboutUsers {
 			if slices.Contains(wants, kind) {
-				all = append(all, &subject{page: p, kind: kind, name: u.name, at: u.at})
+				all = append(all, &subject{page: p, kind: kind, name: u.name, queuedAt: u.appendedAt})
 			}
 		}
 	}
@@ -301,18 +301,18 @@ func (w *worker) settleWebhooks(ctx context.Context) error {
 // notifier has moved the stored position of a reader, this reader drops its pages and begins
 // again at the stored position. movePositions locks the readers in the order of partition and
 // webhook.
-func (n *Notifier) movePositions(ctx context.Context, some []*reader) error {
-	slices.SortFunc(some, func(a, b *reader) int {
+func (n *Notifier) movePositions(ctx context.Context, readers []*reader) error {
+	slices.SortFunc(readers, func(a, b *reader) int {
 		return cmp.Or(cmp.Compare(a.partition, b.partition), cmp.Compare(a.webhook, b.webhook))
 	})
-	pages, moved := make([]int, len(some)), make([]bool, len(some))
-	for _, r := range some {
+	pages, moved := make([]int, len(readers)), make([]bool, len(readers))
+	for _, r := range readers {
 		r.db.Lock()
 		defer r.db.Unlock()
 	}
 	err := n.transaction(ctx, func(tx pgx.Tx) error {
 		var batch pgx.Batch
-		for i, r := range some {
+		for i, r := range readers {
 			var last *page
 			if pages[i], last = r.toldPages(); pages[i] == 0 {
 				continue
@@ -325,7 +325,7 @@ func (n *Notifier) movePositions(ctx context.Context, some []*reader) error {
 	if err != nil {
 		return fmt.Errorf("move the positions of webhooks: %w", err)
 	}
-	for i, r := range some {
+	for i, r := range readers {
 		switch {
 		case pages[i] == 0:
 			continue

@@ -169,7 +169,7 @@ func (n *Notifier) CallHold(c Call, delay time.Duration) {
 		n.giveBack(&c, delay)
 		return
 	}
-	n.readers.of(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(delay))
+	n.readers.reader(c.Webhook, c.Partition).hold(c.row(), time.Now().Add(delay))
 	n.queues.finish(c.queueKey(), c.row())
 }
 
@@ -189,8 +189,8 @@ func (n *Notifier) giveBack(c *Call, delay time.Duration) {
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		for _, s := range r.takeRefused() {
-			n.reports.add(report{kind: callQueue, delay: time.Until(s.again), call: Call{
-				Partition: r.partition, Webhook: webhook, Type: s.kind, Subject: s.name, QueuedAt: s.at, Attempts: s.attempts, subject: s,
+			n.reports.add(report{kind: callQueue, delay: time.Until(s.dueAt), call: Call{
+				Partition: r.partition, Webhook: webhook, Type: s.kind, Subject: s.name, QueuedAt: s.queuedAt, Attempts: s.attempts, subject: s,
 			}})
 		}
 	}

@@ -35,7 +35,7 @@ func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) e
 	return err
 }
 
-// room is a round through the members of a room. changed is set if the room has changed since the
+// room is a round through the members of a room. changed is true if the room has changed since the
 // last round began. began is the time at which the round began; it is nil if the round has not
 // begun. after is the last member whose devices were made due. members is the number of members
 // in the partition.

@@ -52,7 +52,7 @@ type Webhook struct {
 	// Rate is the maximum number of calls per minute; 0 means no limit.
 	Rate  int
 	State State
-	// Declared is set if the settings come from a configuration file.
+	// Declared is true if the settings come from a configuration file.
 	Declared bool
 	// Generation changes with each change of the settings.
 	Generation           int64

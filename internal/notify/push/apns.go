@@ -96,7 +96,7 @@ func (a *apns) send(ctx context.Context, p *Push) Outcome {
 	return outcome
 }
 
-// try sends a push once. expired is set if the provider token had expired and was renewed.
+// try sends a push once. expired is true if the provider token had expired and was renewed.
 func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 	kind, priority := "alert", "5"
 	payload := struct {
@@ -152,7 +152,7 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 }
 
 // failure returns the outcome of a push that APNs did not accept. signed is the provider token of
-// the push. expired is set if the token had expired and was renewed, so that the push can be sent
+// the push. expired is true if the token had expired and was renewed, so that the push can be sent
 // again.
 func (a *apns) failure(res *http.Response, signed string) (_ Outcome, expired bool) {
 	var answer struct {

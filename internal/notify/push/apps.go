@@ -40,7 +40,7 @@ type App struct {
 	Platform Platform
 	// AllowPrivate permits subscriptions whose endpoint is in a private network.
 	AllowPrivate bool
-	// silent permits silent pushes, which have no notification. interval is the least time
+	// silent permits silent pushes, which have no notification. interval is the minimum time
 	// between two silent pushes to a device.
 	silent   bool
 	interval time.Duration
@@ -73,7 +73,7 @@ func LoadApps(file string, dial func(allowPrivate bool) *http.Client, now func()
 	}
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal(text, &entries); err != nil {
-		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app: %w", file, at(text, err))
+		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app: %w", file, atIndex(text, err))
 	}
 	if entries == nil {
 		return nil, fmt.Errorf("%s: want a JSON object with an entry for each app, not null", file)
@@ -106,9 +106,9 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// at adds the number of the line in text to an error of encoding/json. It replaces errors that
+// atIndex adds the number of the line in text to an error of encoding/json. It replaces errors that
 // name Go types.
-func at(text []byte, err error) error {
+func atIndex(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
 	}

@@ -83,7 +83,7 @@ func loadServiceAccount(file string) (account serviceAccount, _ *rsa.PrivateKey,
 	}
 	// Accept unknown fields: Google may add fields that sending does not need.
 	if err := json.Unmarshal(text, &account); err != nil {
-		return account, nil, fmt.Errorf("%s: want the JSON file that Google gives: %w", file, at(text, err))
+		return account, nil, fmt.Errorf("%s: want the JSON file that Google gives: %w", file, atIndex(text, err))
 	}
 	if account.Type != "service_account" {
 		return account, nil, fmt.Errorf("%s: type is %q, want service_account", file, account.Type)

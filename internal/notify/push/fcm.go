@@ -21,7 +21,7 @@ import (
 const (
 	fcmServer = "https://fcm.googleapis.com"
 	fcmScope  = "https://www.googleapis.com/auth/firebase.messaging"
-	// quotaPause is the least wait that Google requires after the error QUOTA_EXCEEDED.
+	// quotaPause is the minimum wait that Google requires after the error QUOTA_EXCEEDED.
 	quotaPause = time.Minute
 )
 
@@ -102,7 +102,7 @@ func fcmBody(p *Push) ([]byte, error) {
 	}{m})
 }
 
-// try sends a message once. expired is set if FCM refused the access token.
+// try sends a message once. expired is true if FCM refused the access token.
 func (f *fcm) try(ctx context.Context, body []byte) (_ Outcome, expired bool) {
 	token, err := f.token.get(ctx)
 	var refused *tokenError
@@ -131,7 +131,7 @@ func (f *fcm) try(ctx context.Context, body []byte) (_ Outcome, expired bool) {
 }
 
 // failure returns the outcome of a message that FCM did not accept. token is the access token of
-// the request. expired is set if FCM refused this token; failure then removes it from the cache.
+// the request. expired is true if FCM refused this token; failure then removes it from the cache.
 func (f *fcm) failure(res *http.Response, token string) (_ Outcome, expired bool) {
 	var answer struct {
 		Error struct {

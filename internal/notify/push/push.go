@@ -86,9 +86,9 @@ type Outcome struct {
 	Reason string
 	// After is the wait that the vendor requires before the next push, 0 if it requires none.
 	After time.Duration
-	// Pause is set if After applies to all pushes of the route, and not only to this device.
+	// Pause is true if After applies to all pushes of the route, and not only to this device.
 	Pause bool
-	// Unreachable is set if the vendor did not answer.
+	// Unreachable is true if the vendor did not answer.
 	Unreachable bool
 	// Err is the reason why there was no answer. Show it only to operators: users choose the
 	// endpoints of subscriptions, so they could use the text of Err to explore the server's

@@ -10,7 +10,7 @@ import (
 )
 
 // memoryQueue is a Queue in memory with the promises of the real one. Waits are
-// over at once, unless patient is set: then devices that wait stay away.
+// over at once, unless patient is true: then devices that wait stay away.
 type memoryQueue struct {
 	patient bool
 

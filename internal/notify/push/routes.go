@@ -57,7 +57,7 @@ type route struct {
 	// slow is the number of slow pushes among inFlight.
 	slow     int
 	failures int
-	// fast is set if the last answer came within slowAnswer. It is false before the first answer.
+	// fast is true if the last answer came within slowAnswer. It is false before the first answer.
 	fast bool
 }
 
@@ -162,7 +162,7 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 	}
 }
 
-// pause makes a route pause for d. If all is set, all routes of the app pause. The result is true
+// pause makes a route pause for d. If all is true, all routes of the app pause. The result is true
 // if this begins a pause, and false if the route was pausing already.
 func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	rs.mu.Lock()

@@ -117,7 +117,7 @@ func TestReports(t *testing.T) {
 		name         string
 		fault        vendors.Fault
 		kind, reason string
-		least, most  time.Duration
+		least, limit time.Duration
 	}{
 		{"a device that is gone", vendors.Fault{Status: 410, Reason: "Unregistered"}, "gone", "", 0, 0},
 		{"one that was registered since", vendors.Fault{Status: 410, Reason: "Unregistered", Timestamp: registered.Add(-time.Hour)}, "retry", "Unregistered before it was registered", time.Hour, 2 * time.Hour},
@@ -136,8 +136,8 @@ func TestReports(t *testing.T) {
 			q.set("phone", f.due(1, 1))
 			await(t, q, "the report", func() bool { return len(q.waits) > 0 })
 			got := q.waits[0]
-			if got.kind != tt.kind || tt.reason != "" && got.reason != tt.reason || got.after < tt.least || got.after > tt.most {
-				t.Errorf("reports %+v, want %s %q after %s to %s", got, tt.kind, tt.reason, tt.least, tt.most)
+			if got.kind != tt.kind || tt.reason != "" && got.reason != tt.reason || got.after < tt.least || got.after > tt.limit {
+				t.Errorf("reports %+v, want %s %q after %s to %s", got, tt.kind, tt.reason, tt.least, tt.limit)
 			}
 			if strings.Contains(got.reason, f.phone) {
 				t.Errorf("the reason %q has the token", got.reason)

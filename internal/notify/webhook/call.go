@@ -117,15 +117,15 @@ func withoutURL(err error) error {
 		}
 		err = failed.Err
 	}
-	const most = 500
+	const limit = 500
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return utf8.RuneError
 	}, err.Error())
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
+	if len(text) > limit {
+		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	if text == err.Error() {
 		return err

@@ -35,7 +35,7 @@ const ahead = 2
 // them is sent to test the endpoint, preferably a change without failed calls.
 const probes = 16
 
-// recordInterval is the least time between two writes of a webhook's state, except urgent writes:
+// recordInterval is the minimum time between two writes of a webhook's state, except urgent writes:
 // see record.
 const recordInterval = 5 * time.Second
 
@@ -432,7 +432,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 	f.record(ctx, moved)
 }
 
-// record stores the state of the webhook. Unless urgent is set, it does so only if recordInterval
+// record stores the state of the webhook. Unless urgent is true, it does so only if recordInterval
 // has passed since the last write, which limits the number of writes. A failure that is not
 // stored because of this is stored at the next refresh.
 func (f *feed) record(ctx context.Context, urgent bool) {

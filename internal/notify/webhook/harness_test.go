@@ -27,7 +27,7 @@ type queued struct {
 	outbound.Call
 	due   time.Time
 	taken bool
-	// again is set if the subject changed while it was taken.
+	// again is true if the subject changed while it was taken.
 	again bool
 }
 

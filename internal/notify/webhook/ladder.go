@@ -49,10 +49,10 @@ func waitUntil(due, now time.Time) time.Duration {
 // webhook. url, at and status are the URL, the time and the HTTP status of this call. It reports
 // whether it has changed the Ladder. It ignores the call if the URL has changed, or if a later
 // call has succeeded or failed.
-func succeededBefore(w *outbound.Webhook, url string, at time.Time, status int) bool {
-	if w.URL != url || w.Step > 0 || !at.After(w.LastSuccessAt) || !at.After(w.LastFailureAt) {
+func succeededBefore(w *outbound.Webhook, url string, began time.Time, status int) bool {
+	if w.URL != url || w.Step > 0 || !began.After(w.LastSuccessAt) || !began.After(w.LastFailureAt) {
 		return false
 	}
-	w.LastSuccessAt, w.LastStatus, w.LastError = at, status, ""
+	w.LastSuccessAt, w.LastStatus, w.LastError = began, status, ""
 	return true
 }

@@ -33,7 +33,7 @@ func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 // start.
 type stretch struct {
 	Since time.Time `json:"since"`
-	// Told is set when a reminder about the period was sent. A period gets one reminder; the next
+	// Told is true when a reminder about the period was sent. A period gets one reminder; the next
 	// period begins when new messages are unread after all messages were read.
 	Told bool `json:"told,omitempty"`
 }
@@ -52,10 +52,10 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// remind returns the data of a reminder about a user's unread messages. tell is set if the
+// remind returns the data of a reminder about a user's unread messages. tell is true if the
 // reminder must be sent now. remind sets c.NewState to the unread periods of the user's categories,
-// and c.RepeatAfter to the time until the next category is due. It sets c.Unchanged if the periods are the
-// same as in c.SentState.
+// and c.RepeatAfter to the time until the next category is due. It sets c.Unchanged if the periods
+// are the same as in c.SentState.
 func (s *Sender) remind(w outbound.Webhook, c *outbound.Call, now time.Time) (data json.RawMessage, tell bool, err error) {
 	known := map[string]stretch{}
 	if c.SentState != nil {

@@ -10,12 +10,12 @@ import (
 )
 
 // signatures returns the value of the header webhook-signature, which has one signature for each
-// secret. at is the time of the header webhook-timestamp.
-func signatures(secrets [][]byte, id string, at time.Time, body []byte) string {
+// secret. sentAt is the time of the header webhook-timestamp.
+func signatures(secrets [][]byte, id string, sentAt time.Time, body []byte) string {
 	all := make([]string, len(secrets))
 	for i, secret := range secrets {
 		mac := hmac.New(sha256.New, secret)
-		mac.Write([]byte(id + "." + strconv.FormatInt(at.Unix(), 10) + "."))
+		mac.Write([]byte(id + "." + strconv.FormatInt(sentAt.Unix(), 10) + "."))
 		mac.Write(body)
 		all[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 	}

@@ -26,8 +26,8 @@ const maxRemembered = 20_000
 // tell stores the numbers of a user that an event will send. It reports whether these numbers
 // differ from the numbers in the last event about the user. If the call with the event fails,
 // call forget.
-func (m *memory) tell(user string, what knowledge) (isNews bool, err error) {
-	text, err := json.Marshal(what)
+func (m *memory) tell(user string, state knowledge) (isNews bool, err error) {
+	text, err := json.Marshal(state)
 	if err != nil {
 		return false, fmt.Errorf("encode the numbers for the endpoint: %w", err)
 	}
@@ -86,7 +86,7 @@ func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	return k
 }
 
-// news returns the data of the event for a change. tell is set if the event must be sent to the
+// news returns the data of the event for a change. tell is true if the event must be sent to the
 // webhook. For a reminder, news also sets c.NewState, c.Unchanged and c.RepeatAfter.
 func (f *feed) news(w outbound.Webhook, c *outbound.Call) (data json.RawMessage, tell bool, err error) {
 	switch {

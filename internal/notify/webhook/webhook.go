@@ -36,7 +36,7 @@ type Queue interface {
 	// CallTold reports that a call was made, or need not be made. It is due again when the subject
 	// changes. Unless c.RepeatAfter is 0, it is also due after c.RepeatAfter.
 	CallTold(c outbound.Call)
-	// CallRetry reports that a call failed. It is due again after delay. refused is set if the
+	// CallRetry reports that a call failed. It is due again after delay. refused is true if the
 	// failure may be due to this call alone: the endpoint may be unable to accept it.
 	CallRetry(c outbound.Call, delay time.Duration, refused bool)
 	// CallHold reports that a call was not made. It is due again after delay.

@@ -110,16 +110,16 @@ func parseRecord(text []byte) (Record, error) {
 }
 
 // Write durably writes a file of a partition, and reads it back to check it. `number` is the number
-// of the file, from 1. The function `each` must call its argument once for every record, in order.
-// Write returns the manifest entry of the file, without generations and dead letters;
+// of the file, from 1. The function eachRecord must call its argument once for every record, in
+// order. Write returns the manifest entry of the file, without generations and dead letters;
 // [Archive.Add] adds the entry to the manifest. Before the first Write, the caller must delete the
 // files of interrupted calls with [Archive.Cut].
-func (a *Archive) Write(ctx context.Context, partition, number int, each func(func(*Record) error) error) (File, error) {
+func (a *Archive) Write(ctx context.Context, partition, number int, eachRecord func(func(*Record) error) error) (File, error) {
 	f := File{Partition: partition, Number: number, Name: FileName(partition, number)}
 	if number > 1 {
 		f.Previous = a.Files(partition)[number-2].SHA256
 	}
-	return f, a.put(ctx, &f, each)
+	return f, a.put(ctx, &f, eachRecord)
 }
 
 // Add durably adds to the manifest the entry of a partition's next file, which Write has written.
@@ -131,8 +131,8 @@ func (a *Archive) Add(ctx context.Context, f File) error {
 
 // put writes the records to a file and reads it back. It sets the fields of f that describe the
 // content. If the file cannot be read back, put deletes it.
-func (a *Archive) put(ctx context.Context, f *File, each func(func(*Record) error) error) error {
-	content, err := a.write(ctx, f, each)
+func (a *Archive) put(ctx context.Context, f *File, eachRecord func(func(*Record) error) error) error {
+	content, err := a.write(ctx, f, eachRecord)
 	if err != nil {
 		return fmt.Errorf("write archive file %s: %w", a.path(*f), err)
 	}
@@ -177,7 +177,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // write writes the records, compressed, to a new file of the store. It returns the SHA-256 of the
 // uncompressed content.
-func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) error) error) (content []byte, err error) {
+func (a *Archive) write(ctx context.Context, f *File, eachRecord func(func(*Record) error) error) (content []byte, err error) {
 	w, err := a.store.Create(ctx, f.Name)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) er
 	// machine.
 	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	if err == nil {
-		content, err = f.write(z, each)
+		content, err = f.write(z, eachRecord)
 		err = errors.Join(err, z.Close())
 	}
 	if err != nil {
@@ -198,11 +198,11 @@ func (a *Archive) write(ctx context.Context, f *File, each func(func(*Record) er
 
 // write writes the lines of the records to `to`, and returns the SHA-256 of the lines. It sets
 // Events, First, Last and AppendedUntil of f.
-func (f *File) write(to io.Writer, each func(func(*Record) error) error) (content []byte, err error) {
+func (f *File) write(to io.Writer, eachRecord func(func(*Record) error) error) (content []byte, err error) {
 	hash := sha256.New()
 	buffered := bufio.NewWriterSize(io.MultiWriter(hash, to), 1<<20)
 	var text []byte
-	err = each(func(r *Record) error {
+	err = eachRecord(func(r *Record) error {
 		if f.Events == 0 {
 			f.First = r.String()
 		}

@@ -67,7 +67,7 @@ func Ranges(files []File) (names []string) {
 // in which the caller has set GivenUp for the lost files. GiveUp retains the entries after them.
 func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
 	a.divide(partition)
-	for _, f := range a.own(partition) {
+	for _, f := range a.ownFiles(partition) {
 		if f.Number > len(files) {
 			files = append(files, f)
 		}

@@ -71,7 +71,7 @@ func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 	files := a.leftovers(t)
 	at := t.Partition
-	for len(a.own(at)) == 0 {
+	for len(a.ownFiles(at)) == 0 {
 		parent, ok := a.parent(at)
 		if !ok {
 			break

@@ -23,10 +23,10 @@ const extension = ".ndjson.zst"
 
 // Replace durably writes the next revision of f, and reads it back to check it. The new file must
 // have the same number of records and the same last place. If several partitions share f, the new
-// file belongs to f's partition only. The function `each` must call its argument once for every
+// file belongs to f's partition only. The function eachRecord must call its argument once for every
 // record, in order. Replace returns the manifest entry without its proof; [Archive.Adopt] adds it
 // to the manifest.
-func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) error) error) (File, error) {
+func (a *Archive) Replace(ctx context.Context, f File, eachRecord func(func(*Record) error) error) (File, error) {
 	next := File{
 		Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters,
 		Revision: f.Revision + 1, Origin: cmp.Or(f.Origin, f.SHA256),
@@ -37,7 +37,7 @@ func (a *Archive) Replace(ctx context.Context, f File, each func(func(*Record) e
 	if err := a.save(ctx); err != nil {
 		return next, err
 	}
-	if err := a.put(ctx, &next, each); err != nil {
+	if err := a.put(ctx, &next, eachRecord); err != nil {
 		return next, err
 	}
 	if next.Events != f.Events || next.Last != f.Last {

@@ -26,7 +26,7 @@ func (f File) Whole() File {
 	return f
 }
 
-// asOf returns the entries of files for `partition`, a descendant of the files' partition.
+// entriesFor returns the entries of files for `partition`, a descendant of the files' partition.
 func entriesFor(files []File, partition int) []File {
 	entries := make([]File, len(files))
 	for i, f := range files {
@@ -110,15 +110,15 @@ func (a *Archive) parent(partition int) (int, bool) {
 // entries. If there is none, it returns the partition and no entries.
 func (a *Archive) holder(partition int) (holder int, files []File) {
 	for at, ok := partition, true; ok; at, ok = a.parent(at) {
-		if files = a.own(at); len(files) > 0 {
+		if files = a.ownFiles(at); len(files) > 0 {
 			return at, files
 		}
 	}
 	return partition, nil
 }
 
-// own returns the manifest's entries for a partition.
-func (a *Archive) own(partition int) []File {
+// ownFiles returns the manifest's entries for a partition.
+func (a *Archive) ownFiles(partition int) []File {
 	var files []File
 	for _, f := range a.manifest.Files {
 		if f.Partition == partition {

@@ -78,7 +78,7 @@ type Result struct {
 	Dropped int `json:"dropped"`
 	// Kept is the reason why later events are still in the log.
 	Kept string `json:"kept"`
-	// Held is set if the next range is old enough, but an open transaction may still append to
+	// Held is true if the next range is old enough, but an open transaction may still append to
 	// it.
 	Held bool `json:"held,omitempty"`
 }
@@ -205,8 +205,8 @@ func identity(ctx context.Context, q events.Querier) (id uuid.UUID, archived int
 	return id, archived, nil
 }
 
-// Any reports whether the database lists archived files of the partitions that it holds.
-func Any(ctx context.Context, q events.Querier) (bool, error) {
+// HasArchives reports whether the database lists archived files of the partitions that it holds.
+func HasArchives(ctx context.Context, q events.Querier) (bool, error) {
 	_, archived, err := identity(ctx, q)
 	return archived > 0, err
 }
@@ -339,7 +339,7 @@ func notComplete(r logRange) string {
 }
 
 // keptOpen returns the reason why a range that has an end is not complete: a transaction is open
-// that may still append to the range. held is set if such a transaction is open and `due` is set,
+// that may still append to the range. held is true if such a transaction is open and `due` is true,
 // so that the range is old enough to be archived.
 func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept string, held bool, err error) {
 	open, err := pgsession.OpenTransactions(ctx, a.job.Conn, 0)
@@ -353,15 +353,15 @@ func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept st
 // the file. `present` is the number of the latest generation of event keys that begins before the
 // range. write also returns the number of the latest generation that begins before the range's
 // end.
-func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
-	letters, err := store.LoadLetters(ctx, a.cfg.Pool, in.Partition, events.Position{TransactionID: r.starts}, events.Position{TransactionID: r.ends})
+func (a *archiving) write(ctx context.Context, snapshot *replay.Snapshot, r logRange, number, present int) (archive.File, int, error) {
+	letters, err := store.LoadLetters(ctx, a.cfg.Pool, snapshot.Partition, events.Position{TransactionID: r.starts}, events.Position{TransactionID: r.ends})
 	if err != nil {
 		return archive.File{}, present, err
 	}
 	var last events.Place
 	var dead []string
-	f, err := a.archive.Write(ctx, in.Partition, number, func(visit func(*archive.Record) error) error {
-		return a.records(ctx, in, r, func(record *archive.Record) error {
+	f, err := a.archive.Write(ctx, snapshot.Partition, number, func(visit func(*archive.Record) error) error {
+		return a.records(ctx, snapshot, r, func(record *archive.Record) error {
 			last = record.Place
 			if letters.Buried(last) {
 				dead = append(dead, last.String())
@@ -373,7 +373,7 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 		return f, present, err
 	}
 	f.DeadLetters = dead
-	for _, g := range in.Generations {
+	for _, g := range snapshot.Generations {
 		if g.Number > present && g.After.Before(last.Position) {
 			present = g.Number
 			f.Generations = append(f.Generations, archive.Generation{Number: g.Number, After: g.After.String()})
@@ -386,17 +386,17 @@ func (a *archiving) write(ctx context.Context, in *replay.Snapshot, r logRange, 
 const archivePage = 2000
 
 // records calls visit with the records of a range that come after the baseline, in order.
-func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
-	at := in.Baseline.Position
+func (a *archiving) records(ctx context.Context, snapshot *replay.Snapshot, r logRange, visit func(*archive.Record) error) error {
+	position := snapshot.Baseline.Position
 	for {
-		rows, _ := a.cfg.Pool.Query(ctx, r.within(in.Partition, statements.Get("read a page of a range")), at.TransactionID, at.Offset, archivePage)
+		rows, _ := a.cfg.Pool.Query(ctx, r.within(snapshot.Partition, statements.Get("read a page of a range")), position.TransactionID, position.Offset, archivePage)
 		n := 0
 		var row archive.Record
 		var size int
 		if _, err := pgx.ForEachRow(rows, []any{
 			&row.TransactionID, &row.Offset, &row.UUID, &row.Payload, &size, &row.Metadata, &row.AppendedAt, &row.Own,
 		}, func() error {
-			at = row.Position
+			position = row.Position
 			for _, record := range logread.Split(row.Record, size) {
 				n++
 				if err := visit(&archive.Record{Record: record, Metadata: row.Metadata}); err != nil {
@@ -417,36 +417,36 @@ func (a *archiving) records(ctx context.Context, in *replay.Snapshot, r logRange
 // rebase folds the events of archived ranges into the baseline, the state at the end of the
 // archive. It fills new tables with the new baseline, and then replaces the tables of the old
 // baseline in one short transaction. present is the generation of event keys at the new baseline.
-func (a *archiving) rebase(ctx context.Context, in *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
+func (a *archiving) rebase(ctx context.Context, snapshot *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
 	last := files[len(files)-1]
 	place, err := events.ParsePlace(last.Last)
 	if err != nil {
 		return fmt.Errorf("read the last place of the archive: %w", err)
 	}
-	in.Position = place.Position
-	if err := query.Exec(ctx, a.job.Conn, "create the tables of the new baseline", `SELECT badged.create_baseline_tables($1)`, in.Partition); err != nil {
+	snapshot.Position = place.Position
+	if err := query.Exec(ctx, a.job.Conn, "create the tables of the new baseline", `SELECT badged.create_baseline_tables($1)`, snapshot.Partition); err != nil {
 		return err
 	}
-	s := rebuild.NewStaging(a.job, in.Partition, "_baseline_next")
-	if err := s.FillUpTo(ctx, in); err != nil {
+	s := rebuild.NewStaging(a.job, snapshot.Partition, "_baseline_next")
+	if err := s.FillUpTo(ctx, snapshot); err != nil {
 		return err
 	}
-	if err := a.copyKeys(ctx, in.Partition, s.Keys); err != nil {
+	if err := a.copyKeys(ctx, snapshot.Partition, s.Keys); err != nil {
 		return err
 	}
-	next := replay.Baseline{Position: in.Position, Generation: present, Events: in.Baseline.Events, Until: in.Baseline.Until}
+	next := replay.Baseline{Position: snapshot.Position, Generation: present, Events: snapshot.Baseline.Events, Until: snapshot.Baseline.Until}
 	for _, f := range files {
 		next.Events += f.Events
 		if f.AppendedUntil.After(next.Until) {
 			next.Until = f.AppendedUntil
 		}
 	}
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: in.Partition, MaxWait: a.cfg.MostBlocked, Tables: partition.Baseline(in.Partition)}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: snapshot.Partition, MaxWait: a.cfg.MostBlocked, Tables: partition.Baseline(snapshot.Partition)}
 	if err := blocked.Retry(ctx, a.job.Conn, func(tx pgx.Tx) error {
 		var batch pgx.Batch
-		batch.Queue(`SELECT badged.swap_baseline_tables($1)`, in.Partition)
+		batch.Queue(`SELECT badged.swap_baseline_tables($1)`, snapshot.Partition)
 		batch.Queue(statements.Get("store the baseline"),
-			in.Partition, next.Position.TransactionID, next.Position.Offset, next.Generation, next.Events, next.Until)
+			snapshot.Partition, next.Position.TransactionID, next.Position.Offset, next.Generation, next.Events, next.Until)
 		for i, f := range files {
 			batch.Queue(statements.Get("record an archived file"),
 				f.Partition, f.Number, ranges[i].number, f.Events, f.SHA256)

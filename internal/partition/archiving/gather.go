@@ -73,9 +73,9 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// gather copies the files of the partitions `some` from another archive to the archive of a
+// gather copies the files of the partitions rows from another archive to the archive of a
 // database, unless this archive already has the files that the database lists.
-func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, some []int) (err error) {
+func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, rows []int) (err error) {
 	id, archived, err := identity(ctx, pool)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 		return err
 	}
 	claimed := false
-	for _, p := range some {
+	for _, p := range rows {
 		if _, err := replay.ArchivedFiles(ctx, pool, a, p); err == nil {
 			continue
 		}
@@ -122,10 +122,10 @@ func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// forget deletes the files of partitions from the archive in `store`. `own` contains the archive of
-// the database that now holds the partitions, and `pool` connects to this database.
-func forget(ctx context.Context, pool *pgxpool.Pool, store, own archive.Store, partitions []int) (err error) {
-	has, err := archive.OpenStore(ctx, own)
+// forget deletes the files of partitions from the archive in `store`. ownStore contains the archive
+// of the database that now holds the partitions, and `pool` connects to this database.
+func forget(ctx context.Context, pool *pgxpool.Pool, store, ownStore archive.Store, partitions []int) (err error) {
+	has, err := archive.OpenStore(ctx, ownStore)
 	if err != nil && !errors.Is(err, archive.ErrNone) {
 		return err
 	}
@@ -170,8 +170,8 @@ func lacking(pool *pgxpool.Pool, a *archive.Archive, partition int) archive.Lack
 				continue
 			}
 			there := map[archive.Row]bool{}
-			if err := a.EachRow(ctx, f, func(some []archive.Row) error {
-				for _, r := range some {
+			if err := a.EachRow(ctx, f, func(rows []archive.Row) error {
+				for _, r := range rows {
 					there[r] = true
 				}
 				return nil

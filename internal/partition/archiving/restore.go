@@ -103,7 +103,7 @@ func Restore(ctx context.Context, cfg RestoreConfig) ([]Restored, error) {
 			}
 		}
 	}
-	if err := r.into(ctx, 0); err != nil {
+	if err := r.loadInto(ctx, 0); err != nil {
 		return nil, err
 	}
 	return r.done, nil
@@ -130,10 +130,10 @@ func (d *Empty) named(err error) error {
 	return fmt.Errorf("shard %s: %w", d.Name, err)
 }
 
-// into opens a transaction in database i, and calls itself for the database i+1. The innermost
+// loadInto opens a transaction in database i, and calls itself for the database i+1. The innermost
 // call, after the last database, fills all databases. Then the calls return and commit their
 // transactions in reverse order.
-func (r *restore) into(ctx context.Context, i int) error {
+func (r *restore) loadInto(ctx context.Context, i int) error {
 	if i == len(r.jobs) {
 		for n := range r.jobs {
 			for _, p := range r.jobs[n].Held {
@@ -150,7 +150,7 @@ func (r *restore) into(ctx context.Context, i int) error {
 		if err := claimLog(ctx, tx, job.Held); err != nil {
 			return d.named(err)
 		}
-		err := r.into(ctx, i+1)
+		err := r.loadInto(ctx, i+1)
 		filled = err == nil
 		return err
 	})
@@ -186,18 +186,18 @@ func (r *restore) fill(ctx context.Context, n, partition int) error {
 // archiveOf returns the archive with the most events of a partition, or nil if no archive has
 // events of the partition. Two archives have files of the same partition if Gather was killed while
 // it moved the files from one archive to the other.
-func (r *restore) archiveOf(partition int) (of *archive.Archive) {
-	most := int64(0)
+func (r *restore) archiveOf(partition int) (found *archive.Archive) {
+	limit := int64(0)
 	for _, a := range r.archives {
 		n := int64(0)
 		for _, f := range a.Files(partition) {
 			n += f.Events
 		}
-		if n > most {
-			of, most = a, n
+		if n > limit {
+			found, limit = a, n
 		}
 	}
-	return of
+	return found
 }
 
 // openComplete opens an archive, and checks its number of partitions and all its files.
@@ -239,9 +239,9 @@ func (r *restore) splitAs(ctx context.Context, d Empty) error {
 		if err := wantUnused(ctx, d.Pool, whole); err != nil {
 			return err
 		}
-		blocked := func(by pgsession.Holder) {
+		blocked := func(holder pgsession.Holder) {
 			if r.cfg.Progress != nil {
-				r.cfg.Progress.Blocked(whole, by)
+				r.cfg.Progress.Blocked(whole, holder)
 			}
 		}
 		if _, err := splitting.Split(ctx, splitting.Config{Pool: d.Pool, Log: d.Log, Partition: whole, Blocked: blocked}); err != nil {
@@ -336,7 +336,7 @@ func (r *restoring) fill(ctx context.Context, a *archive.Archive) error {
 // restoredColumns are the columns of the values that rowOf returns.
 var restoredColumns = []string{"uuid", "created_at", "own", "events", "payload", "metadata"}
 
-// add appends to the log the rows from which the records were archived. shares is set if several
+// add appends to the log the rows from which the records were archived. shares is true if several
 // partitions share the file: then add omits rows without events of this partition.
 func (r *restoring) add(ctx context.Context, records []archive.Record, shares bool) error {
 	var rows [][]any

@@ -32,9 +32,9 @@ type reader struct {
 	b    *Bucket
 	name string
 	etag string
-	// at is the number of bytes that were read so far. size is the size of the object in bytes.
-	at, size int64
-	body     io.ReadCloser // nil after the connection broke
+	// offset is the number of bytes that were read so far. size is the size of the object in bytes.
+	offset, size int64
+	body         io.ReadCloser // nil after the connection broke
 }
 
 func (b *Bucket) open(ctx context.Context, name string) (*reader, error) {
@@ -45,12 +45,12 @@ func (b *Bucket) open(ctx context.Context, name string) (*reader, error) {
 	return r, nil
 }
 
-// request requests the object from byte r.at on. It fails if the object has changed since the
+// request requests the object from byte r.offset on. It fails if the object has changed since the
 // first request.
 func (r *reader) request() error {
 	var opts minio.GetObjectOptions
-	if r.at > 0 {
-		if err := errors.Join(opts.SetRange(r.at, 0), opts.SetMatchETag(r.etag)); err != nil {
+	if r.offset > 0 {
+		if err := errors.Join(opts.SetRange(r.offset, 0), opts.SetMatchETag(r.etag)); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (r *reader) request() error {
 		return fmt.Errorf("read %s: %w", r.b.Path(r.name), err)
 	}
 	r.body, r.etag = body, info.ETag
-	if r.at == 0 {
+	if r.offset == 0 {
 		r.size = info.Size
 	}
 	return nil
@@ -78,7 +78,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if r.at == r.size {
+		if r.offset == r.size {
 			return 0, io.EOF
 		}
 		if r.body == nil {
@@ -87,7 +87,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		if err == nil {
 			var n int
 			n, err = r.body.Read(p)
-			r.at += int64(n)
+			r.offset += int64(n)
 			if n > 0 {
 				if err != nil {
 					r.drop()
@@ -100,7 +100,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			err = io.ErrUnexpectedEOF
 		}
 		if attempt == attempts {
-			return 0, fmt.Errorf("read %s: cut at byte %d of %d, and %d attempts to resume failed: %w", r.b.Path(r.name), r.at, r.size, attempts, err)
+			return 0, fmt.Errorf("read %s: cut at byte %d of %d, and %d attempts to resume failed: %w", r.b.Path(r.name), r.offset, r.size, attempts, err)
 		}
 		_ = wait.For(r.ctx, pause<<attempt)
 	}

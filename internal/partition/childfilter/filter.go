@@ -20,7 +20,7 @@ type Filter struct {
 	// Parent and Child are the numbers of the two partitions. Partitions is the initial number of
 	// partitions of the log.
 	Parent, Child, Partitions int
-	// First is set for the first child, which also gets the events that name no users.
+	// First is true for the first child, which also gets the events that name no users.
 	First bool
 }
 
@@ -90,8 +90,8 @@ func (f Filter) Event(payload []byte) ([]byte, error) {
 		return left.Append(nil)
 	}
 	d := &e.Data
-	users, others := f.among(d.UserIDs)
-	mentioned, unmentioned := f.among(d.MentionedUserIDs)
+	users, others := f.divide(d.UserIDs)
+	mentioned, unmentioned := f.divide(d.MentionedUserIDs)
 	toRoom := e.Type.ToRoom()
 	switch {
 	case others == 0 && unmentioned == 0 && (len(users) > 0 || toRoom):
@@ -134,8 +134,8 @@ func (f Filter) ofParent(users []string) bool {
 	return true
 }
 
-// among returns the users of the child, and the number of other users.
-func (f Filter) among(users []string) (own []string, others int) {
+// divide returns the users of the child, and the number of other users.
+func (f Filter) divide(users []string) (own []string, others int) {
 	for _, u := range users {
 		if eventlog.Belongs(u, f.Child, f.Partitions) {
 			own = append(own, u)
@@ -146,6 +146,6 @@ func (f Filter) among(users []string) (own []string, others int) {
 
 // Users returns the users that belong to the child.
 func (f Filter) Users(users []string) []string {
-	own, _ := f.among(users)
+	own, _ := f.divide(users)
 	return own
 }

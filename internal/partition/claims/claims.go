@@ -37,8 +37,8 @@ type CopyError struct {
 	// archive began, zero if unknown.
 	Path  string
 	Since time.Time
-	// Why says how the database differs from the owner.
-	Why string
+	// Reason says how the database differs from the owner.
+	Reason string
 }
 
 // Error implements error.
@@ -48,14 +48,14 @@ func (e *CopyError) Error() string {
 		since = ", which last wrote to it at " + e.Since.UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("the archive %s belongs to another copy of this log%s: %s. If this database replaces the other one, as after a restore or a failover, run `badged archive --take-over --to DIR`. Otherwise copy the archive, and run the command with the copy",
-		e.Path, since, e.Why)
+		e.Path, since, e.Reason)
 }
 
 // known is what a database stores about itself and an archive.
 type known struct {
 	logID      uuid.UUID
 	partitions int
-	// claims is set if the database stores the claim in the archive's manifest.
+	// claims is true if the database stores the claim in the archive's manifest.
 	claims bool
 	// owner identifies this database as archive.Owner does, without a claim.
 	owner archive.Owner

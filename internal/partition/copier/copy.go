@@ -55,8 +55,8 @@ type Result struct {
 // Operation is the part of a copy that differs between moves and splits.
 type Operation interface {
 	// CopyLog copies the next rows of the log in a transaction of the target. It copies no row
-	// after the cursor `at`, and reports whether more rows up to the cursor remain.
-	CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error)
+	// after cursor, and reports whether more rows up to the cursor remain.
+	CopyLog(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) (more bool, err error)
 	// Staged is called before changed rows are written to the table t of a part. `rows` is the
 	// text of an item in a FROM clause: a query or table with the changed rows. If the form of t
 	// is ByKey, the temporary table moved_keys has the keys of the changed rows.
@@ -64,12 +64,12 @@ type Operation interface {
 	// Mark saves the progress of the copy in memory, and returns a function that restores this
 	// progress. The function is called after a transaction was rolled back.
 	Mark() (forget func())
-	// Round copies, in one snapshot, the folded part of the log and the rows of at most `most`
+	// Round copies, in one snapshot, the folded part of the log and the rows of at most limit
 	// recorded changes. It returns the number of these changes.
-	Round(ctx context.Context, most int) (changes int, err error)
+	Round(ctx context.Context, limit int) (changes int, err error)
 	// Attempt copies the remaining changes and makes the switch, in a transaction of the source
 	// and while the gates are closed.
-	Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) error
+	Attempt(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) error
 }
 
 // Part is a partition that gets rows.
@@ -80,13 +80,13 @@ type Part struct {
 }
 
 // query returns a SELECT statement for the rows of a table that the part gets. `from` is the FROM
-// list of the statement, in which the table has the alias t. `where` is a further condition.
-func (p *Part) query(t partition.Table, all partition.Columns, from, where string) string {
+// list of the statement, in which the table has the alias t. condition is a further condition.
+func (p *Part) query(t partition.Table, all partition.Columns, from, condition string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
 		list, gets = p.Child.Selects(t, all), " AND "+p.Child.Gets(t)
 	}
-	return `SELECT ` + list + ` FROM ` + from + ` WHERE ` + where + gets
+	return `SELECT ` + list + ` FROM ` + from + ` WHERE ` + condition + gets
 }
 
 // Options are options of moves and splits.
@@ -145,7 +145,7 @@ func (c *Copy) ReadColumns(ctx context.Context) error {
 				return err
 			}
 			if all.List("") != other.List("") {
-				return fmt.Errorf("the columns of %s differ between %s and %s: run `badged migrate up`", name, c.Where, c.Target.Where)
+				return fmt.Errorf("the columns of %s differ between %s and %s: run `badged migrate up`", name, c.Condition, c.Target.Condition)
 			}
 		}
 		c.columns[name] = all
@@ -157,12 +157,12 @@ func (c *Copy) ReadColumns(ctx context.Context) error {
 // tables that only rounds copy; see [partition.Table.InRounds].
 func (c *Copy) Everything(ctx context.Context) error {
 	for more := true; more; {
-		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
-			at, err := logread.Load(ctx, c.Conn, c.Partition, "")
+		if err := c.Target.InTransaction(ctx, func(tx pgx.Tx) error {
+			cursor, err := logread.Load(ctx, c.Conn, c.Partition, "")
 			if err != nil {
 				return err
 			}
-			more, err = c.CopyLog(ctx, tx, at)
+			more, err = c.CopyLog(ctx, tx, cursor)
 			return err
 		}); err != nil {
 			return err
@@ -198,20 +198,20 @@ func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	key := all.Of(t.Key)
 	after := ""
 	for {
-		where := t.Of(c.Partition) + after
+		condition := t.Of(c.Partition) + after
 		var bound []string
 		err := c.Conn.QueryRow(ctx, fmt.Sprintf(`SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET %d LIMIT 1`,
-			key.Texts("t."), name, where, key.List("t."), chunkRows-1)).Scan(&bound)
+			key.Texts("t."), name, condition, key.List("t."), chunkRows-1)).Scan(&bound)
 		last := errors.Is(err, pgx.ErrNoRows)
 		if err != nil && !last {
 			return c.wrap(err)
 		}
 		if !last {
-			where += fmt.Sprintf(` AND (%s) <= (%s)`, key.List("t."), key.Literals(bound))
+			condition += fmt.Sprintf(` AND (%s) <= (%s)`, key.List("t."), key.Literals(bound))
 		}
-		if err := c.Target.In(ctx, func(tx pgx.Tx) error {
+		if err := c.Target.InTransaction(ctx, func(tx pgx.Tx) error {
 			for _, to := range c.Parts {
-				if err := c.chunk(ctx, tx, t, to, where); err != nil {
+				if err := c.chunk(ctx, tx, t, to, condition); err != nil {
 					return err
 				}
 			}
@@ -223,16 +223,16 @@ func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	}
 }
 
-// chunk copies to a part the rows of a table that meet the SQL condition where.
-func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, where string) error {
+// chunk copies to a part the rows of a table that meet the given SQL condition.
+func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, condition string) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
 	if c.Target != c.Session && t.Refers == "" {
-		n, err := c.Pipe(ctx, to.query(t, all, name+` AS t`, where), t.Name(to.Partition), all.List(""))
+		n, err := c.Pipe(ctx, to.query(t, all, name+` AS t`, condition), t.Name(to.Partition), all.List(""))
 		c.copied(Copying, n)
 		return err
 	}
-	rows, err := c.stage(ctx, tx, name, to.query(t, all, name+` AS t`, where))
+	rows, err := c.stage(ctx, tx, name, to.query(t, all, name+` AS t`, condition))
 	if err != nil {
 		return err
 	}
@@ -275,9 +275,9 @@ func (c *Copy) Pipe(ctx context.Context, query, table, columns string) (int64, e
 	readErr := <-read
 	switch {
 	case readErr != nil && !errors.Is(readErr, errTargetFailed):
-		return 0, fmt.Errorf("read from %s: %w", c.Where, readErr)
+		return 0, fmt.Errorf("read from %s: %w", c.Condition, readErr)
 	case err != nil:
-		return 0, fmt.Errorf("write to %s: %w", c.Target.Where, err)
+		return 0, fmt.Errorf("write to %s: %w", c.Target.Condition, err)
 	}
 	return tag.RowsAffected(), nil
 }
@@ -308,16 +308,16 @@ func (c *Copy) StageAll(ctx context.Context, tx pgx.Tx, name string) error {
 	return err
 }
 
-// Changes copies the log up to a cursor, and the rows of at most `most` recorded changes, in a
+// Changes copies the log up to a cursor, and the rows of at most limit recorded changes, in a
 // transaction of the target. It returns the changes. So that the copied tables agree with each
 // other, the source's transaction must see one snapshot, or the gates must be closed.
-func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (Changes, error) {
-	done, err := c.notedChanges(ctx, most)
+func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, limit int) (Changes, error) {
+	done, err := c.notedChanges(ctx, limit)
 	if err != nil {
 		return done, err
 	}
 	for more := true; more; {
-		if more, err = c.CopyLog(ctx, tx, at); err != nil {
+		if more, err = c.CopyLog(ctx, tx, cursor); err != nil {
 			return done, err
 		}
 		if err := c.Overdue(); err != nil {

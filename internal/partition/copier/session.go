@@ -28,13 +28,13 @@ var statements = sqlfile.Parse(statementsText)
 // Session is the session of a move or split with one database. It owns the lock of a
 // maintenance job, so that no other job can replace tables.
 type Session struct {
-	// Where is the name of the database, "" for a single database.
-	Where     string
+	// Condition is the name of the database, "" for a single database.
+	Condition string
 	Partition int
 	Conn      *pgx.Conn
 	// Blocked is called repeatedly while a transaction of another session blocks this session.
-	Blocked func(by pgsession.Holder)
-	// Most is the longest wait for a blocking transaction; see [pgsession.Blocking].
+	Blocked func(holder pgsession.Holder)
+	// MaxWait is the longest wait for a blocking transaction; see [pgsession.Blocking].
 	MaxWait time.Duration
 
 	pool *pgxpool.Pool
@@ -104,21 +104,21 @@ func (s *Session) Close(ctx context.Context) {
 
 // wrap adds the name of the database to an error.
 func (s *Session) wrap(err error) error {
-	if s.Where == "" || err == nil {
+	if s.Condition == "" || err == nil {
 		return err
 	}
-	return fmt.Errorf("on %s: %w", s.Where, err)
+	return fmt.Errorf("on %s: %w", s.Condition, err)
 }
 
-// In runs f in a transaction.
-func (s *Session) In(ctx context.Context, f func(tx pgx.Tx) error) error {
+// InTransaction runs f in a transaction.
+func (s *Session) InTransaction(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return s.wrap(pgx.BeginFunc(ctx, s.Conn, f))
 }
 
 // blocking returns the settings with which a transaction is retried while other transactions have
 // locked the tables.
 func (s *Session) blocking(tables []string) pgsession.Blocking {
-	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, MaxWait: s.MaxWait, Report: func(_ int, by pgsession.Holder) { s.Blocked(by) }}
+	return pgsession.Blocking{Conn: s.Conn, Partition: s.Partition, Tables: tables, MaxWait: s.MaxWait, Report: func(_ int, holder pgsession.Holder) { s.Blocked(holder) }}
 }
 
 // RetryOnLock runs f in a transaction, and repeats the transaction until f acquires its locks.
@@ -235,7 +235,7 @@ func (s *Session) Watch(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.In(ctx, func(tx pgx.Tx) error {
+	return s.InTransaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("copy a table as a whole"), s.Partition, all); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (s *Session) Unwatch(ctx context.Context) error {
 	if err := s.retryExec(ctx, partition.Log(s.Partition), ungateSQL(s.Partition)); err != nil {
 		return err
 	}
-	return s.In(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
+	return s.InTransaction(ctx, func(tx pgx.Tx) error { return Forget(ctx, tx, s.Partition) })
 }
 
 // WatchedStill reports whether an interrupted copy can be resumed: every change was recorded, since
@@ -292,18 +292,18 @@ type Changes struct {
 	Last int64
 }
 
-// notedChanges returns the recorded changes with the lowest numbers, at most `most` of them.
-func (s *Session) notedChanges(ctx context.Context, most int) (Changes, error) {
+// notedChanges returns the recorded changes with the lowest numbers, at most limit of them.
+func (s *Session) notedChanges(ctx context.Context, limit int) (Changes, error) {
 	found := Changes{Kinds: map[string]bool{}, Last: 1<<63 - 1}
 	var number int64
 	var kind string
-	err := query.Each(ctx, s.Conn, "read the changes", statements.Get("changes"), []any{s.Partition, most}, []any{&number, &kind}, func() error {
+	err := query.Each(ctx, s.Conn, "read the changes", statements.Get("changes"), []any{s.Partition, limit}, []any{&number, &kind}, func() error {
 		found.Numbers = append(found.Numbers, number)
 		found.Kinds[kind] = true
 		return nil
 	})
-	if len(found.Numbers) == most {
-		found.Last = found.Numbers[most-1]
+	if len(found.Numbers) == limit {
+		found.Last = found.Numbers[limit-1]
 	}
 	return found, s.wrap(err)
 }
@@ -323,11 +323,11 @@ func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 }
 
 // Bound returns the position of the last row of the next chunk of the log, which begins after the
-// position `after`. The chunk has at most `rows` rows and about 16 MiB, and no row after `most`.
-func (s *Session) Bound(ctx context.Context, after, most events.Position, rows int) (events.Position, error) {
-	bound := most
+// position `after`. The chunk has at most `rows` rows and about 16 MiB, and no row after limit.
+func (s *Session) Bound(ctx context.Context, after, limit events.Position, rows int) (events.Position, error) {
+	bound := limit
 	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,
-		most.TransactionID, most.Offset, rows).Scan(&bound.TransactionID, &bound.Offset)
+		limit.TransactionID, limit.Offset, rows).Scan(&bound.TransactionID, &bound.Offset)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return bound, s.wrap(fmt.Errorf("read the log: %w", err))
 	}

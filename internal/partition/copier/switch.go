@@ -66,7 +66,7 @@ func notYet(err error) bool {
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
-	// mostBehind is the greatest number of unfolded rows with which an attempt may start. The
+	// mostBehind is the maximum number of unfolded rows with which an attempt may start. The
 	// projector usually folds this number of rows in one batch.
 	mostBehind = 50
 )
@@ -125,12 +125,12 @@ func (c *Copy) attempt(ctx context.Context) error {
 	defer cancel()
 	forget := c.Mark()
 	var closed time.Time
-	err := c.In(ctx, func(tx pgx.Tx) (err error) {
-		var at logread.Cursor
-		if closed, at, err = c.closeGates(ctx, tx, c.Patience); err != nil {
+	err := c.InTransaction(ctx, func(tx pgx.Tx) (err error) {
+		var cursor logread.Cursor
+		if closed, cursor, err = c.closeGates(ctx, tx, c.Patience); err != nil {
 			return err
 		}
-		return c.Attempt(ctx, tx, at)
+		return c.Attempt(ctx, tx, cursor)
 	})
 	if err != nil {
 		forget()
@@ -147,11 +147,11 @@ func (s *Session) remedy(ctx context.Context, err error) string {
 	if !pgsession.IsLocked(err) {
 		return lessOrLonger
 	}
-	by, ok, err := pgsession.FindHolder(ctx, s.Conn, statements.Get("locks the tables"))
+	holder, ok, err := pgsession.FindHolder(ctx, s.Conn, statements.Get("locks the tables"))
 	if err != nil || !ok {
 		return lessOrLonger
 	}
-	return fmt.Sprintf("%s, %s, has locks; %s", by, by.Open(), by.Remedy())
+	return fmt.Sprintf("%s, %s, has locks; %s", holder, holder.Open(), holder.Remedy())
 }
 
 // delayed reports whether the next attempt must be delayed, because a long transaction would block
@@ -162,33 +162,33 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	if err := c.Conn.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&c.checked); err != nil {
 		return false, err
 	}
-	by, ok, err := pgsession.FindHolder(ctx, c.Conn, statements.Get("keeps the gate open"), c.Partition)
+	holder, ok, err := pgsession.FindHolder(ctx, c.Conn, statements.Get("keeps the gate open"), c.Partition)
 	if err != nil {
 		return false, err
 	}
 	// A transaction counts as long if it was already open at the previous check. At the first
 	// check, every open transaction counts as long. If this role may not see when the transaction
 	// began, do not delay the attempt: it shows whether the transaction blocks.
-	if ok && !by.Since.IsZero() && (before.IsZero() || by.Since.Before(before)) {
-		_, err := c.gate.HeldBy(by)
+	if ok && !holder.Since.IsZero() && (before.IsZero() || holder.Since.Before(before)) {
+		_, err := c.gate.HeldBy(holder)
 		return true, err
 	}
 	c.gate = c.blocking(nil)
-	at, err := logread.Load(ctx, c.Conn, c.Partition, "")
+	cursor, err := logread.Load(ctx, c.Conn, c.Partition, "")
 	if err != nil {
 		return false, err
 	}
-	behind, err := c.behind(ctx, at)
+	behind, err := c.backlog(ctx, cursor)
 	if behind > mostBehind {
 		c.Progress(Waiting, behind)
 	}
 	return behind > mostBehind, err
 }
 
-// behind returns the number of rows that a projector with this cursor has not folded. It counts at
+// backlog returns the number of rows that a projector with this cursor has not folded. It counts at
 // most 10,000 rows after the cursor, and all rows of pending transactions.
-func (s *Session) behind(ctx context.Context, at logread.Cursor) (int64, error) {
-	return query.One[int64](ctx, s.Conn, "count the events to fold", statements.Of(s.Partition, "rows to fold"), at.Args()...)
+func (s *Session) backlog(ctx context.Context, cursor logread.Cursor) (int64, error) {
+	return query.One[int64](ctx, s.Conn, "count the events to fold", statements.Of(s.Partition, "rows to fold"), cursor.Args()...)
 }
 
 // endHangingSQL makes Postgres end the session if its transaction is idle for 5 s. The transaction
@@ -212,26 +212,26 @@ func (s *Session) Overdue() error {
 // if folding is not complete after three quarters of patience. It sets patience as the timeout of
 // each later statement of tx. It fails at once if the last round took longer than patience, since
 // the copy under the gates would probably take as long.
-func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, at logread.Cursor, err error) {
+func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, cursor logread.Cursor, err error) {
 	if s.lastRound > patience {
-		return closed, at, ErrNotYet
+		return closed, cursor, ErrNotYet
 	}
 	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; `, max(1, (patience/2).Milliseconds()))+endHangingSQL); err != nil {
-		return closed, at, err
+		return closed, cursor, err
 	}
 	closed = time.Now() // publishers queue behind the lock request
 	s.due = closed.Add(patience)
 	if _, err := tx.Exec(ctx, statements.Get("close the gate for publishers"), s.Partition); err != nil {
-		return closed, at, err
+		return closed, cursor, err
 	}
 	if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d`, patience.Milliseconds(), max(1, (patience/4).Milliseconds()))); err != nil {
-		return closed, at, err
+		return closed, cursor, err
 	}
-	if at, err = s.awaitFolded(ctx, closed.Add(patience/4*3)); err != nil {
-		return closed, at, err
+	if cursor, err = s.awaitFolded(ctx, closed.Add(patience/4*3)); err != nil {
+		return closed, cursor, err
 	}
 	_, err = tx.Exec(ctx, statements.Get("close the gate for writers"), s.Partition)
-	return closed, at, err
+	return closed, cursor, err
 }
 
 // awaitFolded blocks until all events in the log are folded, and locks the projector's position in
@@ -240,24 +240,24 @@ func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
 	lock := ""
 	for {
-		at, err := logread.Load(ctx, s.Conn, s.Partition, lock)
+		cursor, err := logread.Load(ctx, s.Conn, s.Partition, lock)
 		if err != nil {
-			return at, err
+			return cursor, err
 		}
-		behind, err := s.behind(ctx, at)
+		behind, err := s.backlog(ctx, cursor)
 		switch {
 		case err != nil:
-			return at, err
+			return cursor, err
 		case behind == 0 && lock != "":
-			return at, nil
+			return cursor, nil
 		case behind == 0:
 			lock = "FOR UPDATE"
 			continue
 		case time.Now().After(deadline):
-			return at, ErrNotYet
+			return cursor, ErrNotYet
 		}
 		if wait.For(ctx, 2*time.Millisecond) != nil {
-			return at, ctx.Err()
+			return cursor, ctx.Err()
 		}
 	}
 }

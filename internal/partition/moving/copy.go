@@ -17,13 +17,13 @@ import (
 // letters may refer to places with transaction id 3 whose rows were deleted, so the new offsets are
 // greater than all offsets that the partition has ever had with this id. After the last row,
 // CopyLog translates the places in the log that the source's tables store.
-func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
-	const most = 2000
+func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) (more bool, err error) {
+	const limit = 2000
 	moved := &m.target.move
-	if !moved.copied.Before(at.Position) {
-		return false, m.translate(ctx, tx, at)
+	if !moved.copied.Before(cursor.Position) {
+		return false, m.translate(ctx, tx, cursor)
 	}
-	bound, err := m.source.Bound(ctx, moved.copied, at.Position, most)
+	bound, err := m.source.Bound(ctx, moved.copied, cursor.Position, limit)
 	if err != nil {
 		return false, err
 	}
@@ -32,7 +32,7 @@ func (m *mover) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more
 	query := fmt.Sprintf(`SELECT xid8 '3', %d + row_number() OVER (ORDER BY `+order+`), created_at, era, uuid, own, events, payload, metadata FROM `+topic+`
 WHERE (`+order+`) > (xid8 '%d', %d) AND transaction_id >= xid8 '%[2]d' AND (`+order+`) <= (xid8 '%[4]d', %d) AND transaction_id <= xid8 '%[4]d'
 AND transaction_id <> ALL ('{%[6]s}'::xid8[]) ORDER BY `+order,
-		moved.baseOffset+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(at.Pending))
+		moved.baseOffset+moved.rows, moved.copied.TransactionID, moved.copied.Offset, bound.TransactionID, bound.Offset, joined(cursor.Pending))
 	n, err := m.Pipe(ctx, query, topic, `transaction_id, "offset", created_at, era, uuid, own, events, payload, metadata`)
 	if err != nil {
 		return false, err
@@ -44,8 +44,8 @@ AND transaction_id <> ALL ('{%[6]s}'::xid8[]) ORDER BY `+order,
 	}
 	*moved = now
 	m.result.LogRows = now.rows
-	if more = now.copied.Before(at.Position); !more {
-		err = m.translate(ctx, tx, at)
+	if more = now.copied.Before(cursor.Position); !more {
+		err = m.translate(ctx, tx, cursor)
 	}
 	return more, err
 }

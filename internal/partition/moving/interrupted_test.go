@@ -46,9 +46,9 @@ func TestOpenTransactionDelaysTheSwitch(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	cfg.Blocked = func(shard string, by pgsession.Holder) {
+	cfg.Blocked = func(shard string, holder pgsession.Holder) {
 		if shard == "a" {
-			blocked <- by.PID
+			blocked <- holder.PID
 		}
 	}
 	go func() {

@@ -70,14 +70,14 @@ func (l *load) append(ctx context.Context, evs ...events.Event) error {
 // published twice.
 func (l *load) publish(t testing.TB, publishers int) (stop func()) {
 	t.Helper()
-	most := 200 * *kills // of each publisher: 16 s for a move that is killed
+	limit := 200 * *kills // of each publisher: 16 s for a move that is killed
 	ctx, cancel := context.WithCancel(t.Context())
 	g, run := errgroup.WithContext(context.WithoutCancel(ctx))
 	for n := range publishers {
 		g.Go(func() error {
 			pace := time.NewTicker(time.Duration(publishers) * 20 * time.Millisecond) // 500 events a second
 			defer pace.Stop()
-			for batch := 0; ctx.Err() == nil && batch < most; batch++ {
+			for batch := 0; ctx.Err() == nil && batch < limit; batch++ {
 				<-pace.C
 				var evs []events.Event
 				for i := range 10 {
@@ -152,8 +152,8 @@ func TestMoveUnderLoad(t *testing.T) {
 	epoch := a.Badge(t, l.users[0]).Epoch
 	for _, to := range []string{"b", "a", "b"} {
 		cfg := config(a, b, 0, to)
-		cfg.Blocked = func(shard string, by pgsession.Holder) {
-			t.Logf("blocked on %s by %s", shard, by)
+		cfg.Blocked = func(shard string, holder pgsession.Holder) {
+			t.Logf("blocked on %s by %s", shard, holder)
 		}
 		r := move(t, cfg)
 		t.Logf("%+v", r)

@@ -60,7 +60,7 @@ type Config struct {
 	copier.Options
 	// Blocked, if not nil, is called repeatedly while a transaction on a database delays the
 	// move.
-	Blocked func(database string, by pgsession.Holder)
+	Blocked func(database string, holder pgsession.Holder)
 }
 
 // Result is the result of a move.
@@ -69,9 +69,9 @@ type Result struct {
 	From      string `json:"from"`
 	To        string `json:"to"`
 	copier.Result
-	// Resumed is set if an earlier call started the move.
+	// Resumed is true if an earlier call started the move.
 	Resumed bool `json:"resumed"`
-	// Split is set if the partition was split after an earlier move. Then this call has only
+	// Split is true if the partition was split after an earlier move. Then this call has only
 	// deleted the rows that the earlier move had left on From.
 	Split bool `json:"split,omitempty"`
 }
@@ -111,7 +111,7 @@ type mover struct {
 	p              int
 	result         Result
 	source, target *side
-	// onlyOldRows is set if this call only deletes old rows from the source. This is the case if
+	// onlyOldRows is true if this call only deletes old rows from the source. This is the case if
 	// the source released the partition in an earlier move, and the partition was moved again or
 	// split later.
 	onlyOldRows bool
@@ -135,7 +135,7 @@ type side struct {
 
 	cluster string // the id of the cluster
 	holds   bool   // whether the shard holds the partition
-	// revision is the revision of the partition's entry in the shard's map. split is set if this
+	// revision is the revision of the partition's entry in the shard's map. split is true if this
 	// entry says that the partition was split.
 	revision   int64
 	split      bool
@@ -322,7 +322,7 @@ func (m *mover) hasOldRows(s *side) bool {
 // open opens the session, which acquires the lock of the job. Under this lock it reads the state
 // again.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
-	s.Session = &copier.Session{Where: s.Name, Partition: partition, MaxWait: cfg.MostBlocked, Blocked: func(by pgsession.Holder) { cfg.Blocked(s.Name, by) }}
+	s.Session = &copier.Session{Condition: s.Name, Partition: partition, MaxWait: cfg.MostBlocked, Blocked: func(holder pgsession.Holder) { cfg.Blocked(s.Name, holder) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}
@@ -378,7 +378,7 @@ func (m *mover) run(ctx context.Context) error {
 	return nil
 }
 
-// isAway reports whether an error means that a database cannot be reached.
+// isAway reports whether an error means that a database is unavailable.
 func isAway(err error) bool {
 	pg, answered := errors.AsType[*pgconn.PgError](err)
 	return !errors.Is(err, context.Canceled) && (!answered || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "08")) &&
@@ -408,7 +408,7 @@ func (m *mover) copy(ctx context.Context) error {
 	}
 	for last := int64(-1); last != m.revoked; {
 		last = m.revoked
-		if err := m.target.In(ctx, func(tx pgx.Tx) (err error) {
+		if err := m.target.InTransaction(ctx, func(tx pgx.Tx) (err error) {
 			m.revoked, err = m.revocations(ctx, tx, last)
 			return err
 		}); err != nil {

@@ -34,7 +34,7 @@ func (m *mover) withPlaces(sql string) string {
 
 // translate finds the places in the log that the source's tables store. For each of these places it
 // stores the corresponding place in the target's log, unless the place was translated before.
-func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) error {
+func (m *mover) translate(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) error {
 	var place events.Position
 	known := map[events.Position]bool{}
 	rows, _ := tx.Query(ctx, statements.Get("known places"), m.p)
@@ -57,10 +57,10 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 	}); err != nil {
 		return err
 	}
-	if err := m.addPlaces(ctx, tx, early, move{baseOffset: m.counted.baseOffset}, at); err != nil {
+	if err := m.addPlaces(ctx, tx, early, move{baseOffset: m.counted.baseOffset}, cursor); err != nil {
 		return err
 	}
-	if err := m.addPlaces(ctx, tx, late, m.counted, at); err != nil {
+	if err := m.addPlaces(ctx, tx, late, m.counted, cursor); err != nil {
 		return err
 	}
 	m.counted = m.target.move // remains valid if the transaction fails, since it counts rows of the source
@@ -68,11 +68,11 @@ func (m *mover) translate(ctx context.Context, tx pgx.Tx, at logread.Cursor) err
 }
 
 // addPlaces stores the offsets that places of the source get in the target. The target numbers the
-// copied rows in their order, beginning after counted.behind. So the offset of a place is the
-// number of the source's rows up to the place, plus counted.behind. addPlaces counts only the rows
-// after the position counted.copied, and adds counted.rows, the number of rows up to that
+// copied rows in their order, beginning after counted.baseOffset. So the offset of a place is the
+// number of the source's rows up to the place, plus counted.baseOffset. addPlaces counts only the
+// rows after the position counted.copied, and adds counted.rows, the number of rows up to that
 // position. So no place may be before counted.copied.
-func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, counted move, at logread.Cursor) error {
+func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, counted move, cursor logread.Cursor) error {
 	if len(places[0]) == 0 {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (m *mover) addPlaces(ctx context.Context, tx pgx.Tx, places [2][]int64, cou
 	var place events.Position
 	var count int64
 	var is bool
-	args := []any{places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, at.PendingArg()}
+	args := []any{places[0], places[1], counted.copied.TransactionID, counted.copied.Offset, cursor.PendingArg()}
 	if err := query.Each(ctx, m.source.Conn, "count the rows of the log on "+m.source.Name, statements.Of(m.p, "count rows"), args, []any{&place.TransactionID, &place.Offset, &count, &is}, func() error {
 		found[0], found[1] = append(found[0], place.TransactionID), append(found[1], place.Offset)
 		offsets, are = append(offsets, counted.baseOffset+counted.rows+count), append(are, is)

@@ -61,7 +61,7 @@ func (m *mover) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = from.In(ctx, func(tx pgx.Tx) error {
+	err = from.InTransaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("begin at the source"), m.p, id, from.Name, to.Name, revision); err != nil {
 			return err
 		}

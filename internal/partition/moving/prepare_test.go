@@ -64,8 +64,8 @@ func TestReadersOfTheTargetWhenAMoveBegins(t *testing.T) {
 	cfg := config(a, b, 0, "b")
 	cfg.Databases[1].Pool = pool
 	delayed := false
-	cfg.Blocked = func(shard string, by pgsession.Holder) {
-		if shard == "b" && by.PID == int(first.PgConn().PID()) && !delayed {
+	cfg.Blocked = func(shard string, holder pgsession.Holder) {
+		if shard == "b" && holder.PID == int(first.PgConn().PID()) && !delayed {
 			delayed = true
 			_ = early.Rollback(t.Context()) // the move fails the test if it does not go on
 		}

@@ -19,16 +19,16 @@ func (m *mover) Mark() (forget func()) {
 // Round implements copier.Operation. Both databases store the random id of the round, and the target
 // commits before the source. So if a database loses a commit, the ids differ, and a later call
 // detects the loss; see badged.moves in 00007_cluster.sql.
-func (m *mover) Round(ctx context.Context, most int) (int, error) {
+func (m *mover) Round(ctx context.Context, limit int) (int, error) {
 	var done copier.Changes
 	round := newID()
 	err := pgx.BeginTxFunc(ctx, m.source.Conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(source pgx.Tx) error {
-		at, err := logread.Load(ctx, source, m.p, "")
+		cursor, err := logread.Load(ctx, source, m.p, "")
 		if err != nil {
 			return err
 		}
-		if err := m.target.In(ctx, func(target pgx.Tx) error {
-			if done, err = m.Changes(ctx, target, at, most); err != nil {
+		if err := m.target.InTransaction(ctx, func(target pgx.Tx) error {
+			if done, err = m.Changes(ctx, target, cursor, limit); err != nil {
 				return err
 			}
 			_, err = target.Exec(ctx, statements.Get("the round is"), m.p, round)

@@ -50,17 +50,17 @@ func (m *mover) uncertain(ctx context.Context, err error) error {
 
 // Attempt implements copier.Operation. It copies all remaining rows, commits that the target is
 // ready, and releases the partition in the transaction of the source.
-func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) error {
+func (m *mover) Attempt(ctx context.Context, source pgx.Tx, cursor logread.Cursor) error {
 	round := newID()
 	epoch, err := query.One[string](ctx, source, "read the epoch", statements.Get("epoch"), m.p)
 	if err != nil {
 		return err
 	}
-	if err := m.target.In(ctx, func(target pgx.Tx) error {
+	if err := m.target.InTransaction(ctx, func(target pgx.Tx) error {
 		if _, err := target.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d`, m.Patience.Milliseconds())); err != nil {
 			return err
 		}
-		if err := m.last(ctx, target, at, epoch, round); err != nil {
+		if err := m.last(ctx, target, cursor, epoch, round); err != nil {
 			return err
 		}
 		return m.Overdue()
@@ -82,8 +82,8 @@ func (m *mover) Attempt(ctx context.Context, source pgx.Tx, at logread.Cursor) e
 
 // last copies all remaining rows in a transaction of the target, and sets the state of the target
 // to ready.
-func (m *mover) last(ctx context.Context, tx pgx.Tx, at logread.Cursor, epoch, round string) error {
-	if _, err := m.Changes(ctx, tx, at, math.MaxInt32); err != nil {
+func (m *mover) last(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, epoch, round string) error {
+	if _, err := m.Changes(ctx, tx, cursor, math.MaxInt32); err != nil {
 		return err
 	}
 	offsets := partition.Log(m.p) + "_offsets"
@@ -196,7 +196,7 @@ func (m *mover) cleanUp(ctx context.Context) error {
 	if m.onlyOldRows {
 		return nil // the target's record belongs to a later move
 	}
-	return m.target.In(ctx, func(tx pgx.Tx) error { return copier.Forget(ctx, tx, m.p) })
+	return m.target.InTransaction(ctx, func(tx pgx.Tx) error { return copier.Forget(ctx, tx, m.p) })
 }
 
 // clear deletes the rows of the source.
@@ -209,7 +209,7 @@ func (m *mover) clear(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, statements.Get("hold up revocations")); err != nil {
 		return err
 	}
-	if err := m.target.In(ctx, func(target pgx.Tx) error { return m.lastRevocations(ctx, target) }); err != nil {
+	if err := m.target.InTransaction(ctx, func(target pgx.Tx) error { return m.lastRevocations(ctx, target) }); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, statements.Get("forget revocations"), m.p)

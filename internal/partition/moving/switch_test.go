@@ -54,7 +54,7 @@ func TestSlowTransactionsLetTheSwitchThrough(t *testing.T) {
 	catchingUp, goOn := make(chan bool), make(chan bool)
 	var once sync.Once
 	cfg := config(a, b, 0, "b")
-	cfg.Blocked = func(_ string, by pgsession.Holder) { blocked <- by.PID; <-goOn }
+	cfg.Blocked = func(_ string, holder pgsession.Holder) { blocked <- holder.PID; <-goOn }
 	cfg.Progress = func(step copier.Step, _ int64) {
 		switch step {
 		case copier.CatchingUp:

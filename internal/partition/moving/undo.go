@@ -55,17 +55,17 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 }
 
 // reclaim makes the source hold the partition again, if the source has released the partition and
-// the target has lost rows of the partition. `away` is the error of the databases that could not be
-// read, or nil.
-func (m *mover) reclaim(ctx context.Context, away error) error {
+// the target has lost rows of the partition. unavailable is the error of the databases that could
+// not be read, or nil.
+func (m *mover) reclaim(ctx context.Context, unavailable error) error {
 	from, to := m.source, m.target
 	switch {
 	case !from.hasReleased(to):
 		return nil
 	case to.holds || to.has(from.move):
 		return fmt.Errorf("%s has released partition %d already: finish the move with `badged partition move %[2]d --to %s`", from.Name, m.p, to.Name)
-	case away != nil:
-		return fmt.Errorf("another database, which cannot be read, may have partition %d: %w", m.p, away)
+	case unavailable != nil:
+		return fmt.Errorf("another database, which cannot be read, may have partition %d: %w", m.p, unavailable)
 	}
 	revision := max(from.revision, to.revision)
 	for _, s := range m.cfg.Databases {
@@ -88,7 +88,7 @@ func (m *mover) reclaim(ctx context.Context, away error) error {
 // undo empties the target, and then drops the triggers and deletes the record of the move on the
 // source. The record comes last, so that an interrupted undo can be repeated.
 func (m *mover) undo(ctx context.Context) error {
-	if err := m.target.In(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, m.p) }); err != nil {
+	if err := m.target.InTransaction(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, m.p) }); err != nil {
 		return err
 	}
 	return m.source.Unwatch(ctx)

@@ -42,9 +42,9 @@ func (w watch) Done(int, int) {
 	}
 }
 
-func (w watch) Blocked(partition int, by pgsession.Holder) {
+func (w watch) Blocked(partition int, holder pgsession.Holder) {
 	if w.blocked != nil {
-		w.blocked(partition, by.PID)
+		w.blocked(partition, holder.PID)
 	}
 }
 

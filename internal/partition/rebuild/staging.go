@@ -26,8 +26,8 @@ type Staging struct {
 	partition int
 	tables    *store.Tables
 
-	// at is the position up to which the log is folded into the staging tables.
-	at events.Position
+	// position is the position up to which the log is folded into the staging tables.
+	position events.Position
 	// Keys are the event keys up to the position at, by which repetitions are detected.
 	// generations is the number of generations of event keys that Keys knows.
 	Keys        *store.DedupReplay
@@ -47,8 +47,8 @@ type judged struct {
 }
 
 // touch records the keys of a map as ids that had events since the last comparison.
-func touch[V any](j *judged, by map[string]V) {
-	for id := range by {
+func touch[V any](j *judged, m map[string]V) {
+	for id := range m {
 		if j.touched != nil {
 			j.touched[id] = struct{}{}
 		}
@@ -158,29 +158,29 @@ func (s *Staging) fill(ctx context.Context) error {
 	return query.Exec(ctx, s.job.Conn, "analyze the staging tables", analyzeStagingSQL, s.partition)
 }
 
-// FillUpTo folds the log into the empty staging tables, up to the position of the snapshot `in`. If
-// the users need more memory than Config.Memory, it reads the log several times.
-func (s *Staging) FillUpTo(ctx context.Context, in *replay.Snapshot) error {
+// FillUpTo folds the log into the empty staging tables, up to the position of the snapshot
+// snapshot. If the users need more memory than Config.Memory, it reads the log several times.
+func (s *Staging) FillUpTo(ctx context.Context, snapshot *replay.Snapshot) error {
 	job := s.job
-	s.at = in.Position
+	s.position = snapshot.Position
 	// Read committed suffices: this part of the log is immutable, and the job's lock excludes
 	// archiving. A long snapshot would block vacuum.
 	return pgx.BeginTxFunc(ctx, job.Config.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if err := query.Exec(ctx, tx, "set up the transaction", `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return err
 		}
-		in.Tx = tx
-		if err := in.ScanTables(ctx, true); err != nil {
+		snapshot.Tx = tx
+		if err := snapshot.ScanTables(ctx, true); err != nil {
 			return err
 		}
-		length, err := in.Length(ctx)
+		length, err := snapshot.Length(ctx)
 		if err != nil {
 			return err
 		}
 		everyone := func(string) bool { return true }
 		for share, more := replay.AllUsers(), true; more; share, more = share.Next() {
 			job.Config.Progress.Planned(s.partition, length)
-			replayed, err := in.ReplayShare(ctx, &share, everyone, nil, job.Config.Memory, func(records int) {
+			replayed, err := snapshot.ReplayShare(ctx, &share, everyone, nil, job.Config.Memory, func(records int) {
 				job.Config.Progress.Done(records, records)
 				job.rest(ctx)
 			})
@@ -207,7 +207,7 @@ func (s *Staging) catchUp(ctx context.Context) error {
 			return err
 		}
 		folded := 0
-		for s.at.Before(in.Position) {
+		for s.position.Before(in.Position) {
 			var n int
 			err := pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
 				in.Tx = tx
@@ -225,37 +225,37 @@ func (s *Staging) catchUp(ctx context.Context) error {
 	}
 }
 
-// step folds the next records of the log into the staging tables, in the transaction of `in`. It
-// folds about `limit` records, and none after the position of `in`. It returns their number.
-func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int, error) {
-	s.Keys.Extend(in.Generations[s.generations:])
-	s.generations = len(in.Generations)
-	records, err := logread.Folded(ctx, in.Tx, s.partition, s.at, in.Cursor, &logread.Size{Events: limit, Bytes: store.BatchBytes})
+// step folds the next records of the log into the staging tables, in the transaction of snapshot.
+// It folds about `limit` records, and none after the position of snapshot. It returns their number.
+func (s *Staging) step(ctx context.Context, snapshot *replay.Snapshot, limit int) (int, error) {
+	s.Keys.Extend(snapshot.Generations[s.generations:])
+	s.generations = len(snapshot.Generations)
+	records, err := logread.Folded(ctx, snapshot.Tx, s.partition, s.position, snapshot.Cursor, &logread.Size{Events: limit, Bytes: store.BatchBytes})
 	if err != nil {
 		return 0, err
 	}
 	if len(records) == 0 {
-		return 0, fmt.Errorf("the log has no events between %s and %s", s.at, in.Position)
+		return 0, fmt.Errorf("the log has no events between %s and %s", s.position, snapshot.Position)
 	}
-	letters, err := in.LettersOf(ctx, records)
+	letters, err := snapshot.LettersOf(ctx, records)
 	if err != nil {
 		return 0, err
 	}
 	var items []store.Item
 	for i := range records {
-		it, dead := in.Item(&records[i], &letters) // the item omits users whose part of the event is a dead letter
-		if dead == nil && s.Keys.First(&it, records[i].Position) {
-			items = append(items, it)
+		item, dead := snapshot.Item(&records[i], &letters) // the item omits users whose part of the event is a dead letter
+		if dead == nil && s.Keys.First(&item, records[i].Position) {
+			items = append(items, item)
 		}
 	}
-	rooms, err := query.One[bool](ctx, in.Tx, "look for rooms", statements.Of(s.partition, "find a staged room"))
+	rooms, err := query.One[bool](ctx, snapshot.Tx, "look for rooms", statements.Of(s.partition, "find a staged room"))
 	if err != nil {
 		return 0, err
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), rooms)
 	queue := func(reads *pgx.Batch) { s.tables.QueueLoads(reads, &missing, state, store.NewCache(0)) }
 	more := func(reads *pgx.Batch) { s.tables.QueueMoreLoads(reads, items, state) }
-	if err := store.Load(ctx, in.Tx, queue, more); err != nil {
+	if err := store.Load(ctx, snapshot.Tx, queue, more); err != nil {
 		return 0, fmt.Errorf("load: %w", err)
 	}
 	touch(&s.users, state.Users)
@@ -266,10 +266,10 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 	}
 	var writes pgx.Batch
 	s.tables.QueueWrites(&writes, store.Sorted(state.Users), state.Rooms)
-	if err := in.Tx.SendBatch(ctx, &writes).Close(); err != nil {
+	if err := snapshot.Tx.SendBatch(ctx, &writes).Close(); err != nil {
 		return 0, fmt.Errorf("write: %w", err)
 	}
-	s.at = records[len(records)-1].Position
+	s.position = records[len(records)-1].Position
 	return len(records), nil
 }
 
@@ -277,34 +277,34 @@ func (s *Staging) step(ctx context.Context, in *replay.Snapshot, limit int) (int
 // of the staging tables. This does no harm: users and rooms with events between the two positions
 // are touched and compared again when the staging tables catch up.
 func (s *Staging) compare(ctx context.Context) error {
-	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(in *replay.Snapshot) error {
+	return replay.WithSnapshot(ctx, s.job.Config.Pool, s.partition, s.job.Partitions, func(snapshot *replay.Snapshot) error {
 		if s.users.touched == nil {
-			if err := s.measure(ctx, in); err != nil {
+			if err := s.measure(ctx, snapshot); err != nil {
 				return err
 			}
 		}
-		return s.judge(ctx, in)
+		return s.judge(ctx, snapshot)
 	})
 }
 
 // measure counts the users and conversations in the staging tables, for the result.
-func (s *Staging) measure(ctx context.Context, in *replay.Snapshot) error {
-	if err := in.ScanTables(ctx, true); err != nil {
+func (s *Staging) measure(ctx context.Context, snapshot *replay.Snapshot) error {
+	if err := snapshot.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	err := in.Tx.QueryRow(ctx, statements.Of(s.partition, "count the rebuilt rows")).Scan(&s.result.Users, &s.result.Conversations)
+	err := snapshot.Tx.QueryRow(ctx, statements.Of(s.partition, "count the rebuilt rows")).Scan(&s.result.Users, &s.result.Conversations)
 	if err != nil {
 		return fmt.Errorf("count the rebuilt rows: %w", err)
 	}
 	return nil
 }
 
-// judge compares the touched users and rooms with the live tables in the snapshot `in`.
-func (s *Staging) judge(ctx context.Context, in *replay.Snapshot) error {
-	if err := s.rooms.judge(ctx, in.DifferingRooms); err != nil {
+// judge compares the touched users and rooms with the live tables in snapshot.
+func (s *Staging) judge(ctx context.Context, snapshot *replay.Snapshot) error {
+	if err := s.rooms.judge(ctx, snapshot.DifferingRooms); err != nil {
 		return err
 	}
-	return s.users.judge(ctx, in.DifferingUsers)
+	return s.users.judge(ctx, snapshot.DifferingUsers)
 }
 
 // ending is the result of an attempt to finish.
@@ -316,10 +316,10 @@ const (
 	locked           // a long transaction reads the live tables
 )
 
-// reported is the greatest number of users, and of rooms, whose differences Result.First lists.
+// reported is the maximum number of users, and of rooms, whose differences Result.First lists.
 const reported = 10
 
-// maxTold is the greatest number of different users that are notified one by one, by updating the
+// maxTold is the maximum number of different users that are notified one by one, by updating the
 // rows of their devices and queued calls. If more users differ, these rows are not updated: the new
 // revision of the partition makes the notifier notify all users.
 const maxTold = 10_000
@@ -331,26 +331,26 @@ const maxTold = 10_000
 func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
 	var began time.Time
 	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {
-		in := &replay.Snapshot{Tx: tx, Partition: s.partition, Partitions: s.job.Partitions}
-		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+		snapshot := &replay.Snapshot{Tx: tx, Partition: s.partition, Partitions: s.job.Partitions}
+		if err := snapshot.Open(ctx, "FOR UPDATE"); err != nil {
 			return err
 		}
 		began = time.Now()
-		if s.at.Before(in.Position) {
-			if _, err := s.step(ctx, in, limit); err != nil {
+		if s.position.Before(snapshot.Position) {
+			if _, err := s.step(ctx, snapshot, limit); err != nil {
 				return err
 			}
 		}
-		if s.at.Before(in.Position) {
+		if s.position.Before(snapshot.Position) {
 			end = overtaken
 			return nil
 		}
-		if err := s.judge(ctx, in); err != nil {
+		if err := s.judge(ctx, snapshot); err != nil {
 			return err
 		}
 		// Use a savepoint: if a table is locked, only settle is rolled back, and the folded events
 		// remain in the staging tables.
-		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, in, tx) })
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return s.settle(ctx, snapshot, tx) })
 		if pgsession.IsLocked(err) {
 			end = locked
 			return nil
@@ -363,14 +363,14 @@ func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error)
 
 // settle drops the staging tables if they equal the live tables. Otherwise it replaces the live
 // tables by the staging tables.
-func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) error {
+func (s *Staging) settle(ctx context.Context, snapshot *replay.Snapshot, tx pgx.Tx) error {
 	s.result.First = nil
 	users, rooms := s.users.different, slices.Sorted(maps.Keys(s.rooms.different))
 	changed, end := len(users)+len(rooms) > 0, dropStagingSQL
 	if changed {
 		// The badge of every member depends on the state of the room. So if a room differs, count
 		// all its members as different users.
-		members, err := query.All(ctx, in.Tx, "read the members of rooms", pgx.RowTo[string], statements.Of(s.partition, "read the staged members"), rooms)
+		members, err := query.All(ctx, snapshot.Tx, "read the members of rooms", pgx.RowTo[string], statements.Of(s.partition, "read the staged members"), rooms)
 		if err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (s *Staging) settle(ctx context.Context, in *replay.Snapshot, tx pgx.Tx) er
 			users[id] = struct{}{}
 		}
 		first := slices.Sorted(maps.Keys(users))
-		err = in.CompareTables(ctx, stagingSuffix, first[:min(reported, len(first))], rooms[:min(reported, len(rooms))], func(d replay.Difference) {
+		err = snapshot.CompareTables(ctx, stagingSuffix, first[:min(reported, len(first))], rooms[:min(reported, len(rooms))], func(d replay.Difference) {
 			s.result.First = append(s.result.First, d)
 		})
 		if err != nil {

@@ -68,9 +68,9 @@ func TestRepairLogHoldsUpNoPublisher(t *testing.T) {
 	mustExec(t, publishing, `SET lock_timeout = '10s'`) // rather than wait for ever
 	told := 0
 	if _, _, err := repaired(t, url, func(cfg *renumber.Config) {
-		cfg.Blocked = func(partition int, by pgsession.Holder) {
-			if told++; partition != 0 || by.PID != int(reading.PgConn().PID()) {
-				t.Errorf("it waits for %s, with partition %d", by, partition)
+		cfg.Blocked = func(partition int, holder pgsession.Holder) {
+			if told++; partition != 0 || holder.PID != int(reading.PgConn().PID()) {
+				t.Errorf("it waits for %s, with partition %d", holder, partition)
 			}
 			mustExec(t, publishing, `INSERT INTO badged.events_p00 (transaction_id, uuid, payload) VALUES (pg_current_xact_id(), gen_random_uuid(), '{}')`)
 			mustExec(t, reading, `COMMIT`)

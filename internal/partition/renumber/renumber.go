@@ -32,7 +32,7 @@ type Config struct {
 	Report func(Result)
 	// Blocked, if not nil, is called repeatedly while a transaction of another session has a lock
 	// on the log of a partition and delays Run.
-	Blocked func(partition int, by pgsession.Holder)
+	Blocked func(partition int, holder pgsession.Holder)
 }
 
 // Result is the result for one partition.
@@ -134,9 +134,9 @@ type run struct {
 	// partitions are all partitions that have tables in this database, including partitions that
 	// were split or that another database holds.
 	partitions []int
-	// home is set if the log was created in this database, or was completely renumbered in it.
+	// home is true if the log was created in this database, or was completely renumbered in it.
 	home bool
-	// foreign are the partitions to renumber. copied is set if any of these partitions has
+	// foreign are the partitions to renumber. copied is true if any of these partitions has
 	// events or positions from another database.
 	foreign []int
 	copied  bool

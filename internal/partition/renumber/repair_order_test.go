@@ -34,7 +34,7 @@ type journey struct {
 	server    *pgtest.Server
 	url       string
 	reference *projectortest.Database
-	// settled is set while the log is in order.
+	// settled is true while the log is in order.
 	settled bool
 	events  int
 	// order are the ids of each partition's events, in the order in which they

@@ -60,10 +60,10 @@ type Listed struct {
 	// File is the entry of the manifest. If there is no entry, File has the number, events and
 	// hash that the database stores.
 	File archive.File
-	// Missing is set if the manifest has no entry, and the database does not list the file as
+	// Missing is true if the manifest has no entry, and the database does not list the file as
 	// given up.
 	Missing bool
-	// Matches is set if the entry agrees with the database. There are three cases: the entry has
+	// Matches is true if the entry agrees with the database. There are three cases: the entry has
 	// a hash that the database stores; the entry has a proof that an erasure rewrote the file
 	// later; or the database lists the file as given up.
 	Matches bool
@@ -156,6 +156,6 @@ func Lacking(q events.Querier, partition int) archive.Lacking {
 }
 
 // givenUp returns the number of archived events whose files were given up.
-func (in *Snapshot) givenUp(ctx context.Context) (int64, error) {
-	return query.One[int64](ctx, in.Tx, "read what was given up", statements.Get("count the events of files that were given up"), in.Partition)
+func (snapshot *Snapshot) givenUp(ctx context.Context) (int64, error) {
+	return query.One[int64](ctx, snapshot.Tx, "read what was given up", statements.Get("count the events of files that were given up"), snapshot.Partition)
 }

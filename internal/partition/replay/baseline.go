@@ -42,36 +42,36 @@ func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baselin
 // newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
 // archive if there is one. The DedupReplay has no keys yet: each and eachOf add the keys of the
 // baseline.
-func (in *Snapshot) newKeys() *store.DedupReplay {
-	if in.archive != nil {
+func (snapshot *Snapshot) newKeys() *store.DedupReplay {
+	if snapshot.archive != nil {
 		return store.NewDedupReplay(nil)
 	}
-	keys := store.NewDedupReplay(in.laterGenerations())
-	keys.Present = in.Baseline.Generation
+	keys := store.NewDedupReplay(snapshot.laterGenerations())
+	keys.Present = snapshot.Baseline.Generation
 	return keys
 }
 
 // laterGenerations returns the generations that begin after the baseline.
-func (in *Snapshot) laterGenerations() []store.Generation {
-	return slices.DeleteFunc(slices.Clone(in.Generations), func(g store.Generation) bool { return g.Number <= in.Baseline.Generation })
+func (snapshot *Snapshot) laterGenerations() []store.Generation {
+	return slices.DeleteFunc(slices.Clone(snapshot.Generations), func(g store.Generation) bool { return g.Number <= snapshot.Baseline.Generation })
 }
 
-// restoreKeys adds the event keys of the baseline to `keys`. If `of` is not nil, it adds only the
-// event keys in `of`. It does nothing if `keys` is nil, if there is no baseline, or if the replay
-// starts with an archive.
-func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of [][16]byte) error {
-	if keys == nil || in.Baseline.Events == 0 || in.archive != nil {
+// restoreKeys adds the event keys of the baseline to `keys`. If generations is not nil, it adds
+// only the event keys in generations. It does nothing if `keys` is nil, if there is no baseline, or
+// if the replay starts with an archive.
+func (snapshot *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, generations [][16]byte) error {
+	if keys == nil || snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return nil
 	}
 	where, args := "true", []any(nil)
-	if of != nil {
-		where, args = "key = ANY ($1::uuid[])", []any{of}
+	if generations != nil {
+		where, args = "key = ANY ($1::uuid[])", []any{generations}
 	}
 	var key [16]byte
 	var generation int
 	var users []byte
-	sql := statements.Of(in.Partition, "read the keys of the baseline") + " " + where
-	return query.Each(ctx, in.Tx, "read the keys of the baseline", sql, args, []any{&key, &generation, &users}, func() error {
+	sql := statements.Of(snapshot.Partition, "read the keys of the baseline") + " " + where
+	return query.Each(ctx, snapshot.Tx, "read the keys of the baseline", sql, args, []any{&key, &generation, &users}, func() error {
 		keys.Restore(uuid.UUID(key), store.UserSet(users), generation)
 		return nil
 	})
@@ -79,17 +79,17 @@ func (in *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, of
 
 // weighKeys returns the approximate memory in bytes that a replay of `records` records needs for
 // event keys, including the keys of the baseline.
-func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
+func (snapshot *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64, err error) {
 	// Estimate the size of the users of a key by the size of the payload: an id of a user in a
 	// payload takes more bytes than a user in a UserSet, unless Postgres has compressed the
 	// payload. rest is the assumed size in bytes of a payload without the ids of users.
 	const rest = 300
-	weight, err = query.One[int64](ctx, in.Tx, fmt.Sprintf("weigh the keys of partition %d", in.Partition), statements.Of(in.Partition, "weigh the payloads"), rest)
+	weight, err = query.One[int64](ctx, snapshot.Tx, fmt.Sprintf("weigh the keys of partition %d", snapshot.Partition), statements.Of(snapshot.Partition, "weigh the payloads"), rest)
 	weight += records * keyWeight
-	if err != nil || in.Baseline.Events == 0 || in.archive != nil {
+	if err != nil || snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return weight, err
 	}
-	ofBase, err := query.One[int64](ctx, in.Tx, "weigh the keys of the baseline", statements.Of(in.Partition, "weigh the keys of the baseline"), keyWeight)
+	ofBase, err := query.One[int64](ctx, snapshot.Tx, "weigh the keys of the baseline", statements.Of(snapshot.Partition, "weigh the keys of the baseline"), keyWeight)
 	return weight + ofBase, err
 }
 
@@ -97,34 +97,34 @@ func (in *Snapshot) weighKeys(ctx context.Context, records int64) (weight int64,
 // is true. If `named` is not nil, it adds only users in `named`. It calls `added` after each row of
 // a user or conversation; `added` may remove users from r. restoreUsers does nothing if there is no
 // baseline, or if the replay starts with an archive.
-func (in *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
-	if in.Baseline.Events == 0 || in.archive != nil {
+func (snapshot *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []string, added func()) error {
+	if snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return nil
 	}
-	if err := in.loadUsers(ctx, r, "_baseline", named, added); err != nil {
+	if err := snapshot.loadUsers(ctx, r, "_baseline", named, added); err != nil {
 		return err
 	}
-	return in.restoreRooms(ctx, r)
+	return snapshot.restoreRooms(ctx, r)
 }
 
 // loadUsers reads users from the tables whose names end with suffix, and adds to r the users for
 // which r.Wants is true. It marks them as changed, as if they had just been folded. If `named` is
 // not nil, it reads only users in `named`. It calls `added` after each row of a user or
 // conversation; `added` may remove users from r.
-func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
-	if err := in.ScanTables(ctx, named == nil); err != nil {
+func (snapshot *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
+	if err := snapshot.ScanTables(ctx, named == nil); err != nil {
 		return err
 	}
-	tables := store.TablesNamed(in.Partition, suffix)
+	tables := store.TablesNamed(snapshot.Partition, suffix)
 	users, conversations, paths, args := tables.Users.Read, tables.Conversations.Read, tables.Paths.Read, []any(nil)
 	if named != nil {
 		users, conversations, paths, args = tables.Users.ReadUsers, tables.Conversations.ReadUsers, tables.Paths.ReadUsers, []any{named}
 	}
-	rows, _ := in.Tx.Query(ctx, users, args...)
+	rows, _ := snapshot.Tx.Query(ctx, users, args...)
 	if err := store.ScanUsersInto(rows, r.loadedUser, func(*badge.User) { added() }); err != nil {
 		return fmt.Errorf("read users%s: %w", suffix, err)
 	}
-	rows, _ = in.Tx.Query(ctx, paths, args...)
+	rows, _ = snapshot.Tx.Query(ctx, paths, args...)
 	if err := store.ScanPaths(rows, func(id string) *badge.User { return r.Users[id] }); err != nil {
 		return fmt.Errorf("read paths%s: %w", suffix, err)
 	}
@@ -133,7 +133,7 @@ func (in *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, nam
 			u.Paths.Whole()
 		}
 	}
-	rows, _ = in.Tx.Query(ctx, conversations, args...)
+	rows, _ = snapshot.Tx.Query(ctx, conversations, args...)
 	if err := store.ScanConversationsInto(rows, r.loadedUser, func(u *badge.User, c *badge.Conversation) {
 		c.Stored, c.Touched = false, true
 		u.Changed = append(u.Changed, c)
@@ -162,11 +162,11 @@ func (r *Replay) loadedUser(id string) *badge.User {
 // checks that the archive has all events that were removed from the log of the partition. If a is
 // nil, or if files of the partition were given up, UseArchive changes nothing, and the replay
 // starts at the baseline.
-func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
+func (snapshot *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	if a == nil {
 		return nil
 	}
-	files, err := ArchivedFiles(ctx, in.Tx, a, in.Partition)
+	files, err := ArchivedFiles(ctx, snapshot.Tx, a, snapshot.Partition)
 	if err != nil {
 		return err
 	}
@@ -182,10 +182,10 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 			if err != nil {
 				return fmt.Errorf("read the manifest of the archive: dead letter: %w", err)
 			}
-			in.archived.Bury(place)
+			snapshot.archived.Bury(place)
 		}
 	}
-	in.archive, in.files = a, files
+	snapshot.archive, snapshot.files = a, files
 	return nil
 }
 
@@ -193,11 +193,11 @@ func (in *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 // file it sends a page without records, with the generations of event keys that begin in the file.
 // After all files it sends such a page with the generations that begin in the log. Without an
 // archive it sends nothing.
-func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
-	if in.archive == nil {
+func (snapshot *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
+	if snapshot.archive == nil {
 		return nil
 	}
-	for _, f := range in.files {
+	for _, f := range snapshot.files {
 		first := page{begins: true}
 		for _, g := range f.Generations {
 			after, err := events.ParsePosition(g.After)
@@ -209,12 +209,12 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 		if err := send(ctx, to, first); err != nil {
 			return err
 		}
-		if err := in.archive.Read(ctx, f, func(archived []archive.Record) error {
+		if err := snapshot.archive.Read(ctx, f, func(archived []archive.Record) error {
 			records := make([]events.Record, len(archived))
 			for i := range archived {
 				records[i] = archived[i].Record
 			}
-			letters, err := in.LettersOf(ctx, records)
+			letters, err := snapshot.LettersOf(ctx, records)
 			if err != nil {
 				return err
 			}
@@ -223,5 +223,5 @@ func (in *Snapshot) archivedPages(ctx context.Context, to chan<- page) error {
 			return err
 		}
 	}
-	return send(ctx, to, page{begins: true, generations: in.laterGenerations()})
+	return send(ctx, to, page{begins: true, generations: snapshot.laterGenerations()})
 }

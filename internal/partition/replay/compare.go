@@ -17,18 +17,18 @@ import (
 
 // comparison compares the tables of a partition with its log.
 type comparison struct {
-	in      *Snapshot
-	options VerifyOptions
-	healed  map[string]healedVersions
-	result  Verified
-	// roomsDone is set once the rows of rooms have been compared. They are compared only with the
+	snapshot *Snapshot
+	options  VerifyOptions
+	healed   map[string]healedVersions
+	result   Verified
+	// roomsDone is true once the rows of rooms have been compared. They are compared only with the
 	// first share of the users, since every share has the same rooms.
 	roomsDone bool
 }
 
-func (in *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*comparison, error) {
-	healed, err := in.healedUsers(ctx)
-	return &comparison{in: in, options: options, healed: healed, result: Verified{Position: in.Position}}, err
+func (snapshot *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*comparison, error) {
+	healed, err := snapshot.healedUsers(ctx)
+	return &comparison{snapshot: snapshot, options: options, healed: healed, result: Verified{Position: snapshot.Position}}, err
 }
 
 // compare compares the rows of the users for which r.Wants is true, and of rooms, with the state in
@@ -36,7 +36,7 @@ func (in *Snapshot) newComparison(ctx context.Context, options VerifyOptions) (*
 // users and conversations that it has compared from r.
 func (c *comparison) compare(ctx context.Context, r *Replay) error {
 	var users, rooms []string // nil means all
-	if err := c.in.ScanTables(ctx, len(c.options.Users) == 0); err != nil {
+	if err := c.snapshot.ScanTables(ctx, len(c.options.Users) == 0); err != nil {
 		return err
 	}
 	if len(c.options.Users) > 0 {
@@ -55,21 +55,21 @@ func (c *comparison) compare(ctx context.Context, r *Replay) error {
 // CompareTables compares the live tables with the tables whose names end with suffix, and calls
 // `found` for each difference. It compares only the rows of the given users and rooms. It does not
 // compare the marks of the rooms.
-func (in *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
-	c, err := in.newComparison(ctx, VerifyOptions{Users: users, Found: found})
+func (snapshot *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
+	c, err := snapshot.newComparison(ctx, VerifyOptions{Users: users, Found: found})
 	if err != nil {
 		return err
 	}
-	r := in.newReplay(func(string) bool { return true }, nil)
+	r := snapshot.newReplay(func(string) bool { return true }, nil)
 	var all []*expectedRows
 	if len(users) > 0 {
-		if err := in.loadUsers(ctx, r, suffix, users, func() {}); err != nil {
+		if err := snapshot.loadUsers(ctx, r, suffix, users, func() {}); err != nil {
 			return err
 		}
 		all = append(all, c.conversationRows(r, users), pathRows(r, users), c.userRows(r, users))
 	}
 	if len(rooms) > 0 {
-		if err := in.loadRooms(ctx, r, suffix, rooms); err != nil {
+		if err := snapshot.loadRooms(ctx, r, suffix, rooms); err != nil {
 			return err
 		}
 		all = append(all, roomRows(r, rooms), chunkRows(r, rooms))
@@ -93,10 +93,10 @@ func tableOf(name string, row interface{ Columns() []store.Column }, keys int) t
 // rowKey has the values of the columns of a row's primary key, at most three, as text.
 type rowKey [3]string
 
-// at returns a Difference with the user and the conversation of a row, and no values. For a row
-// about a part of a user or room, such as a category, Field is a text like " of category a/b",
+// difference returns a Difference with the user and the conversation of a row, and no values. For a
+// row about a part of a user or room, such as a category, Field is a text like " of category a/b",
 // which found appends to the name of a column.
-func (t *table) at(key rowKey) (d Difference) {
+func (t *table) difference(key rowKey) (d Difference) {
 	for i := range t.keys {
 		switch t.columns[i].Name {
 		case "user_id":
@@ -117,8 +117,8 @@ func (t *table) at(key rowKey) (d Difference) {
 // expectedRows describes the rows that a table should have according to the log.
 type expectedRows struct {
 	table
-	// of are the users or rooms to compare; nil means all.
-	of []string
+	// ids are the users or rooms to compare; nil means all.
+	ids []string
 	// take is called for each row in the table, with the values of its key and of its other
 	// columns. It loads the row that the log expects for this key into the columns of table.
 	take func(key rowKey, stored []string) expected
@@ -153,15 +153,15 @@ func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRow
 	for i := range t.columns {
 		list[i], targets[i] = fmt.Sprintf("coalesce(%s::text, '')", t.columns[i].Name), &values[i]
 	}
-	sql, args := fmt.Sprintf("SELECT %s FROM badged.%s_p%02d", strings.Join(list, ", "), t.name, c.in.Partition), []any(nil)
-	if t.of != nil {
-		sql, args = sql+" WHERE "+t.columns[0].Name+" = ANY ($1::text[])", []any{t.of}
+	sql, args := fmt.Sprintf("SELECT %s FROM badged.%s_p%02d", strings.Join(list, ", "), t.name, c.snapshot.Partition), []any(nil)
+	if t.ids != nil {
+		sql, args = sql+" WHERE "+t.columns[0].Name+" = ANY ($1::text[])", []any{t.ids}
 	}
 	stored := values[t.keys:]
-	if err := query.Each(ctx, c.in.Tx, "compare the "+strings.ReplaceAll(t.name, "_", " "), sql, args, targets, func() error {
+	if err := query.Each(ctx, c.snapshot.Tx, "compare the "+strings.ReplaceAll(t.name, "_", " "), sql, args, targets, func() error {
 		var key rowKey
 		copy(key[:], values[:t.keys])
-		at := t.at(key)
+		at := t.difference(key)
 		if at.UserID != "" && !r.Wants(at.UserID) {
 			return nil
 		}
@@ -177,15 +177,15 @@ func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRow
 	}); err != nil {
 		return err
 	}
-	t.rest(func(key rowKey) { c.found(t.at(key), Difference{Field: rowField, Table: absent, Log: present}) })
+	t.rest(func(key rowKey) { c.found(t.difference(key), Difference{Field: rowField, Table: absent, Log: present}) })
 	return nil
 }
 
-// found reports the differing columns of a row, which `at` describes.
-func (c *comparison) found(at Difference, differing ...Difference) {
+// found reports the differing columns of a row, which where describes.
+func (c *comparison) found(where Difference, differing ...Difference) {
 	for _, d := range differing {
-		d.Partition, d.UserID, d.ConversationID = c.in.Partition, at.UserID, at.ConversationID
-		d.Field += at.Field
+		d.Partition, d.UserID, d.ConversationID = c.snapshot.Partition, where.UserID, where.ConversationID
+		d.Field += where.Field
 		c.result.Differences++
 		c.options.Found(d)
 	}
@@ -217,9 +217,9 @@ func normalCategories(text string) string {
 }
 
 // userRows returns the expected rows of the users of r. Comparing removes the users from r.
-func (c *comparison) userRows(r *Replay, of []string) *expectedRows {
+func (c *comparison) userRows(r *Replay, ids []string) *expectedRows {
 	var row store.UserRow
-	return &expectedRows{tableOf("users", &row, store.UserKey), of, func(key rowKey, _ []string) expected {
+	return &expectedRows{tableOf("users", &row, store.UserKey), ids, func(key rowKey, _ []string) expected {
 		log, healed := *r.user(key[0]), c.healed[key[0]]
 		delete(r.Users, key[0])
 		log.Version = healed.user(log.Version)
@@ -244,9 +244,9 @@ func (c *comparison) userRows(r *Replay, of []string) *expectedRows {
 // conversationRows returns the expected conversations of the users of r. Comparing removes the
 // conversations from r. A healed user may have an empty row for a conversation that is not in
 // the log: healing empties such a row instead of deleting it, so that clients get the change.
-func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
+func (c *comparison) conversationRows(r *Replay, ids []string) *expectedRows {
 	var row store.ConversationRow
-	return &expectedRows{tableOf("conversations", &row, store.ConversationKey), of, func(key rowKey, stored []string) expected {
+	return &expectedRows{tableOf("conversations", &row, store.ConversationKey), ids, func(key rowKey, stored []string) expected {
 		u, healed := r.user(key[0]), c.healed[key[0]]
 		log, known := u.Conversations[key[1]]
 		delete(u.Conversations, key[1])
@@ -278,7 +278,7 @@ func (c *comparison) conversationRows(r *Replay, of []string) *expectedRows {
 
 // pathRows returns the expected rows of the table paths. A user has such rows only if the user has
 // too many category paths to store them in the user's own row.
-func pathRows(r *Replay, of []string) *expectedRows {
+func pathRows(r *Replay, ids []string) *expectedRows {
 	var row store.PathRow
 	paths := map[rowKey]*badge.Path{}
 	for _, u := range r.Users {
@@ -286,10 +286,10 @@ func pathRows(r *Replay, of []string) *expectedRows {
 			paths[rowKey{u.ID, p.Name}] = p
 		}
 	}
-	return rowsIn(tableOf("paths", &row, store.PathKey), of, paths, func(key rowKey, p *badge.Path) { row.Set(r.Users[key[0]], p) })
+	return rowsIn(tableOf("paths", &row, store.PathKey), ids, paths, func(key rowKey, p *badge.Path) { row.Set(r.Users[key[0]], p) })
 }
 
-func roomRows(r *Replay, of []string) *expectedRows {
+func roomRows(r *Replay, ids []string) *expectedRows {
 	var row store.RoomRow
 	rooms := map[rowKey]*badge.Room{}
 	for id, room := range r.Rooms {
@@ -297,11 +297,11 @@ func roomRows(r *Replay, of []string) *expectedRows {
 			rooms[rowKey{id}] = room
 		}
 	}
-	return rowsIn(tableOf("rooms", &row, store.RoomKey), of, rooms, func(_ rowKey, room *badge.Room) { row.Set(room) })
+	return rowsIn(tableOf("rooms", &row, store.RoomKey), ids, rooms, func(_ rowKey, room *badge.Room) { row.Set(room) })
 }
 
 // chunkRows returns the expected rows of closed chunks, which have the older messages of rooms.
-func chunkRows(r *Replay, of []string) *expectedRows {
+func chunkRows(r *Replay, ids []string) *expectedRows {
 	var row store.ChunkRow
 	chunks := map[rowKey]*badge.Chunk{}
 	for id, room := range r.Rooms {
@@ -309,18 +309,18 @@ func chunkRows(r *Replay, of []string) *expectedRows {
 			chunks[rowKey{id, number(chunk.Bound)}] = chunk
 		}
 	}
-	return rowsIn(tableOf("room_chunks", &row, store.ChunkKey), of, chunks, func(key rowKey, chunk *badge.Chunk) { row.Set(key[0], chunk) })
+	return rowsIn(tableOf("room_chunks", &row, store.ChunkKey), ids, chunks, func(key rowKey, chunk *badge.Chunk) { row.Set(key[0], chunk) })
 }
 
 // markRows returns the expected marks: the marks above the read positions of their users. A mark
 // at or below a read position has no effect, so its row may exist or not.
-func markRows(r *Replay, of []string) *expectedRows {
+func markRows(r *Replay, ids []string) *expectedRows {
 	var row store.MarkRow
 	marks := map[rowKey]Mark{}
 	for _, m := range r.Marks() {
 		marks[rowKey{m.Room, number(m.Seq), m.User}] = m
 	}
-	t := rowsIn(tableOf("room_marks", &row, store.MarkKey), of, marks, func(_ rowKey, m Mark) { row.Set(m.Room, m.Seq, m.User, m.Own) })
+	t := rowsIn(tableOf("room_marks", &row, store.MarkKey), ids, marks, func(_ rowKey, m Mark) { row.Set(m.Room, m.Seq, m.User, m.Own) })
 	known := t.take
 	t.take = func(key rowKey, stored []string) expected {
 		if log := known(key, stored); log != noRow {
@@ -337,8 +337,8 @@ func markRows(r *Replay, of []string) *expectedRows {
 
 // rowsIn returns the rows in the map `log` as expected rows. Comparing removes the rows from the
 // map. The function `set` loads a row into the columns of t.
-func rowsIn[V any](t table, of []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
-	return &expectedRows{t, of, func(key rowKey, _ []string) expected {
+func rowsIn[V any](t table, ids []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
+	return &expectedRows{t, ids, func(key rowKey, _ []string) expected {
 		v, ok := log[key]
 		if !ok {
 			return noRow
@@ -357,13 +357,13 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // DifferingUsers returns the users whose rows differ between the live tables and the tables
 // whose names end with suffix. It compares only the given users; nil means all users.
-func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []string) ([]string, error) {
-	differing, err := in.differing(ctx, suffix, users, tableOf("users", new(store.UserRow), store.UserKey),
+func (snapshot *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []string) ([]string, error) {
+	differing, err := snapshot.differing(ctx, suffix, users, tableOf("users", new(store.UserRow), store.UserKey),
 		tableOf("conversations", new(store.ConversationRow), store.ConversationKey), tableOf("paths", new(store.PathRow), store.PathKey))
 	if err != nil {
 		return nil, err
 	}
-	healed, err := in.healedUsers(ctx)
+	healed, err := snapshot.healedUsers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -377,23 +377,23 @@ func (in *Snapshot) DifferingUsers(ctx context.Context, suffix string, users []s
 		}
 		return ok
 	})
-	err = in.CompareTables(ctx, suffix, unsure, nil, func(d Difference) { differing = append(differing, d.UserID) })
+	err = snapshot.CompareTables(ctx, suffix, unsure, nil, func(d Difference) { differing = append(differing, d.UserID) })
 	slices.Sort(differing)
 	return slices.Compact(differing), err
 }
 
 // DifferingRooms returns the rooms whose rows differ between the live tables and the tables
 // whose names end with suffix. It compares only the given rooms; nil means all rooms.
-func (in *Snapshot) DifferingRooms(ctx context.Context, suffix string, rooms []string) ([]string, error) {
-	return in.differing(ctx, suffix, rooms, tableOf("rooms", new(store.RoomRow), store.RoomKey),
+func (snapshot *Snapshot) DifferingRooms(ctx context.Context, suffix string, rooms []string) ([]string, error) {
+	return snapshot.differing(ctx, suffix, rooms, tableOf("rooms", new(store.RoomRow), store.RoomKey),
 		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
 }
 
 // differing compares each live table with the table whose name is the same and then ends with
 // suffix. It returns the ids of users or rooms with a row that differs, or that only one of the two
 // tables has. It compares only rows of the given ids; nil means all.
-func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
-	if err := in.ScanTables(ctx, ids == nil); err != nil {
+func (snapshot *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
+	if err := snapshot.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err
 	}
 	where, args := "true", []any(nil)
@@ -408,9 +408,9 @@ func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, 
 			live, log = append(live, "live."+names[i]), append(log, "log."+names[i])
 		}
 		source := func(suffix string) string {
-			name := fmt.Sprintf("badged.%s_p%02d%s", t.name, in.Partition, suffix)
+			name := fmt.Sprintf("badged.%s_p%02d%s", t.name, snapshot.Partition, suffix)
 			if t.name == "room_marks" { // marks at or below the read position have no effect
-				name += fmt.Sprintf(" JOIN badged.conversations_p%02d%s USING (conversation_id, user_id) WHERE seq > read_seq AND joined IS NOT NULL AND", in.Partition, suffix)
+				name += fmt.Sprintf(" JOIN badged.conversations_p%02d%s USING (conversation_id, user_id) WHERE seq > read_seq AND joined IS NOT NULL AND", snapshot.Partition, suffix)
 			} else {
 				name += " WHERE"
 			}
@@ -419,6 +419,6 @@ func (in *Snapshot) differing(ctx context.Context, suffix string, ids []string, 
 		each = append(each, fmt.Sprintf("SELECT %s FROM %s AS live FULL JOIN %s AS log USING (%s) WHERE (%s) IS DISTINCT FROM (%s)",
 			names[0], source(""), source(suffix), strings.Join(names[:t.keys], ", "), strings.Join(live, ", "), strings.Join(log, ", ")))
 	}
-	return query.All(ctx, in.Tx, fmt.Sprintf("compare the tables of partition %d with those that end with %s", in.Partition, suffix),
+	return query.All(ctx, snapshot.Tx, fmt.Sprintf("compare the tables of partition %d with those that end with %s", snapshot.Partition, suffix),
 		pgx.RowTo[string], strings.Join(each, "\nUNION\n"), args...)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// MaxDelivered is the greatest number of delivered messages in an explanation.
+// MaxDelivered is the maximum number of delivered messages in an explanation.
 const MaxDelivered = 1000
 
 // Delivered lists messages that were delivered to a user.
@@ -55,7 +55,7 @@ type deliveries struct {
 // followMessages updates s.delivered after an event was folded. If the event has delivered a
 // message, it adds the message to the list. Otherwise it updates the fate of the listed messages.
 // `why` is the reason if the event changed no count. The event must not be a repetition.
-func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedEvent, why Why) {
+func (s *search) followMessages(place events.Place, e *events.Event, logged LoggedEvent, why Why) {
 	d, id := s.delivered, e.Data.ConversationID
 	if d == nil {
 		return
@@ -68,7 +68,7 @@ func (s *search) followMessages(at events.Place, e *events.Event, logged LoggedE
 		}
 		return
 	}
-	if !s.wants(id) || s.question.Before != (events.Place{}) && !at.Before(s.question.Before) {
+	if !s.wants(id) || s.question.Before != (events.Place{}) && !place.Before(s.question.Before) {
 		return
 	}
 	m := DeliveredMessage{

@@ -14,7 +14,7 @@ import (
 // Effect is the effect of one event on the badge of one user.
 type Effect struct {
 	UserID string `json:"user_id"`
-	// Folded is set if the event was found among the folded events. Otherwise the event has no
+	// Folded is true if the event was found among the folded events. Otherwise the event has no
 	// effect yet, and only UserID is set.
 	Folded bool `json:"folded"`
 	// Before and After are the user's totals before and after the event.
@@ -50,8 +50,8 @@ type EventName struct {
 // EffectOf returns the effect of an event on the badge of a user. It costs as much as Explain.
 func (x *Explainer) EffectOf(ctx context.Context, userID string, name EventName) (Effect, error) {
 	w := &watchedEvent{name: name, effect: Effect{UserID: userID, Conversations: []ConversationEffect{}}}
-	err := x.replay(ctx, userID, time.Time{}, func(in *Snapshot) (*search, error) {
-		s := newSearch(userID, in, Question{})
+	err := x.replay(ctx, userID, time.Time{}, func(snapshot *Snapshot) (*search, error) {
+		s := newSearch(userID, snapshot, Question{})
 		s.effect = w
 		return s, nil
 	}, func(*Snapshot, *search) error { return nil })
@@ -69,8 +69,8 @@ type watchedEvent struct {
 
 // note is called after each event that concerns the user. If the event is the watched event, note
 // stores its effect in w. x has Before, Why and Detail of the effect.
-func (w *watchedEvent) note(s *search, at events.Position, e *events.Event, x Effect, changes []badge.Change) {
-	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || at.TransactionID < w.name.TransactionID {
+func (w *watchedEvent) note(s *search, position events.Position, e *events.Event, x Effect, changes []badge.Change) {
+	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || position.TransactionID < w.name.TransactionID {
 		return
 	}
 	x.UserID, x.Folded, x.After, x.Conversations = w.effect.UserID, true, s.total, w.effect.Conversations

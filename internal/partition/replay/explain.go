@@ -18,13 +18,13 @@ import (
 
 // Limits of an explanation.
 const (
-	// maxExplained is the greatest number of conversations in an explanation.
+	// maxExplained is the maximum number of conversations in an explanation.
 	maxExplained = 500
-	// maxCounted is the greatest number of counted messages of one conversation.
+	// maxCounted is the maximum number of counted messages of one conversation.
 	maxCounted = 100
-	// maxUncounted is the greatest number of listed events that changed no count.
+	// maxUncounted is the maximum number of listed events that changed no count.
 	maxUncounted = 100
-	// maxDifferences is the greatest number of differences between tables and log.
+	// maxDifferences is the maximum number of differences between tables and log.
 	maxDifferences = 100
 )
 
@@ -38,7 +38,7 @@ type Explainer struct {
 	slots chan struct{}
 }
 
-// explanationsAtOnce is the greatest number of explanations that run at the same time, each on one
+// explanationsAtOnce is the maximum number of explanations that run at the same time, each on one
 // connection. Further calls wait until one has ended. So explanations do not slow down reading
 // badges.
 const explanationsAtOnce = 2
@@ -56,7 +56,7 @@ func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
 
 // ArchivedError is returned if the requested events are no longer in the log.
 type ArchivedError struct {
-	// GivenUp is set if files of the archive were given up.
+	// GivenUp is true if files of the archive were given up.
 	GivenUp bool
 	// Until is when the latest archived event was appended.
 	Until time.Time
@@ -82,7 +82,7 @@ type Question struct {
 	Conversation string
 	// History requests the total over time.
 	History bool
-	// Delivered is the greatest number of delivered messages to list; 0 lists none.
+	// Delivered is the maximum number of delivered messages to list; 0 lists none.
 	Delivered int
 	// Before, if not zero, is a place in the log: only messages that were delivered before it are
 	// listed.
@@ -96,21 +96,21 @@ type Question struct {
 // messages. If two explanations are running, Explain waits until one of them has ended.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
-	err := x.replay(ctx, userID, q.At, func(in *Snapshot) (_ *search, err error) {
-		e.Position = fmt.Sprint(in.Position)
-		if in.archive == nil && in.Baseline.Events > 0 {
-			until := in.Baseline.Until
-			if e.GivenUpEvents, err = in.givenUp(ctx); err != nil {
+	err := x.replay(ctx, userID, q.At, func(snapshot *Snapshot) (_ *search, err error) {
+		e.Position = fmt.Sprint(snapshot.Position)
+		if snapshot.archive == nil && snapshot.Baseline.Events > 0 {
+			until := snapshot.Baseline.Until
+			if e.GivenUpEvents, err = snapshot.givenUp(ctx); err != nil {
 				return nil, err
 			}
 			if e.ArchivedUntil = &until; !q.At.IsZero() && q.At.Before(until) {
 				return nil, &ArchivedError{Until: until, GivenUp: e.GivenUpEvents > 0}
 			}
 		}
-		return newSearch(userID, in, q), nil
-	}, func(in *Snapshot, s *search) error {
+		return newSearch(userID, snapshot, q), nil
+	}, func(snapshot *Snapshot, s *search) error {
 		s.explain(&e)
-		if err := in.countMembers(ctx, s, &e); err != nil {
+		if err := snapshot.countMembers(ctx, s, &e); err != nil {
 			return err
 		}
 		if !q.At.IsZero() {
@@ -118,7 +118,7 @@ func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Exp
 			e.At = &at
 			return nil
 		}
-		return in.compareTables(ctx, s, &e)
+		return snapshot.compareTables(ctx, s, &e)
 	})
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain the badge of user %q: %w", userID, err)
@@ -136,38 +136,38 @@ func (x *Explainer) replay(ctx context.Context, userID string, at time.Time, beg
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return WithSnapshot(ctx, x.pool, x.log.PartitionOf(userID), x.log.Partitions(), func(in *Snapshot) error {
-		if err := in.UseArchive(ctx, x.archive); err != nil {
+	return WithSnapshot(ctx, x.pool, x.log.PartitionOf(userID), x.log.Partitions(), func(snapshot *Snapshot) error {
+		if err := snapshot.UseArchive(ctx, x.archive); err != nil {
 			return err
 		}
-		s, err := begin(in)
+		s, err := begin(snapshot)
 		if err != nil {
 			return err
 		}
-		if err := in.restoreUsers(ctx, s.replay, []string{userID}, func() {}); err != nil {
+		if err := snapshot.restoreUsers(ctx, s.replay, []string{userID}, func() {}); err != nil {
 			return err
 		}
 		s.begin()
-		times, err := store.LoadFoldTimes(ctx, in.Tx, in.Partition)
+		times, err := store.LoadFoldTimes(ctx, snapshot.Tx, snapshot.Partition)
 		if err != nil {
 			return err
 		}
-		err = in.eachOf(ctx, []string{userID}, s.replay, func(r *events.Record, it store.Item, dead error) error {
-			if folded := times.Of(r); at.IsZero() || !folded.After(at) {
-				s.visit(r, folded.UTC(), &it, dead)
+		err = snapshot.eachOf(ctx, []string{userID}, s.replay, func(r *events.Record, item store.Item, dead error) error {
+			if folded := times.FoldedAt(r); at.IsZero() || !folded.After(at) {
+				s.visit(r, folded.UTC(), &item, dead)
 			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		return end(in, s)
+		return end(snapshot, s)
 	})
 }
 
 // countMembers sets Members in each conversation of e that is a room of which the user is a member.
 // It counts the members of the room in all partitions that the database holds.
-func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
+func (snapshot *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation) error {
 	rooms := map[string]*ExplainedConversation{}
 	for i := range e.Conversations {
 		if c := &e.Conversations[i]; s.user.Conversations[c.ConversationID].Member() {
@@ -180,7 +180,7 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 	var id string
 	var members int64
 	args := []any{slices.Collect(maps.Keys(rooms))}
-	return query.Each(ctx, in.Tx, "count the members of rooms", statements.Get("count the members of rooms"), args, []any{&id, &members}, func() error {
+	return query.Each(ctx, snapshot.Tx, "count the members of rooms", statements.Get("count the members of rooms"), args, []any{&id, &members}, func() error {
 		rooms[id].Members = members
 		return nil
 	})
@@ -189,13 +189,13 @@ func (in *Snapshot) countMembers(ctx context.Context, s *search, e *Explanation)
 // compareTables adds to e the user's badge according to the tables. It compares the rows of the
 // user and of the user's rooms with the state in s, and adds the differences to e. Comparing
 // removes the state from s.
-func (in *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
-	table, err := badges.NewReader(in.Tx, events.NewLayout(in.Partitions, []int{in.Partition})).Badge(ctx, e.UserID)
+func (snapshot *Snapshot) compareTables(ctx context.Context, s *search, e *Explanation) error {
+	table, err := badges.NewReader(snapshot.Tx, events.NewLayout(snapshot.Partitions, []int{snapshot.Partition})).Badge(ctx, e.UserID)
 	if err != nil {
 		return err
 	}
 	e.Table = &table
-	c, err := in.newComparison(ctx, VerifyOptions{Users: []string{e.UserID}, Found: e.differs})
+	c, err := snapshot.newComparison(ctx, VerifyOptions{Users: []string{e.UserID}, Found: e.differs})
 	if err != nil {
 		return err
 	}

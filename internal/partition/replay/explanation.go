@@ -49,7 +49,7 @@ type Explanation struct {
 	Delivered *Delivered `json:"delivered,omitempty" doc:"The delivered messages and the fate of each; absent if the request did not ask for them."`
 
 	Table *pubsub.Badge `json:"table,omitempty" doc:"The badge in the tables; absent for a past time."`
-	// Agrees is set if every row of the user, and of the user's rooms, agrees with the log.
+	// Agrees is true if every row of the user, and of the user's rooms, agrees with the log.
 	// Differences lists at most maxDifferences differences, and MoreDifferences counts the rest.
 	Agrees          bool         `json:"agrees" doc:"Whether all rows of the user, of the user's conversations and of the user's rooms agree with the log; always true for a past time."`
 	Differences     []Difference `json:"differences" doc:"The differences between the tables and the log. Long values are truncated."`

@@ -44,11 +44,11 @@ func (v healedVersions) conversation(log int64, table string) int64 {
 }
 
 // healedUsers returns the healed users of the partition.
-func (in *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions, error) {
+func (snapshot *Snapshot) healedUsers(ctx context.Context) (map[string]healedVersions, error) {
 	healed := map[string]healedVersions{}
 	var id string
 	var v healedVersions
-	return healed, query.Each(ctx, in.Tx, "read the healed users", statements.Get("read the healed users"), []any{in.Partition}, []any{&id, &v.version, &v.ahead}, func() error {
+	return healed, query.Each(ctx, snapshot.Tx, "read the healed users", statements.Get("read the healed users"), []any{snapshot.Partition}, []any{&id, &v.version, &v.ahead}, func() error {
 		healed[id] = v
 		return nil
 	})
@@ -74,17 +74,17 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
 		var log *Replay
-		var at events.Position
-		err = WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
-			at = in.Position
-			if err := in.UseArchive(ctx, v.archive); err != nil {
+		var position events.Position
+		err = WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(snapshot *Snapshot) error {
+			position = snapshot.Position
+			if err := snapshot.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			log, err = in.replayOf(ctx, []string{userID})
+			log, err = snapshot.replayOf(ctx, []string{userID})
 			return err
 		})
 		if err == nil {
-			update, version, err = v.healUser(ctx, partition, userID, log, at)
+			update, version, err = v.healUser(ctx, partition, userID, log, position)
 		}
 		if !errors.Is(err, errOvertaken) {
 			break
@@ -100,55 +100,55 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 }
 
 // healUser compares the rows of a user with the log, and writes the rows if they differ. `log` is
-// the state of the user at the position `at`. If the user may have got events after `at`, healUser
-// fails with errOvertaken. If `log` is nil, healUser itself replays the user. It locks the
+// the state of the user at position. If the user may have got events after position,
+// healUser fails with errOvertaken. If `log` is nil, healUser itself replays the user. It locks the
 // projector's position, so that no batch is folded until it has ended.
-func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, at events.Position) (update pubsub.Update, version int64, err error) {
+func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, position events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
-		in := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
-		if err := in.Open(ctx, "FOR UPDATE"); err != nil {
+		snapshot := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
+		if err := snapshot.Open(ctx, "FOR UPDATE"); err != nil {
 			return err
 		}
 		if log == nil {
-			if err := in.UseArchive(ctx, v.archive); err != nil {
+			if err := snapshot.UseArchive(ctx, v.archive); err != nil {
 				return err
 			}
-			if log, err = in.replayOf(ctx, []string{userID}); err != nil {
+			if log, err = snapshot.replayOf(ctx, []string{userID}); err != nil {
 				return err
 			}
-		} else if changed, err := in.mayHaveChanged(ctx, userID, at); err != nil {
+		} else if changed, err := snapshot.mayHaveChanged(ctx, userID, position); err != nil {
 			return err
 		} else if changed {
 			return errOvertaken
 		}
-		if differs, err := in.differs(ctx, log, userID); err != nil || !differs {
+		if differs, err := snapshot.differs(ctx, log, userID); err != nil || !differs {
 			return err
 		}
-		update, version, err = in.write(ctx, log.user(userID), log.Marks())
+		update, version, err = snapshot.write(ctx, log.user(userID), log.Marks())
 		return err
 	})
 	return update, version, err
 }
 
 // mayHaveChanged reports whether the log may have events that concern a user and come after the
-// position `at`, but not after the position of `in`.
-func (in *Snapshot) mayHaveChanged(ctx context.Context, userID string, at events.Position) (bool, error) {
-	if at == in.Position {
+// position, but not after the position of snapshot.
+func (snapshot *Snapshot) mayHaveChanged(ctx context.Context, userID string, position events.Position) (bool, error) {
+	if position == snapshot.Position {
 		return false, nil
 	}
-	if at.Before(in.Baseline.Position) { // the events were removed from the log
+	if position.Before(snapshot.Baseline.Position) { // the events were removed from the log
 		return true, nil
 	}
 	sought := seek([]string{userID}, nil)
 	sought.posts = true
-	f, err := in.search(ctx, at, sought)
+	f, err := snapshot.search(ctx, position, sought)
 	return err == nil && len(f.ids) > 0, err
 }
 
 // differs reports whether the rows of a user differ from the log. It ignores the rows of rooms,
 // which only a rebuild corrects.
-func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bool, error) {
-	c, err := in.newComparison(ctx, VerifyOptions{Users: []string{userID}, Found: func(Difference) {}})
+func (snapshot *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bool, error) {
+	c, err := snapshot.newComparison(ctx, VerifyOptions{Users: []string{userID}, Found: func(Difference) {}})
 	if err != nil {
 		return false, err
 	}
@@ -163,22 +163,22 @@ func (in *Snapshot) differs(ctx context.Context, log *Replay, userID string) (bo
 // The new version of the user is above the version in the table and above the version in `log`.
 // write returns an update that makes clients read the state again, and the new version that they
 // see.
-func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
+func (snapshot *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (pubsub.Update, int64, error) {
 	live := map[string]int64{} // the versions of the conversations in the table
 	var id string
 	var version int64
-	if err := query.Each(ctx, in.Tx, "read the conversations", statements.Of(in.Partition, "read the versions of conversations"), []any{log.ID}, []any{&id, &version}, func() error {
+	if err := query.Each(ctx, snapshot.Tx, "read the conversations", statements.Of(snapshot.Partition, "read the versions of conversations"), []any{log.ID}, []any{&id, &version}, func() error {
 		live[id] = version
 		return nil
 	}); err != nil {
 		return pubsub.Update{}, 0, err
 	}
 	var epoch string
-	if err := in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read the version of a user"), log.ID, in.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
+	if err := snapshot.Tx.QueryRow(ctx, statements.Of(snapshot.Partition, "read the version of a user"), log.ID, snapshot.Partition).Scan(&epoch, &version, &log.HasRow); err != nil {
 		return pubsub.Update{}, 0, fmt.Errorf("read the user: %w", err)
 	}
 
-	before, after, err := in.versionsAhead(ctx, log)
+	before, after, err := snapshot.versionsAhead(ctx, log)
 	if err != nil {
 		return pubsub.Update{}, 0, err
 	}
@@ -203,22 +203,22 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 	}
 	log.Paths.Rewrite()
 	var batch pgx.Batch
-	store.NewTables(in.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
-	batch.Queue(statements.Of(in.Partition, "delete marks"), log.ID, ids)
+	store.NewTables(snapshot.Partition).QueueWrites(&batch, []*badge.User{log}, nil)
+	batch.Queue(statements.Of(snapshot.Partition, "delete marks"), log.ID, ids)
 	for _, m := range marks {
-		batch.Queue(statements.Of(in.Partition, "add a mark"), in.Partition, m.Room, m.Seq, m.User, m.Own)
+		batch.Queue(statements.Of(snapshot.Partition, "add a mark"), snapshot.Partition, m.Room, m.Seq, m.User, m.Own)
 	}
 	// The owner of the partition may have cached the old rows.
-	batch.Queue(statements.Get("raise the revision"), in.Partition)
-	batch.Queue(statements.Get("tell of the user"), in.Partition, log.ID)
-	batch.Queue(statements.Get("record a healed user"), in.Partition, log.ID, v.version, v.ahead)
-	batch.Queue(store.ResetExpirySQL, in.Partition)
-	if err := in.Tx.SendBatch(ctx, &batch).Close(); err != nil {
+	batch.Queue(statements.Get("raise the revision"), snapshot.Partition)
+	batch.Queue(statements.Get("tell of the user"), snapshot.Partition, log.ID)
+	batch.Queue(statements.Get("record a healed user"), snapshot.Partition, log.ID, v.version, v.ahead)
+	batch.Queue(store.ResetExpirySQL, snapshot.Partition)
+	if err := snapshot.Tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return pubsub.Update{}, 0, fmt.Errorf("write: %w", err)
 	}
 	return pubsub.Update{
 		Badge:     store.PublicBadge(log, epoch),
-		Partition: in.Partition,
+		Partition: snapshot.Partition,
 		// A client applies an update only if the client has the update's base version. No client
 		// has this version, so every client reads the state again.
 		BaseVersion:   v.version + log.Carried,
@@ -229,7 +229,7 @@ func (in *Snapshot) write(ctx context.Context, log *badge.User, marks []Mark) (p
 // versionsAhead returns the difference between the version that clients see and the version in the
 // user's row. Changes of the user's rooms raise only the version that clients see. `before` is the
 // difference with the memberships in the tables, and `after` with the memberships in the log.
-func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
+func (snapshot *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
 	var rooms []string
 	var joined []int64
 	for id, c := range log.Conversations {
@@ -237,7 +237,7 @@ func (in *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before,
 			rooms, joined = append(rooms, id), append(joined, c.Membership.Joined)
 		}
 	}
-	err = in.Tx.QueryRow(ctx, statements.Of(in.Partition, "read how far versions are ahead"), log.ID, rooms, joined).Scan(&before, &after)
+	err = snapshot.Tx.QueryRow(ctx, statements.Of(snapshot.Partition, "read how far versions are ahead"), log.ID, rooms, joined).Scan(&before, &after)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the rooms of the user: %w", err)
 	}

@@ -119,23 +119,23 @@ func TestHealIsOvertaken(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	v := NewVerifier(d.Pool, d.Log)
 	var stale *Replay
-	var at events.Position
-	if err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) (err error) {
-		at = in.Position
-		stale, err = in.replayOf(t.Context(), []string{ann})
+	var position events.Position
+	if err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(snapshot *Snapshot) (err error) {
+		position = snapshot.Position
+		stale, err = snapshot.replayOf(t.Context(), []string{ann})
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
 	d.Append(t, foldtest.Deliver("d", 2, foldtest.User(0, 1))) // of somebody else
 	d.Fold(t)
-	if _, version, err := v.healUser(t.Context(), 0, ann, stale, at); version > 0 || err != nil {
+	if _, version, err := v.healUser(t.Context(), 0, ann, stale, position); version > 0 || err != nil {
 		t.Errorf("after something happened to another: version %d, %v", version, err)
 	}
 	d.Append(t, foldtest.Deliver("c", 5, ann))
 	d.Fold(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
-	if _, version, err := v.healUser(t.Context(), 0, ann, stale, at); version > 0 || !errors.Is(err, errOvertaken) {
+	if _, version, err := v.healUser(t.Context(), 0, ann, stale, position); version > 0 || !errors.Is(err, errOvertaken) {
 		t.Errorf("after something happened to the user: version %d, %v", version, err)
 	}
 	if n := d.Badge(t, ann).Total; n != 99 {
@@ -160,8 +160,8 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Rollback(context.WithoutCancel(t.Context())) }() // it may have ended
-	in := &Snapshot{Tx: conn, Partition: 0, Partitions: foldtest.Partitions}
-	if err := in.Open(t.Context(), "FOR UPDATE"); err != nil {
+	snapshot := &Snapshot{Tx: conn, Partition: 0, Partitions: foldtest.Partitions}
+	if err := snapshot.Open(t.Context(), "FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
 	folded := make(chan struct{}, 1)
@@ -174,11 +174,11 @@ func TestHealHoldsUpTheProjector(t *testing.T) {
 			t.Fatal("a batch did not wait for the heal")
 		}
 	}
-	log, err := in.replayOf(t.Context(), []string{ann})
+	log, err := snapshot.replayOf(t.Context(), []string{ann})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := in.write(t.Context(), log.user(ann), nil); err != nil {
+	if _, _, err := snapshot.write(t.Context(), log.user(ann), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Commit(t.Context()); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// maxSteps is the greatest number of steps in a history.
+// maxSteps is the maximum number of steps in a history.
 const maxSteps = 2000
 
 // History is the total of a user over time, as a list of steps. Between two steps the total is
@@ -57,7 +57,7 @@ type stepBucket struct {
 	low, high numberedStep
 }
 
-// historyBuckets is the greatest number of buckets. It is such that a history has at most maxSteps
+// historyBuckets is the maximum number of buckets. It is such that a history has at most maxSteps
 // steps: two of each bucket, the first and the last.
 const historyBuckets = maxSteps/2 - 1
 

@@ -26,26 +26,26 @@ func ChangeAt(r *events.Record) MembershipChange {
 // MembershipChanges returns the events by which a user has become or ceased to be a member of
 // rooms. It maps each event to the ids of these rooms. It omits events without effect, such as
 // repetitions, and joins of a user who is a member already. It reads the archive, if the snapshot
-// has one, and the log from the baseline up to the position of `in`.
-func (in *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
-	r := in.newReplay(func(id string) bool { return id == userID }, nil)
-	if err := in.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {
+// has one, and the log from the baseline up to the position of snapshot.
+func (snapshot *Snapshot) MembershipChanges(ctx context.Context, userID string) (map[MembershipChange][]string, error) {
+	r := snapshot.newReplay(func(id string) bool { return id == userID }, nil)
+	if err := snapshot.restoreUsers(ctx, r, []string{userID}, func() {}); err != nil {
 		return nil, err
 	}
 	changes := map[MembershipChange][]string{}
-	err := in.eachOf(ctx, []string{userID}, r, func(rec *events.Record, it store.Item, dead error) error {
+	err := snapshot.eachOf(ctx, []string{userID}, r, func(rec *events.Record, item store.Item, dead error) error {
 		if dead != nil {
 			return nil
 		}
-		rooms := []string{it.Event.Data.ConversationID}
-		if it.Event.Type == events.UserLeftAll {
+		rooms := []string{item.Event.Data.ConversationID}
+		if item.Event.Type == events.UserLeftAll {
 			rooms = r.roomsOf(userID)
 		}
 		before := make([]bool, len(rooms))
 		for i, room := range rooms {
 			before[i] = r.isMember(userID, room)
 		}
-		r.fold(rec.Place, &it)
+		r.fold(rec.Place, &item)
 		for i, room := range rooms {
 			if r.isMember(userID, room) != before[i] {
 				changes[ChangeAt(rec)] = append(changes[ChangeAt(rec)], strings.Clone(room))

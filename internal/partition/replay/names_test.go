@@ -36,9 +36,9 @@ func TestSearchesUseTheIndex(t *testing.T) {
 	for name, what := range map[string]*sought{
 		"a user": seek([]string{foldtest.User(0, 3)}, nil), "a member": member, "a member of many rooms": seek([]string{foldtest.User(0, 3)}, many),
 	} {
-		err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) error {
-			sql, args := in.searchSQL(events.Position{}, what)
-			rows, _ := in.Tx.Query(t.Context(), `EXPLAIN (COSTS OFF) `+sql, args...)
+		err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(snapshot *Snapshot) error {
+			sql, args := snapshot.searchSQL(events.Position{}, what)
+			rows, _ := snapshot.Tx.Query(t.Context(), `EXPLAIN (COSTS OFF) `+sql, args...)
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			plan := strings.Join(lines, "\n")
 			for number := 1; number <= 2; number++ {

@@ -13,7 +13,7 @@ type Progress interface {
 	Done(work, events int)
 	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped,
 	// since another transaction uses them. by describes this transaction.
-	Blocked(partition int, by pgsession.Holder)
+	Blocked(partition int, holder pgsession.Holder)
 }
 
 // Unwatched is a Progress that ignores its calls.

@@ -29,7 +29,7 @@ var statements = sqlfile.Parse(statementsText)
 
 // visit processes a record of the log and the item that was decoded from it. If the record must not
 // be folded, `dead` is the reason, and the item is empty.
-type visit func(r *events.Record, it store.Item, dead error) error
+type visit func(r *events.Record, item store.Item, dead error) error
 
 // Limits of one read of the log.
 const (
@@ -37,34 +37,34 @@ const (
 	replayPageBytes = 8 << 20
 )
 
-// each calls v with every record up to the position of `in`, in order. It starts at the baseline,
-// or at the start of the archive if there is one. If `keys` is not nil, it must be the result of
-// newKeys: each adds the event keys of the baseline to it, or the generations of event keys in the
-// archive. After each page, each calls `done` with the number of the page's records. While v gets
-// the records of a page, other goroutines read and decode later pages, so v and `done` must not use
-// the transaction.
-func (in *Snapshot) each(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
-	if err := in.restoreKeys(ctx, keys, nil); err != nil {
+// visitAll calls v with every record up to the position of snapshot, in order. It starts at the
+// baseline, or at the start of the archive if there is one. If `keys` is not nil, it must be the
+// result of newKeys: visitAll adds the event keys of the baseline to it, or the generations of
+// event keys in the archive. After each page, visitAll calls `done` with the number of the page's
+// records. While v gets the records of a page, other goroutines read and decode later pages, so v
+// and `done` must not use the transaction.
+func (snapshot *Snapshot) visitAll(ctx context.Context, keys *store.DedupReplay, v visit, done func(records int)) error {
+	if err := snapshot.restoreKeys(ctx, keys, nil); err != nil {
 		return err
 	}
-	if err := in.ScanTables(ctx, false); err != nil {
+	if err := snapshot.ScanTables(ctx, false); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	pages, decoded := make(chan page), make(chan page)
 	g.Go(func() error {
 		defer close(pages)
-		if err := in.archivedPages(ctx, pages); err != nil {
+		if err := snapshot.archivedPages(ctx, pages); err != nil {
 			return err
 		}
-		return in.pages(ctx, pages)
+		return snapshot.pages(ctx, pages)
 	})
 	g.Go(func() error {
 		defer close(decoded)
 		for p := range pages {
 			p.decoded = make([]decodedRecord, len(p.records))
 			for i := range p.records {
-				p.decoded[i].item, p.decoded[i].dead = in.Item(&p.records[i], &p.letters)
+				p.decoded[i].item, p.decoded[i].dead = snapshot.Item(&p.records[i], &p.letters)
 			}
 			if err := send(ctx, decoded, p); err != nil {
 				return err
@@ -101,7 +101,7 @@ type page struct {
 	// decoded has the decoded form of each record, once the page is decoded.
 	decoded     []decodedRecord
 	generations []store.Generation
-	// begins is set for the first page of an archived file, and for the first page of the log
+	// begins is true for the first page of an archived file, and for the first page of the log
 	// after the files: all generations of earlier pages have begun when this page is reached.
 	// Positions do not always show this. If the partition was moved, an earlier file may have
 	// greater positions, since positions of different databases cannot be compared.
@@ -125,19 +125,19 @@ func send(ctx context.Context, to chan<- page, p page) error {
 }
 
 // pages sends the records of the log to a channel in order, from the baseline up to the position of
-// `in`.
-func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
-	at, size := in.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
-	for at.Before(in.Position) {
-		records, err := logread.Folded(ctx, in.Tx, in.Partition, at, in.Cursor, &size)
+// snapshot.
+func (snapshot *Snapshot) pages(ctx context.Context, to chan<- page) error {
+	position, size := snapshot.Baseline.Position, logread.Size{Events: replayPage, Bytes: replayPageBytes}
+	for position.Before(snapshot.Position) {
+		records, err := logread.Folded(ctx, snapshot.Tx, snapshot.Partition, position, snapshot.Cursor, &size)
 		if err != nil {
 			return err
 		}
 		if len(records) == 0 {
 			return nil
 		}
-		at = records[len(records)-1].Position
-		letters, err := in.LettersOf(ctx, records)
+		position = records[len(records)-1].Position
+		letters, err := snapshot.LettersOf(ctx, records)
 		if err != nil {
 			return err
 		}
@@ -148,26 +148,26 @@ func (in *Snapshot) pages(ctx context.Context, to chan<- page) error {
 	return nil
 }
 
-// maxSought is the greatest number of users for which the log is searched by SQL conditions. For
+// maxSought is the maximum number of users for which the log is searched by SQL conditions. For
 // more users, reading the whole log is faster.
 const maxSought = 16
 
 // eachOf calls v, in order, with the records that are necessary to replay at most maxSought users
-// from the baseline up to the position of `in`. These are the records that name one of the users or
-// one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r, and adds the
-// baseline's event keys to r.Keys.
+// from the baseline up to the position of snapshot. These are the records that name one of the
+// users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r, and
+// adds the baseline's event keys to r.Keys.
 //
 // In complete ranges of the log, eachOf finds the records by an index. Postgres scans the other
 // ranges once, or three times if the users are members of rooms. An archive cannot be searched: if
 // the snapshot has an archive, eachOf calls v with every record.
-func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
-	if in.archive != nil {
-		return in.each(ctx, r.Keys, v, func(int) {})
+func (snapshot *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
+	if snapshot.archive != nil {
+		return snapshot.visitAll(ctx, r.Keys, v, func(int) {})
 	}
-	if err := in.ScanTables(ctx, true); err != nil {
+	if err := snapshot.ScanTables(ctx, true); err != nil {
 		return err
 	}
-	sought, err := in.soughtFor(ctx, users)
+	sought, err := snapshot.soughtFor(ctx, users)
 	if err != nil {
 		return err
 	}
@@ -177,48 +177,48 @@ func (in *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v vis
 			delete(r.others, id)
 		}
 	}
-	found, err := in.search(ctx, in.Baseline.Position, sought)
+	found, err := snapshot.search(ctx, snapshot.Baseline.Position, sought)
 	if err != nil || len(found.ids) == 0 {
 		return err
 	}
 	if sought.keys = found.memberships; len(sought.keys) > 0 {
-		if found, err = in.search(ctx, in.Baseline.Position, sought); err != nil {
+		if found, err = snapshot.search(ctx, snapshot.Baseline.Position, sought); err != nil {
 			return err
 		}
 	}
-	if err := in.restoreKeys(ctx, r.Keys, keyList(found.keys)); err != nil {
+	if err := snapshot.restoreKeys(ctx, r.Keys, keyList(found.keys)); err != nil {
 		return err
 	}
-	return in.visitFound(ctx, found, func(rec *events.Record, it store.Item, dead error) error {
-		if dead == nil && !sought.has(&it) {
-			if sought.shares(it.Key) {
-				r.Keys.First(&it, rec.Position)
+	return snapshot.visitFound(ctx, found, func(rec *events.Record, item store.Item, dead error) error {
+		if dead == nil && !sought.has(&item) {
+			if sought.shares(item.Key) {
+				r.Keys.First(&item, rec.Position)
 			}
 			return nil
 		}
-		it.Erased = sought.members(it.Erased)
-		return v(rec, it, dead)
+		item.Erased = sought.members(item.Erased)
+		return v(rec, item, dead)
 	})
 }
 
 // visitFound reads the rows that a search has found, and calls v with their records, in order.
-func (in *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
-	letters, err := store.LoadLettersOf(ctx, in.Tx, in.Partition, found.ids, found.offsets)
+func (snapshot *Snapshot) visitFound(ctx context.Context, found *found, v visit) error {
+	letters, err := store.LoadLettersOf(ctx, snapshot.Tx, snapshot.Partition, found.ids, found.offsets)
 	if err != nil {
 		return err
 	}
-	sql := rowsSQL(statements.Of(in.Partition, "read some rows"))
-	rows, _ := in.Tx.Query(ctx, sql, append(in.folded(in.Baseline.Position), found.ids, found.offsets)...)
+	sql := rowsSQL(statements.Of(snapshot.Partition, "read some rows"))
+	rows, _ := snapshot.Tx.Query(ctx, sql, append(snapshot.folded(snapshot.Baseline.Position), found.ids, found.offsets)...)
 	if err := logread.Scan(rows, func(records []events.Record) error {
 		for i := range records {
-			it, dead := in.Item(&records[i], &letters)
-			if err := v(&records[i], it, dead); err != nil {
+			item, dead := snapshot.Item(&records[i], &letters)
+			if err := v(&records[i], item, dead); err != nil {
 				return err
 			}
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("read partition %d: %w", in.Partition, err)
+		return fmt.Errorf("read partition %d: %w", snapshot.Partition, err)
 	}
 	return nil
 }
@@ -235,11 +235,11 @@ type found struct {
 	memberships map[uuid.UUID]string
 }
 
-func (f *found) add(at events.Position) {
-	if n := len(f.ids); n > 0 && f.ids[n-1] == at.TransactionID && f.offsets[n-1] == at.Offset {
+func (f *found) add(position events.Position) {
+	if n := len(f.ids); n > 0 && f.ids[n-1] == position.TransactionID && f.offsets[n-1] == position.Offset {
 		return
 	}
-	f.ids, f.offsets = append(f.ids, at.TransactionID), append(f.offsets, at.Offset)
+	f.ids, f.offsets = append(f.ids, position.TransactionID), append(f.offsets, position.Offset)
 }
 
 // keyList returns the keys of a map as an array argument of a statement.
@@ -252,19 +252,19 @@ func keyList[V any](keys map[uuid.UUID]V) [][16]byte {
 }
 
 // searchSQL returns the statement that search runs, and the arguments of the statement.
-func (in *Snapshot) searchSQL(after events.Position, what *sought) (sql string, args []any) {
-	text, texts := what.text(7)
-	sql = rowsSQL(strings.ReplaceAll(statements.Of(in.Partition, "search the log"), "TEXT", text))
-	return sql, slices.Concat(in.folded(after), []any{what.namesToFind()}, texts)
+func (snapshot *Snapshot) searchSQL(after events.Position, wanted *sought) (sql string, args []any) {
+	text, texts := wanted.text(7)
+	sql = rowsSQL(strings.ReplaceAll(statements.Of(snapshot.Partition, "search the log"), "TEXT", text))
+	return sql, slices.Concat(snapshot.folded(after), []any{wanted.namesToFind()}, texts)
 }
 
 // search finds the rows with sought events that come after the position `after` and not after the
-// position of `in`. It does not know which events are dead letters, so it may also find events that
-// were not folded.
-func (in *Snapshot) search(ctx context.Context, after events.Position, what *sought) (*found, error) {
-	sql, args := in.searchSQL(after, what)
+// position of snapshot. It does not know which events are dead letters, so it may also find events
+// that were not folded.
+func (snapshot *Snapshot) search(ctx context.Context, after events.Position, wanted *sought) (*found, error) {
+	sql, args := snapshot.searchSQL(after, wanted)
 	f := &found{keys: map[uuid.UUID]struct{}{}, memberships: map[uuid.UUID]string{}}
-	rows, _ := in.Tx.Query(ctx, sql, args...)
+	rows, _ := snapshot.Tx.Query(ctx, sql, args...)
 	if err := logread.Scan(rows, func(records []events.Record) error {
 		for i := range records {
 			r := &records[i]
@@ -273,23 +273,23 @@ func (in *Snapshot) search(ctx context.Context, after events.Position, what *sou
 				f.add(r.Position)
 				continue
 			}
-			if !what.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(what.keys) == 0 {
+			if !wanted.mayBeIn(r.Payload) && !bytes.ContainsRune(r.Payload, '\\') && len(wanted.keys) == 0 {
 				continue
 			}
-			it, dead := store.NewItem(r, in.Partition, in.Partitions)
-			if dead == nil && (what.has(&it) || what.shares(it.Key)) {
-				f.keys[it.Key] = struct{}{}
+			item, dead := store.NewItem(r, snapshot.Partition, snapshot.Partitions)
+			if dead == nil && (wanted.has(&item) || wanted.shares(item.Key)) {
+				f.keys[item.Key] = struct{}{}
 				f.add(r.Position)
-				if movesMembers(it.Event.Type) {
-					f.memberships[it.Key] = it.Event.ID
+				if movesMembers(item.Event.Type) {
+					f.memberships[item.Key] = item.Event.ID
 				}
-			} else if dead != nil && what.mayBeIn(r.Payload) {
+			} else if dead != nil && wanted.mayBeIn(r.Payload) {
 				f.add(r.Position)
 			}
 		}
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("search partition %d: %w", in.Partition, err)
+		return nil, fmt.Errorf("search partition %d: %w", snapshot.Partition, err)
 	}
 	return f, nil
 }
@@ -320,26 +320,26 @@ type Replay struct {
 }
 
 // newReplay returns a Replay without users. If repeats is nil, event keys detect repeated events.
-func (in *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
+func (snapshot *Snapshot) newReplay(wants func(user string) bool, repeats map[events.Place]store.UserSet) *Replay {
 	r := &Replay{
 		Users: map[string]*badge.User{}, Rooms: map[string]*badge.Room{}, Wants: wants, repeats: repeats,
 		others: map[string]map[string]struct{}{},
 	}
 	if repeats == nil {
-		r.Keys = in.newKeys()
+		r.Keys = snapshot.newKeys()
 	}
 	return r
 }
 
-// fold folds the item of the record at the place `at`, unless the event is a repetition. It returns
-// the number of replayed users that the event names, without users for which it is refused.
-func (r *Replay) fold(at events.Place, it *store.Item) int {
-	if r.Keys == nil && !it.Without(r.repeats[at]) || r.Keys != nil && !r.Keys.Fresh(it, at.Position) {
+// fold folds the item of the record at place, unless the event is a repetition. It
+// returns the number of replayed users that the event names, without users for which it is refused.
+func (r *Replay) fold(place events.Place, item *store.Item) int {
+	if r.Keys == nil && !item.RemoveUsers(r.repeats[place]) || r.Keys != nil && !r.Keys.Fresh(item, place.Position) {
 		return 0
 	}
 	state := &badge.State{Users: r.Users, Rooms: r.Rooms}
-	state.FoldErased(it.Erased)
-	d := &it.Event.Data
+	state.FoldErased(item.Erased)
+	d := &item.Event.Data
 	all := d.UserIDs
 	d.UserIDs = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !r.Wants(id) })
 	for _, id := range d.UserIDs {
@@ -350,23 +350,23 @@ func (r *Replay) fold(at events.Place, it *store.Item) int {
 	}
 	// Determine again for which users the event is refused: for a dead letter in an archive, only
 	// the place is known.
-	refused := state.Refused(&it.Event)
+	refused := state.Refused(&item.Event)
 	wanted := slices.DeleteFunc(d.UserIDs, func(id string) bool { return slices.Contains(refused, id) })
 	d.UserIDs = all
 	if len(refused) > 0 {
 		slices.Sort(refused)
-		it.Drop(refused)
+		item.Drop(refused)
 	}
 	if r.Keys != nil {
-		r.Keys.Remember(it)
+		r.Keys.Remember(item)
 	}
-	r.followOthers(&it.Event)
+	r.followOthers(&item.Event)
 	d.UserIDs = wanted
-	if len(wanted) == 0 && !it.ToRoom() {
+	if len(wanted) == 0 && !item.ToRoom() {
 		return 0
 	}
-	state.Fold(&it.Event)
-	r.forgetMarks(it)
+	state.Fold(&item.Event)
+	r.forgetMarks(item)
 	return len(wanted)
 }
 
@@ -380,14 +380,14 @@ func (r *Replay) user(id string) *badge.User {
 }
 
 // replayOf replays at most maxSought users. It searches the log for their events.
-func (in *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, error) {
-	r := in.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
-	if err := in.restoreUsers(ctx, r, users, func() {}); err != nil {
+func (snapshot *Snapshot) replayOf(ctx context.Context, users []string) (*Replay, error) {
+	r := snapshot.newReplay(func(id string) bool { return slices.Contains(users, id) }, nil)
+	if err := snapshot.restoreUsers(ctx, r, users, func() {}); err != nil {
 		return nil, err
 	}
-	err := in.eachOf(ctx, users, r, func(rec *events.Record, it store.Item, dead error) error {
+	err := snapshot.eachOf(ctx, users, r, func(rec *events.Record, item store.Item, dead error) error {
 		if dead == nil {
-			r.fold(rec.Place, &it)
+			r.fold(rec.Place, &item)
 		}
 		return nil
 	})
@@ -405,21 +405,21 @@ const (
 // event to the users who have had an earlier event with the same key. `weight` is the size of all
 // event keys in bytes, and `budget` is about how many bytes of them may be in memory at a time. So
 // repeats reads the log weight/budget+1 times, each time for another part of the keys.
-func (in *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
+func (snapshot *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
 	repeats := map[events.Place]store.UserSet{}
 	passes := uint64(weight/budget) + 1 //nolint:gosec // neither is negative
 	for pass := range passes {
-		keys := in.newKeys()
+		keys := snapshot.newKeys()
 		// Keys are hashes, so the values of their last eight bytes are evenly distributed.
 		keys.Wants = func(key uuid.UUID) bool { return binary.BigEndian.Uint64(key[8:])%passes == pass }
-		err := in.each(ctx, keys, func(r *events.Record, it store.Item, dead error) error {
-			if dead != nil || !keys.Wants(it.Key) {
+		err := snapshot.visitAll(ctx, keys, func(r *events.Record, item store.Item, dead error) error {
+			if dead != nil || !keys.Wants(item.Key) {
 				return nil
 			}
-			if had := keys.Had(it.Key, r.Position); had != "" {
+			if had := keys.Earlier(item.Key, r.Position); had != "" {
 				repeats[r.Place] = had
 			}
-			keys.First(&it, r.Position)
+			keys.First(&item, r.Position)
 			return nil
 		}, done)
 		if err != nil {
@@ -471,8 +471,8 @@ func (s *Share) Next() (_ Share, ok bool) {
 // users need more than `budget` bytes of memory, it narrows s and drops the users who are no longer
 // in s. After each page it calls `done` with the number of the page's records. `repeats` lists the
 // repeated events; if it is nil, event keys detect them.
-func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
-	r := in.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
+func (snapshot *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
+	r := snapshot.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
 	// Computing the weight is slow. So compute it only if the weight may have grown by an eighth of
 	// the budget since the last time.
 	folded, weighAfter := 0, budget/8/foldWeight
@@ -489,12 +489,12 @@ func (in *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string
 			}
 		}
 	}
-	if err := in.restoreUsers(ctx, r, nil, func() { weigh(1) }); err != nil {
+	if err := snapshot.restoreUsers(ctx, r, nil, func() { weigh(1) }); err != nil {
 		return nil, err
 	}
-	err := in.each(ctx, r.Keys, func(rec *events.Record, it store.Item, dead error) error {
+	err := snapshot.visitAll(ctx, r.Keys, func(rec *events.Record, item store.Item, dead error) error {
 		if dead == nil {
-			weigh(r.fold(rec.Place, &it))
+			weigh(r.fold(rec.Place, &item))
 		}
 		return nil
 	}, done)

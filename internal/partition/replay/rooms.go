@@ -80,36 +80,36 @@ func (r *Replay) drop(user string) {
 
 // forgetMarks is called after an event was folded. It deletes the marks (see Mark) that no longer
 // have an effect, as the projector does.
-func (r *Replay) forgetMarks(it *store.Item) {
+func (r *Replay) forgetMarks(item *store.Item) {
 	if len(r.Rooms) == 0 {
 		return
 	}
-	for _, id := range it.Named() {
+	for _, id := range item.Named() {
 		u := r.Users[id]
 		if u == nil {
 			continue
 		}
-		if it.Event.Type.OfConversations() {
+		if item.Event.Type.OfConversations() {
 			for _, c := range u.Conversations {
 				r.forgetRead(u, c)
 			}
-		} else if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+		} else if c, ok := u.Conversations[item.Event.Data.ConversationID]; ok {
 			r.forgetRead(u, c)
 		}
 	}
-	if it.Event.Type == events.RoomReset {
+	if item.Event.Type == events.RoomReset {
 		for _, u := range r.Users {
-			if c, ok := u.Conversations[it.Event.Data.ConversationID]; ok {
+			if c, ok := u.Conversations[item.Event.Data.ConversationID]; ok {
 				r.forgetRead(u, c)
 			}
 		}
 		return
 	}
-	if !it.ToRoom() {
+	if !item.ToRoom() {
 		return
 	}
-	marks := r.Rooms[it.Event.Data.ConversationID].Marks
-	seq := it.Event.Data.Seq
+	marks := r.Rooms[item.Event.Data.ConversationID].Marks
+	seq := item.Event.Data.Seq
 	for user, m := range marks[seq] {
 		if m.Gone {
 			delete(marks[seq], user)
@@ -163,13 +163,13 @@ func (r *Replay) Marks() (marks []Mark) {
 }
 
 // baselineRooms returns the ids of the rooms of which one of the users is a member in the baseline.
-func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
+func (snapshot *Snapshot) baselineRooms(ctx context.Context, users []string) (map[string]struct{}, error) {
 	rooms := map[string]struct{}{}
-	if in.Baseline.Events == 0 {
+	if snapshot.Baseline.Events == 0 {
 		return rooms, nil
 	}
 	var id string
-	return rooms, query.Each(ctx, in.Tx, "read the rooms of the baseline", statements.Of(in.Partition, "read the rooms of users in the baseline"), []any{users}, []any{&id}, func() error {
+	return rooms, query.Each(ctx, snapshot.Tx, "read the rooms of the baseline", statements.Of(snapshot.Partition, "read the rooms of users in the baseline"), []any{users}, []any{&id}, func() error {
 		rooms[id] = struct{}{}
 		return nil
 	})
@@ -178,12 +178,12 @@ func (in *Snapshot) baselineRooms(ctx context.Context, users []string) (map[stri
 // restoreRooms adds the rooms of the baseline to r, with the marks of the replayed users. It adds
 // the members who are not replayed to r.others. The replayed users must have been added to r
 // before.
-func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
-	if err := in.loadRooms(ctx, r, "_baseline", nil); err != nil {
+func (snapshot *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
+	if err := snapshot.loadRooms(ctx, r, "_baseline", nil); err != nil {
 		return err
 	}
 	var id, user string
-	if err := query.Each(ctx, in.Tx, "read the members of the baseline", statements.Of(in.Partition, "read the members in the baseline"), nil, []any{&id, &user}, func() error {
+	if err := query.Each(ctx, snapshot.Tx, "read the members of the baseline", statements.Of(snapshot.Partition, "read the members in the baseline"), nil, []any{&id, &user}, func() error {
 		if !r.Wants(user) {
 			r.addOther(id, user)
 		}
@@ -193,7 +193,7 @@ func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 	}
 	var seq int64
 	var own bool
-	return query.Each(ctx, in.Tx, "read the marks of the baseline", statements.Of(in.Partition, "read the marks of the baseline"), nil, []any{&id, &seq, &user, &own}, func() error {
+	return query.Each(ctx, snapshot.Tx, "read the marks of the baseline", statements.Of(snapshot.Partition, "read the marks of the baseline"), nil, []any{&id, &seq, &user, &own}, func() error {
 		if room := r.Rooms[id]; room != nil && r.Wants(user) {
 			room.AddMark(seq, strings.Clone(user), badge.Mark{Own: own})
 		}
@@ -204,16 +204,16 @@ func (in *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 // loadRooms reads rooms with their closed chunks (older messages) from the tables whose names end
 // with suffix, and adds them to r. It marks them as changed, as if they had just been folded. If
 // `named` is not nil, it reads only the rooms with ids in `named`.
-func (in *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
-	tables := store.TablesNamed(in.Partition, suffix)
+func (snapshot *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
+	tables := store.TablesNamed(snapshot.Partition, suffix)
 	where, args := "", []any(nil)
 	if named != nil {
 		where, args = "\nWHERE conversation_id = ANY ($1::text[])", []any{named}
 	}
-	rows, _ := in.Tx.Query(ctx, tables.Rooms.Read+where, args...)
+	rows, _ := snapshot.Tx.Query(ctx, tables.Rooms.Read+where, args...)
 	err := store.ScanRooms(rows, r.Rooms)
 	if err == nil {
-		rows, _ = in.Tx.Query(ctx, tables.Chunks.Read+where, args...)
+		rows, _ = snapshot.Tx.Query(ctx, tables.Chunks.Read+where, args...)
 		err = store.ScanChunks(rows, r.Rooms)
 	}
 	if err != nil {

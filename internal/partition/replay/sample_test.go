@@ -114,7 +114,7 @@ func TestSampleSize(t *testing.T) {
 // recordingOwner owns the first partition, and keeps what it is to tell.
 type recordingOwner struct{ told []pubsub.Update }
 
-func (o *recordingOwner) OwnedPartitions() []int       { return []int{0} }
+func (o *recordingOwner) OwnedPartitions() []int         { return []int{0} }
 func (o *recordingOwner) Notify(updates []pubsub.Update) { o.told = append(o.told, updates...) }
 
 // A sampler that runs counts and logs a failure.

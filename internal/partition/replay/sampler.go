@@ -191,11 +191,11 @@ func sampleSize(wanted int, since time.Duration, logBytes int64) int {
 
 // firstDifferences returns the first few differences as text.
 func firstDifferences(differences []Difference) []string {
-	const most = 10
-	texts := make([]string, 0, most+1)
+	const limit = 10
+	texts := make([]string, 0, limit+1)
 	for i, d := range differences {
-		if i == most {
-			texts = append(texts, fmt.Sprintf("and %d more", len(differences)-most))
+		if i == limit {
+			texts = append(texts, fmt.Sprintf("and %d more", len(differences)-limit))
 			break
 		}
 		texts = append(texts, d.String())

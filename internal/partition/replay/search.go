@@ -60,8 +60,8 @@ type aheadEvent struct {
 	LoggedEvent
 }
 
-// reach adds an event to t.ahead. If t.ahead then has more than badge.MaxReadsAhead events, it removes
-// the oldest.
+// reach adds an event to t.ahead. If t.ahead then has more than badge.MaxReadsAhead events, it
+// removes the oldest.
 func (t *trace) reach(upTo int64, e LoggedEvent) {
 	t.ahead = append(slices.DeleteFunc(t.ahead, func(a aheadEvent) bool { return a.upTo <= upTo }), aheadEvent{upTo, e})
 	if surplus := len(t.ahead) - badge.MaxReadsAhead; surplus > 0 {
@@ -81,9 +81,9 @@ func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 	return delivery
 }
 
-func newSearch(userID string, in *Snapshot, q Question) *search {
+func newSearch(userID string, snapshot *Snapshot, q Question) *search {
 	s := &search{question: q, folded: map[uuid.UUID]events.Place{}, traces: map[string]*trace{}, levels: map[string]LoggedEvent{}}
-	s.replay = in.newReplay(func(id string) bool { return id == userID }, nil)
+	s.replay = snapshot.newReplay(func(id string) bool { return id == userID }, nil)
 	s.user, s.keys = s.replay.user(userID), s.replay.Keys
 	s.replay.Users[userID] = s.user
 	s.state = &badge.State{Users: s.replay.Users, Rooms: s.replay.Rooms}
@@ -113,7 +113,7 @@ func (s *search) trace(conversationID string) *trace {
 }
 
 // visit processes the next record: it folds the record's item, and records its effect on the user.
-func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead error) {
+func (s *search) visit(r *events.Record, folded time.Time, item *store.Item, dead error) {
 	if dead != nil {
 		if mayName(r.Payload, s.user.ID) {
 			s.uncounted.add(UncountedEvent{
@@ -123,42 +123,42 @@ func (s *search) visit(r *events.Record, folded time.Time, it *store.Item, dead 
 		}
 		return
 	}
-	e, duplicate := &it.Event, false
+	e, duplicate := &item.Event, false
 	c := s.user.Conversations[e.Data.ConversationID]
-	concerned := slices.Contains(e.Data.UserIDs, s.user.ID) || it.ToRoom() && c != nil && c.Member()
-	if s.keys.First(it, r.Position); !it.ToRoom() {
+	concerned := slices.Contains(e.Data.UserIDs, s.user.ID) || item.ToRoom() && c != nil && c.Member()
+	if s.keys.First(item, r.Position); !item.ToRoom() {
 		duplicate = concerned && !slices.Contains(e.Data.UserIDs, s.user.ID)
 	}
 	logged := LoggedEvent{
 		ID: e.ID, Source: e.Source, Type: e.Type, Time: e.Time.UTC(),
 		AppendedAt: r.AppendedAt.UTC(), FoldedAt: folded, Position: r.String(),
 	}
-	s.state.FoldErased(it.Erased)
+	s.state.FoldErased(item.Erased)
 	s.replay.followOthers(e)
 	before, o := s.total, badge.Outcome{}
-	if !duplicate && (concerned || it.ToRoom()) {
+	if !duplicate && (concerned || item.ToRoom()) {
 		o = s.fold(e, logged)
-		s.replay.forgetMarks(it)
+		s.replay.forgetMarks(item)
 	}
 	if !concerned {
 		return
 	}
-	why, detail := o.Why, o.Detail
+	cause, detail := o.Why, o.Detail
 	if duplicate {
-		why, detail = WhyDuplicate, "the user had an event of the same source and id before"
-		if at, ok := s.folded[it.Key]; ok {
-			detail += fmt.Sprintf(", at %s", at)
+		cause, detail = WhyDuplicate, "the user had an event of the same source and id before"
+		if place, ok := s.folded[item.Key]; ok {
+			detail += fmt.Sprintf(", at %s", place)
 		}
 	} else {
-		s.folded[it.Key] = r.Place
+		s.folded[item.Key] = r.Place
 		s.history.add(e, logged, before, s.total)
-		s.followMessages(r.Place, e, logged, why)
+		s.followMessages(r.Place, e, logged, cause)
 	}
-	s.effect.note(s, r.Position, e, Effect{Before: before, Why: why, Detail: detail}, o.Changes)
-	if id := e.Data.ConversationID; why != "" && (s.wants(id) || id == "") {
+	s.effect.note(s, r.Position, e, Effect{Before: before, Why: cause, Detail: detail}, o.Changes)
+	if id := e.Data.ConversationID; cause != "" && (s.wants(id) || id == "") {
 		s.uncounted.add(UncountedEvent{
 			LoggedEvent: logged, ConversationID: id,
-			Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), Why: why, Detail: detail,
+			Seq: cmp.Or(e.Data.UpToSeq, e.Data.Seq), Why: cause, Detail: detail,
 		})
 	}
 }

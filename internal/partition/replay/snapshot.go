@@ -54,18 +54,18 @@ func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions
 		if err := query.Exec(ctx, tx, fmt.Sprintf("lock the tables of partition %d", partition), statements.Of(partition, "lock the tables")); err != nil {
 			return err
 		}
-		in := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
-		if err := in.Open(ctx, ""); err != nil {
+		snapshot := &Snapshot{Tx: tx, Partition: partition, Partitions: partitions}
+		if err := snapshot.Open(ctx, ""); err != nil {
 			return err
 		}
-		return f(in)
+		return f(snapshot)
 	})
 }
 
 // Now returns the present state of a partition, without a transaction.
 func Now(ctx context.Context, pool *pgxpool.Pool, partition, partitions int) (now Snapshot, err error) {
-	err = WithSnapshot(ctx, pool, partition, partitions, func(in *Snapshot) error {
-		now = *in
+	err = WithSnapshot(ctx, pool, partition, partitions, func(snapshot *Snapshot) error {
+		now = *snapshot
 		return nil
 	})
 	return now, err
@@ -73,63 +73,63 @@ func Now(ctx context.Context, pool *pgxpool.Pool, partition, partitions int) (no
 
 // Open reads the position, the generations of event keys and the baseline. `lock` is the locking
 // clause for the row of the position, such as FOR UPDATE; "" means no lock.
-func (in *Snapshot) Open(ctx context.Context, lock string) error {
+func (snapshot *Snapshot) Open(ctx context.Context, lock string) error {
 	// Until the transaction ends, archiving does not remove events from the log.
-	err := query.Exec(ctx, in.Tx, fmt.Sprintf("lock the log of partition %d", in.Partition), statements.Of(in.Partition, "lock the log"))
+	err := query.Exec(ctx, snapshot.Tx, fmt.Sprintf("lock the log of partition %d", snapshot.Partition), statements.Of(snapshot.Partition, "lock the log"))
 	if err != nil {
 		return err
 	}
-	if err := query.Exec(ctx, in.Tx, "set up the transaction", statements.Get("plan a replay")); err != nil {
+	if err := query.Exec(ctx, snapshot.Tx, "set up the transaction", statements.Get("plan a replay")); err != nil {
 		return err
 	}
-	if in.Cursor, err = logread.Load(ctx, in.Tx, in.Partition, lock); err != nil {
+	if snapshot.Cursor, err = logread.Load(ctx, snapshot.Tx, snapshot.Partition, lock); err != nil {
 		return err
 	}
-	if in.Generations, err = store.LoadGenerations(ctx, in.Tx, in.Partition); err != nil {
+	if snapshot.Generations, err = store.LoadGenerations(ctx, snapshot.Tx, snapshot.Partition); err != nil {
 		return err
 	}
-	in.Baseline, err = LoadBaseline(ctx, in.Tx, in.Partition)
+	snapshot.Baseline, err = LoadBaseline(ctx, snapshot.Tx, snapshot.Partition)
 	return err
 }
 
 // ScanTables permits or forbids sequential scans in the transaction. For queries that return rows
 // in an order, a sequential scan is slower than an index; for queries of a whole table it is
 // faster.
-func (in *Snapshot) ScanTables(ctx context.Context, on bool) error {
-	return query.Exec(ctx, in.Tx, "set up the transaction", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, on))
+func (snapshot *Snapshot) ScanTables(ctx context.Context, enabled bool) error {
+	return query.Exec(ctx, snapshot.Tx, "set up the transaction", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, enabled))
 }
 
 // LettersOf reads which events of consecutive records are dead letters, which are not folded.
-func (in *Snapshot) LettersOf(ctx context.Context, records []events.Record) (store.Letters, error) {
+func (snapshot *Snapshot) LettersOf(ctx context.Context, records []events.Record) (store.Letters, error) {
 	if len(records) == 0 {
 		return store.Letters{}, nil
 	}
-	return store.LoadLetters(ctx, in.Tx, in.Partition, records[0].Position, records[len(records)-1].Position)
+	return store.LoadLetters(ctx, snapshot.Tx, snapshot.Partition, records[0].Position, records[len(records)-1].Position)
 }
 
 // Item decodes a record as the projector does. `letters` must include the dead letters of the
 // record. If the record must not be folded, Item returns the reason as an error.
-func (in *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, error) {
-	it, err := letters.Item(r, in.Partition, in.Partitions)
-	if err == nil && in.archived.Buried(r.Place) {
+func (snapshot *Snapshot) Item(r *events.Record, letters *store.Letters) (store.Item, error) {
+	item, err := letters.Item(r, snapshot.Partition, snapshot.Partitions)
+	if err == nil && snapshot.archived.Buried(r.Place) {
 		return store.Item{}, store.ErrBuried
 	}
-	return it, err
+	return item, err
 }
 
 // Length returns the number of records that a replay reads: the records of the log from the
 // baseline up to the position, and all records of the archive if the replay starts with it.
-func (in *Snapshot) Length(ctx context.Context) (int64, error) {
-	what := fmt.Sprintf("count the events of partition %d", in.Partition)
-	n, err := query.One[int64](ctx, in.Tx, what, statements.Of(in.Partition, "count the log"), in.folded(in.Baseline.Position)...)
-	if in.archive != nil {
-		n += in.Baseline.Events
+func (snapshot *Snapshot) Length(ctx context.Context) (int64, error) {
+	what := fmt.Sprintf("count the events of partition %d", snapshot.Partition)
+	n, err := query.One[int64](ctx, snapshot.Tx, what, statements.Of(snapshot.Partition, "count the log"), snapshot.folded(snapshot.Baseline.Position)...)
+	if snapshot.archive != nil {
+		n += snapshot.Baseline.Events
 	}
 	return n, err
 }
 
 // folded returns the first arguments of statements with the SQL condition "folded after". The
 // condition is true for a row of the log that comes after a position and is folded in the tables.
-func (in *Snapshot) folded(after events.Position) []any {
-	return append([]any{after.TransactionID, after.Offset}, in.Args()...)
+func (snapshot *Snapshot) folded(after events.Position) []any {
+	return append([]any{after.TransactionID, after.Offset}, snapshot.Args()...)
 }

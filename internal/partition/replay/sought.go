@@ -24,7 +24,7 @@ type sought struct {
 	// other event with one of these keys is sought too, even if it names none of the users and
 	// rooms: if it comes first, the join or leave is a repetition without effect.
 	keys map[uuid.UUID]string
-	// posts is set if messages to any room that mention one of the users are sought too.
+	// posts is true if messages to any room that mention one of the users are sought too.
 	posts bool
 	// quoted has the texts to search for in payloads. A sought event contains one of these texts,
 	// or has one of the keys, or its publisher has written an id with escapes. names has the
@@ -33,7 +33,7 @@ type sought struct {
 	names  []string
 }
 
-// maxSoughtRooms is the greatest number of rooms for whose ids the log is searched. If there are
+// maxSoughtRooms is the maximum number of rooms for whose ids the log is searched. If there are
 // more rooms, the search finds all events of rooms.
 const maxSoughtRooms = 16
 
@@ -68,22 +68,22 @@ func (s *sought) name(texts ...string) {
 
 // soughtFor describes a search for all events that are necessary to replay users: the events that
 // name the users, and the events of the rooms that the users have joined or left.
-func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
-	inUse, err := query.One[bool](ctx, in.Tx, fmt.Sprintf("look for rooms in partition %d", in.Partition), statements.Of(in.Partition, "find a room"), users)
+func (snapshot *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, error) {
+	inUse, err := query.One[bool](ctx, snapshot.Tx, fmt.Sprintf("look for rooms in partition %d", snapshot.Partition), statements.Of(snapshot.Partition, "find a room"), users)
 	if err != nil || !inUse {
 		return seek(users, nil), err
 	}
-	rooms, err := in.baselineRooms(ctx, users)
+	rooms, err := snapshot.baselineRooms(ctx, users)
 	if err != nil {
 		return nil, err
 	}
-	found, err := in.search(ctx, in.Baseline.Position, seek(users, nil))
+	found, err := snapshot.search(ctx, snapshot.Baseline.Position, seek(users, nil))
 	if err != nil {
 		return nil, err
 	}
-	err = in.visitFound(ctx, found, func(_ *events.Record, it store.Item, dead error) error {
-		if dead == nil && movesMembers(it.Event.Type) && it.Event.Data.ConversationID != "" {
-			rooms[it.Event.Data.ConversationID] = struct{}{}
+	err = snapshot.visitFound(ctx, found, func(_ *events.Record, item store.Item, dead error) error {
+		if dead == nil && movesMembers(item.Event.Type) && item.Event.Data.ConversationID != "" {
+			rooms[item.Event.Data.ConversationID] = struct{}{}
 		}
 		return nil
 	})
@@ -91,24 +91,24 @@ func (in *Snapshot) soughtFor(ctx context.Context, users []string) (*sought, err
 }
 
 // has reports whether an event is sought.
-func (s *sought) has(it *store.Item) bool {
-	d := &it.Event.Data
+func (s *sought) has(item *store.Item) bool {
+	d := &item.Event.Data
 	if slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(d.UserIDs, u) }) {
 		return true
 	}
-	if s.posts && slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(it.Named(), u) }) {
+	if s.posts && slices.ContainsFunc(s.users, func(u string) bool { return slices.Contains(item.Named(), u) }) {
 		return true
 	}
-	for i := range it.Erased {
-		if _, ok := s.rooms[it.Erased[i].ConversationID]; ok {
+	for i := range item.Erased {
+		if _, ok := s.rooms[item.Erased[i].ConversationID]; ok {
 			return true
 		}
 	}
-	if it.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
+	if item.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
 		return true // by the event, users leave rooms that it does not name
 	}
 	_, ok := s.rooms[d.ConversationID]
-	return ok && (it.ToRoom() || movesMembers(it.Event.Type))
+	return ok && (item.ToRoom() || movesMembers(item.Event.Type))
 }
 
 // members returns the erased members of the sought rooms among `erased`, the members in a
@@ -133,7 +133,7 @@ func (s *sought) mayBeIn(payload []byte) bool {
 	return slices.ContainsFunc(s.quoted, func(name []byte) bool { return bytes.Contains(payload, name) })
 }
 
-// maxSoughtKeys is the greatest number of event keys for which payloads are searched by the ids of
+// maxSoughtKeys is the maximum number of event keys for which payloads are searched by the ids of
 // the events. This is necessary for rows with several events, since the UUID of such a row does not
 // show the keys of its events. If there are more keys, the search reads all rows with several
 // events that the index finds.

@@ -17,8 +17,8 @@ type UncountedKind struct {
 
 // kind is the type and the reason of an uncounted event.
 type kind struct {
-	of  events.Type
-	why Why
+	eventType events.Type
+	cause     Why
 }
 
 // uncountedEvents stores the newest events that changed no count, and counts all such events, in
@@ -48,7 +48,7 @@ func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []U
 	slices.Reverse(list)
 	kinds = []UncountedKind{}
 	for k, n := range u.kinds {
-		kinds = append(kinds, UncountedKind{k.of, k.why, n})
+		kinds = append(kinds, UncountedKind{k.eventType, k.cause, n})
 		more += n
 	}
 	slices.SortFunc(kinds, func(a, b UncountedKind) int {
@@ -70,7 +70,7 @@ func thinned(all []UncountedEvent, limit int) []UncountedEvent {
 	}
 	room, left := map[kind]int{}, limit
 	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(counts[a], counts[b]), cmp.Compare(a.of, b.of), cmp.Compare(a.why, b.why))
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), cmp.Compare(a.eventType, b.eventType), cmp.Compare(a.cause, b.cause))
 	}) {
 		room[k] = min(counts[k], left/(len(counts)-len(room)))
 		left -= room[k]

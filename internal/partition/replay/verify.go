@@ -112,11 +112,11 @@ func shown(value string) string {
 
 // cut shortens long values.
 func cut(value string) string {
-	const most = 120
-	if len(value) <= most {
+	const limit = 120
+	if len(value) <= limit {
 		return value
 	}
-	return strings.ToValidUTF8(value[:most], "") + "…"
+	return strings.ToValidUTF8(value[:limit], "") + "…"
 }
 
 const defaultVerifyMemory = 256 << 20
@@ -133,11 +133,11 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 		options.Progress = Unwatched{}
 	}
 	var result Verified
-	err := WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(in *Snapshot) error {
-		if err := in.UseArchive(ctx, v.archive); err != nil {
+	err := WithSnapshot(ctx, v.pool, partition, v.log.Partitions(), func(snapshot *Snapshot) error {
+		if err := snapshot.UseArchive(ctx, v.archive); err != nil {
 			return err
 		}
-		c, err := in.newComparison(ctx, options)
+		c, err := snapshot.newComparison(ctx, options)
 		if err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (v *Verifier) Verify(ctx context.Context, partition int, options VerifyOpti
 	return result, nil
 }
 
-// samplePages is the least number of pages of the table of users from which a sample is drawn. A
+// samplePages is the minimum number of pages of the table of users from which a sample is drawn. A
 // larger sample is drawn from as many pages as it has users.
 const samplePages = 50
 
@@ -167,7 +167,7 @@ func (v *Verifier) Sample(ctx context.Context, partition, n int) ([]string, erro
 
 // few compares at most maxSought users with the log. It searches the log for their events.
 func (c *comparison) few(ctx context.Context) error {
-	r, err := c.in.replayOf(ctx, c.options.Users)
+	r, err := c.snapshot.replayOf(ctx, c.options.Users)
 	if err != nil {
 		return err
 	}
@@ -177,22 +177,22 @@ func (c *comparison) few(ctx context.Context) error {
 // many compares all users, or more than maxSought users, with the log. It divides the users into
 // shares that fit into memory, and reads the log once for each share.
 func (c *comparison) many(ctx context.Context) error {
-	length, err := c.in.Length(ctx)
+	length, err := c.snapshot.Length(ctx)
 	if err != nil {
 		return err
 	}
-	c.options.Progress.Planned(c.in.Partition, length)
+	c.options.Progress.Planned(c.snapshot.Partition, length)
 	// If the event keys do not fit into memory, first find all repeated events in separate passes
 	// over the log. The repeated events are the same for every share.
 	var repeats map[events.Place]store.UserSet
 	half := max(c.options.Memory/2, keyWeight)
-	keys, err := c.in.weighKeys(ctx, length)
+	keys, err := c.snapshot.weighKeys(ctx, length)
 	if err != nil {
 		return err
 	}
 	if keys > half {
-		c.options.Progress.Planned(c.in.Partition, length*(keys/half+1))
-		if repeats, err = c.in.repeats(ctx, keys, half, c.read); err != nil {
+		c.options.Progress.Planned(c.snapshot.Partition, length*(keys/half+1))
+		if repeats, err = c.snapshot.repeats(ctx, keys, half, c.read); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (c *comparison) many(ctx context.Context) error {
 	}
 	wants := func(user string) bool { return listed[user] || len(listed) == 0 }
 	for s, more := AllUsers(), true; more; {
-		r, err := c.in.ReplayShare(ctx, &s, wants, repeats, half, c.read)
+		r, err := c.snapshot.ReplayShare(ctx, &s, wants, repeats, half, c.read)
 		if err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (c *comparison) many(ctx context.Context) error {
 			return err
 		}
 		if s, more = s.Next(); more {
-			c.options.Progress.Planned(c.in.Partition, length)
+			c.options.Progress.Planned(c.snapshot.Partition, length)
 		}
 	}
 	return nil

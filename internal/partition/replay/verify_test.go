@@ -249,8 +249,8 @@ func TestReplayOfAUserReadsFewLetters(t *testing.T) {
 	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", index, uuid, reason)
 SELECT partition_id, '5', n, index, uuid, reason FROM badged.dead_letters, generate_series(1, 2000) AS n`)
 	d.Exec(t, `ANALYZE badged.dead_letters`)
-	err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(in *Snapshot) error {
-		log, err := in.replayOf(t.Context(), []string{ann})
+	err := WithSnapshot(t.Context(), d.Pool, 0, foldtest.Partitions, func(snapshot *Snapshot) error {
+		log, err := snapshot.replayOf(t.Context(), []string{ann})
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ SELECT partition_id, '5', n, index, uuid, reason FROM badged.dead_letters, gener
 			t.Errorf("the user has %d conversations", n)
 		}
 		var read int
-		err = in.Tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE schemaname = 'badged' AND relname = 'dead_letters'`).Scan(&read)
+		err = snapshot.Tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE schemaname = 'badged' AND relname = 'dead_letters'`).Scan(&read)
 		if read > 10 {
 			t.Errorf("the replay has read %d dead letters", read)
 		}

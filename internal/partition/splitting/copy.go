@@ -16,16 +16,16 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// logRows is the greatest number of rows of the log that one call of CopyLog reads.
+// logRows is the maximum number of rows of the log that one call of CopyLog reads.
 const logRows = 2000
 
 // CopyLog implements copier.Operation. Each child gets the rows that [childfilter.Filter.Row] makes
 // for it, at the same places as in the parent's log.
-func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (more bool, err error) {
-	if !s.copied.Before(at.Position) {
+func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) (more bool, err error) {
+	if !s.copied.Before(cursor.Position) {
 		return false, nil
 	}
-	bound, err := s.Bound(ctx, s.copied, at.Position, logRows)
+	bound, err := s.Bound(ctx, s.copied, cursor.Position, logRows)
 	if err != nil {
 		return false, err
 	}
@@ -38,7 +38,7 @@ func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (m
 	var payload []byte
 	var metadata *string
 	var appended time.Time
-	args := []any{s.copied.TransactionID, s.copied.Offset, bound.TransactionID, bound.Offset, at.PendingArg()}
+	args := []any{s.copied.TransactionID, s.copied.Offset, bound.TransactionID, bound.Offset, cursor.PendingArg()}
 	targets := []any{&id, &offset, &appended, &era, (*[16]byte)(&key), &own, &payload, &metadata}
 	if err := query.Each(ctx, tx, "read the log", statements.Of(s.Partition, "rows of the log"), args, targets, func() error {
 		for i, c := range s.children {
@@ -63,7 +63,7 @@ func (s *splitter) CopyLog(ctx context.Context, tx pgx.Tx, at logread.Cursor) (m
 		s.result.LogRows += n
 	}
 	s.copied = bound
-	return bound.Before(at.Position), nil
+	return bound.Before(cursor.Position), nil
 }
 
 // Mark implements copier.Operation.
@@ -73,21 +73,21 @@ func (s *splitter) Mark() (forget func()) {
 }
 
 // Round implements copier.Operation.
-func (s *splitter) Round(ctx context.Context, most int) (n int, err error) {
+func (s *splitter) Round(ctx context.Context, limit int) (n int, err error) {
 	err = pgx.BeginTxFunc(ctx, s.Conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
-		at, err := logread.Load(ctx, tx, s.Partition, "")
+		cursor, err := logread.Load(ctx, tx, s.Partition, "")
 		if err == nil {
-			n, err = s.round(ctx, tx, at, most)
+			n, err = s.round(ctx, tx, cursor, limit)
 		}
 		return err
 	})
 	return n, err
 }
 
-// round copies the log up to a cursor, and the rows of at most `most` recorded changes. It returns
+// round copies the log up to a cursor, and the rows of at most limit recorded changes. It returns
 // the number of these changes. tx must see one snapshot, or all writers must be blocked.
-func (s *splitter) round(ctx context.Context, tx pgx.Tx, at logread.Cursor, most int) (int, error) {
-	done, err := s.Changes(ctx, tx, at, most)
+func (s *splitter) round(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, limit int) (int, error) {
+	done, err := s.Changes(ctx, tx, cursor, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -122,13 +122,13 @@ WHERE more.conversation_id = r.conversation_id AND more.n <> 0`, s.table("rooms"
 
 // countOthers sets the number of members of rooms in the first child to the parent's number minus
 // the second child's number. So the first child's number includes erased members. The names of the
-// tables end with `suffix`: "" or "_baseline". `of` is an SQL condition that selects the rooms r of
-// the parent.
-func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, of string) error {
+// tables end with `suffix`: "" or "_baseline". column is an SQL condition that selects the rooms r
+// of the parent.
+func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, column string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
 FROM %s AS r JOIN %s AS o USING (conversation_id)
 WHERE f.conversation_id = r.conversation_id AND f.members <> r.members - o.members AND %s`,
-		s.table("rooms", s.children[0].Child, suffix), s.table("rooms", s.Partition, suffix), s.table("rooms", s.children[1].Child, suffix), of))
+		s.table("rooms", s.children[0].Child, suffix), s.table("rooms", s.Partition, suffix), s.table("rooms", s.children[1].Child, suffix), column))
 	return err
 }
 

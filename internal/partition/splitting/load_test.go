@@ -62,7 +62,7 @@ func TestSplitUnderLoad(t *testing.T) {
 		})
 	}
 	<-enough
-	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(by pgsession.Holder) { t.Logf("blocked by %s", by) }})
+	r, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Blocked: func(holder pgsession.Holder) { t.Logf("blocked by %s", holder) }})
 	stop.Store(true)
 	if groupErr := g.Wait(); err != nil || groupErr != nil {
 		t.Fatal(err, groupErr)

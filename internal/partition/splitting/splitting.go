@@ -48,7 +48,7 @@ type Config struct {
 
 	copier.Options
 	// Blocked, if not nil, is called repeatedly while a transaction delays the split.
-	Blocked func(by pgsession.Holder)
+	Blocked func(holder pgsession.Holder)
 }
 
 // Result is the result of a split.
@@ -99,7 +99,7 @@ func Undo(ctx context.Context, cfg Config) error {
 	}
 	for _, c := range s.children {
 		if err == nil {
-			err = s.In(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, c.Child) })
+			err = s.InTransaction(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, c.Child) })
 		}
 	}
 	if err == nil {
@@ -123,7 +123,7 @@ type splitter struct {
 	copier.Copy
 
 	cfg Config
-	// held is set if the database holds the partition. begun is set if a split of the partition
+	// held is true if the database holds the partition. begun is true if a split of the partition
 	// has begun and is not complete.
 	held, begun bool
 	name        string // the name of the database, "" for a single database
@@ -241,7 +241,7 @@ func (s *splitter) copy(ctx context.Context) error {
 		return err
 	}
 	for _, suffix := range []string{"", "_baseline"} {
-		if err := s.In(ctx, func(tx pgx.Tx) error { return s.countOthers(ctx, tx, suffix, "true") }); err != nil {
+		if err := s.InTransaction(ctx, func(tx pgx.Tx) error { return s.countOthers(ctx, tx, suffix, "true") }); err != nil {
 			return fmt.Errorf("count the members of rooms: %w", err)
 		}
 	}
@@ -264,7 +264,7 @@ func (s *splitter) begin(ctx context.Context) error {
 			return fmt.Errorf("empty the tables of partition %d: %w", c.Child, err)
 		}
 	}
-	if err := s.In(ctx, func(tx pgx.Tx) error {
+	if err := s.InTransaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("begin"), s.Partition, s.name); err != nil {
 			return err
 		}

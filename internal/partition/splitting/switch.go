@@ -23,8 +23,8 @@ var errLost = errors.New("the database no longer holds the partition")
 
 // Attempt implements copier.Operation. It copies the remaining changes, moves the dead letters, and
 // makes the database hold the children instead of the parent.
-func (s *splitter) Attempt(ctx context.Context, tx pgx.Tx, at logread.Cursor) error {
-	if _, err := s.round(ctx, tx, at, math.MaxInt32); err != nil {
+func (s *splitter) Attempt(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) error {
+	if _, err := s.round(ctx, tx, cursor, math.MaxInt32); err != nil {
 		return err
 	}
 	if err := s.moveLetters(ctx, tx); err != nil {

@@ -42,9 +42,9 @@ func (e *DifferError) Error() string {
 	return fmt.Sprintf("the clock of the database is %s %s this machine's, and it is not known which is right: set the clocks, such as with NTP", ahead.Round(time.Second), than)
 }
 
-// reading is one reading of the database's clock. there is the time of the database. at is the
+// reading is one reading of the database's clock. server is the time of the database. local is the
 // time of this process at the same moment; it includes the monotonic time.
-type reading struct{ there, at time.Time }
+type reading struct{ server, local time.Time }
 
 // Clock computes the time of a database: the last reading, plus the monotonic time that has
 // passed since. So the result does not change when the clock of this machine is set. Before the
@@ -61,7 +61,7 @@ func (c *Clock) Now() time.Time {
 	if r == nil {
 		return time.Now().Truncate(time.Microsecond)
 	}
-	return r.there.Add(time.Since(r.at)).Truncate(time.Microsecond)
+	return r.server.Add(time.Since(r.local)).Truncate(time.Microsecond)
 }
 
 // Middle returns the median of the times of databases, so that one wrong clock among three has no
@@ -105,7 +105,7 @@ func (c *Clock) Measure(ctx context.Context, ask func(context.Context) (time.Tim
 	}
 	took := time.Since(asked)
 	read := &reading{there, asked.Add(took / 2)}
-	if last := c.last.Load(); last == nil || took <= maxRoundTrip || read.there.Sub(last.there.Add(read.at.Sub(last.at))).Abs() > took {
+	if last := c.last.Load(); last == nil || took <= maxRoundTrip || read.server.Sub(last.server.Add(read.local.Sub(last.local))).Abs() > took {
 		c.last.Store(read)
 	}
 	return nil

@@ -64,10 +64,10 @@ func (a *account) command(ctx context.Context, dir, path string, args ...string)
 	return cmd
 }
 
-// own makes the account the owner of path and of all files below path. If the account already
-// owns path, own changes nothing: the account may have created symbolic links below path, and
+// chown makes the account the owner of path and of all files below path. If the account already
+// owns path, chown changes nothing: the account may have created symbolic links below path, and
 // this process must not follow them as root.
-func (a *account) own(path string) error {
+func (a *account) chown(path string) error {
 	if a == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func (s *Server) initCluster(ctx context.Context) (err error) {
 			err = fmt.Errorf("make a database in %s: %w", s.pgdata, errors.Join(err, os.RemoveAll(fresh)))
 		}
 	}()
-	if err := errors.Join(os.Mkdir(fresh, 0o700), s.account.own(fresh)); err != nil {
+	if err := errors.Join(os.Mkdir(fresh, 0o700), s.account.chown(fresh)); err != nil {
 		return err
 	}
 	args := []string{

@@ -121,7 +121,7 @@ func pretend(t *testing.T, s *Server, cwd string) {
 	})
 	path := filepath.Join(s.pgdata, "postmaster.pid")
 	content := fmt.Sprintf("%d\n%s\n1\n%s\n\n\n0 0\nready   \n", cmd.Process.Pid, s.pgdata, port)
-	if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), s.account.own(path)); err != nil {
+	if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), s.account.chown(path)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -184,7 +184,7 @@ func TestRunsAsTheOwnerOfTheData(t *testing.T) {
 	}
 	dir := openDir(t)
 	pgdata := filepath.Join(dir, "pgdata")
-	if err := errors.Join(os.Mkdir(pgdata, 0o700), unprivileged.own(pgdata)); err != nil {
+	if err := errors.Join(os.Mkdir(pgdata, 0o700), unprivileged.chown(pgdata)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time on the data of the first
@@ -194,7 +194,7 @@ func TestRunsAsTheOwnerOfTheData(t *testing.T) {
 		}
 		mustStop(t, s)
 	}
-	if err := (&account{"root", new(syscall.Credential)}).own(pgdata); err != nil {
+	if err := (&account{"root", new(syscall.Credential)}).chown(pgdata); err != nil {
 		t.Fatal(err)
 	}
 	s := mustStart(t, Config{DataDir: dir})

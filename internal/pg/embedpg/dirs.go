@@ -102,22 +102,22 @@ const (
 )
 
 // makeTempDir creates a directory for the socket, to which only the account and root have access.
-// If data is set, the directory will also contain the data until Stop. The returned file holds
+// If data is true, the directory will also contain the data until Stop. The returned file holds
 // the lock on the directory. makeTempDir also removes the directories of killed processes.
-func makeTempDir(as *account, data bool) (*os.File, error) {
+func makeTempDir(runAs *account, data bool) (*os.File, error) {
 	var bases []string
 	if dir := memoryDir(); data && dir != "" {
 		// Temporary data need not survive a crash, so prefer memory: there, creating and dropping
 		// a database of a few hundred files is ten times faster than on a disk.
 		bases = append(bases, dir)
 	}
-	if dir := os.TempDir(); as == nil && len(filepath.Join(dir, tempDirPrefix+"4294967295", socketName)) <= socketPathLimit {
+	if dir := os.TempDir(); runAs == nil && len(filepath.Join(dir, tempDirPrefix+"4294967295", socketName)) <= socketPathLimit {
 		bases = append(bases, dir) // another account might have no access to this directory
 	}
 	var errs []error
 	for _, base := range append(bases, "/tmp") {
-		sweepTempDirs(base, as)
-		locked, err := makeTempDirIn(base, as)
+		sweepTempDirs(base, runAs)
+		locked, err := makeTempDirIn(base, runAs)
 		if err == nil {
 			return locked, nil
 		}
@@ -126,7 +126,7 @@ func makeTempDir(as *account, data bool) (*os.File, error) {
 	return nil, fmt.Errorf("make a directory for the socket: %w", errors.Join(errs...))
 }
 
-func makeTempDirIn(base string, as *account) (*os.File, error) {
+func makeTempDirIn(base string, runAs *account) (*os.File, error) {
 	for {
 		dir, err := os.MkdirTemp(base, tempDirPrefix)
 		if err != nil {
@@ -135,7 +135,7 @@ func makeTempDirIn(base string, as *account) (*os.File, error) {
 		locked, err := lock(os.Open(dir)) //nolint:gosec // made here
 		if err == nil {
 			if _, err = os.Stat(dir); err == nil {
-				err = as.own(dir)
+				err = runAs.chown(dir)
 			}
 			if err == nil {
 				return locked, nil
@@ -152,10 +152,10 @@ func makeTempDirIn(base string, as *account) (*os.File, error) {
 
 // sweepTempDirs removes the temporary directories of the account whose servers have ended. It
 // ignores errors, since the next call tries again.
-func sweepTempDirs(base string, as *account) {
+func sweepTempDirs(base string, runAs *account) {
 	uid := os.Geteuid()
-	if as != nil {
-		uid = int(as.Uid)
+	if runAs != nil {
+		uid = int(runAs.Uid)
 	}
 	dirs, _ := filepath.Glob(filepath.Join(base, tempDirPrefix+"*")) // the only error is a bad pattern
 	for _, dir := range dirs {

@@ -72,11 +72,11 @@ func DefaultDataDir(name string) (string, error) {
 // Version returns the output of `postgres --version` of the server that Start would use for a new
 // data directory.
 func Version(ctx context.Context) (string, error) {
-	as, err := accountFor("")
+	runAs, err := accountFor("")
 	if err != nil {
 		return "", err
 	}
-	p, err := find(ctx, as, 0, serverDirs(), fetch)
+	p, err := find(ctx, runAs, 0, serverDirs(), fetch)
 	return p.version, err
 }
 

@@ -349,7 +349,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	exe := filepath.Join(dir, "embedpg.test")
 	copyExecutable(t, exe)
 	tmp := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.Mkdir(tmp, 0o700), unprivileged.own(tmp)); err != nil {
+	if err := errors.Join(os.Mkdir(tmp, 0o700), unprivileged.chown(tmp)); err != nil {
 		t.Fatal(err)
 	}
 	cmd := unprivileged.command(t.Context(), "/", exe, "-test.timeout=5m", "-test.count=1",

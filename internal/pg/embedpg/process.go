@@ -22,11 +22,11 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log serverLog
-	// ordered is set before this package sends a signal that ends the server: then the end of the
+	// ordered is true before this package sends a signal that ends the server: then the end of the
 	// server is not an error.
 	ordered atomic.Bool
 	// done is closed when all processes of the server have ended. Then err is the reason; it is
-	// nil if ordered is set.
+	// nil if ordered is true.
 	done chan struct{}
 	err  error
 }
@@ -47,7 +47,7 @@ func (s *Server) start(cmd *exec.Cmd) (wait func() error, err error) {
 
 // launch runs the server and waits until it accepts connections.
 func (s *Server) launch(ctx context.Context) error {
-	if err := errors.Join(s.account.own(s.pgdata), s.clearStalePID()); err != nil {
+	if err := errors.Join(s.account.chown(s.pgdata), s.clearStalePID()); err != nil {
 		return fmt.Errorf("prepare the start in %s: %w", s.pgdata, err)
 	}
 	p := &process{log: serverLog{log: s.cfg.Log, ready: make(chan struct{})}, done: make(chan struct{})}

@@ -47,11 +47,11 @@ func serverDirs() []string {
 // find returns the newest server in the directories that match a pattern in dirs, or in the
 // directory that pg_config --bindir prints. If it finds no server, it calls fetch, which
 // downloads a server and returns the directory of its programs.
-func find(ctx context.Context, as *account, major int, dirs []string, fetch func(ctx context.Context, major int) (string, error)) (programs, error) {
+func find(ctx context.Context, runAs *account, major int, dirs []string, fetch func(ctx context.Context, major int) (string, error)) (programs, error) {
 	var best programs
 	var unfit []string
 	consider := func(dir string) {
-		switch p, err := inspect(ctx, as, dir); {
+		switch p, err := inspect(ctx, runAs, dir); {
 		case errors.Is(err, fs.ErrNotExist): // a directory with client programs only
 		case err != nil:
 			unfit = append(unfit, fmt.Sprintf("%s cannot be used: %v", dir, err))
@@ -83,7 +83,7 @@ func find(ctx context.Context, as *account, major int, dirs []string, fetch func
 	}
 	dir, err := fetch(ctx, major)
 	if err == nil {
-		if best, err = inspect(ctx, as, dir); err == nil {
+		if best, err = inspect(ctx, runAs, dir); err == nil {
 			return best, nil
 		}
 	}
@@ -96,7 +96,7 @@ func find(ctx context.Context, as *account, major int, dirs []string, fetch func
 
 // inspect returns the programs of the server in dir. To get the version, it runs `postgres
 // --version` as the account that will run the server.
-func inspect(ctx context.Context, as *account, dir string) (p programs, err error) {
+func inspect(ctx context.Context, runAs *account, dir string) (p programs, err error) {
 	// Resolve symbolic links: the other programs are in the directory of the real file.
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
@@ -106,7 +106,7 @@ func inspect(ctx context.Context, as *account, dir string) (p programs, err erro
 	if _, err := filepath.EvalSymlinks(filepath.Join(p.dir, "initdb")); err != nil {
 		return p, err
 	}
-	out, err := as.command(ctx, "/", path, "--version").Output()
+	out, err := runAs.command(ctx, "/", path, "--version").Output()
 	if err != nil {
 		return p, fmt.Errorf("%s --version: %w", path, err)
 	}

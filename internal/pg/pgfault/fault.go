@@ -34,9 +34,9 @@ const (
 	Unreachable        Fault = "unreachable"
 )
 
-// Of returns the fault that caused an error of a statement or of a connection. It returns None if
-// no fault caused the error, for example if the statement itself is wrong.
-func Of(err error) Fault {
+// FaultOf returns the fault that caused an error of a statement or of a connection. It returns None
+// if no fault caused the error, for example if the statement itself is wrong.
+func FaultOf(err error) Fault {
 	var connect *pgconn.ConnectError
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if pg.Code == "42501" && errors.As(err, &connect) { // insufficient_privilege: the role lacks CONNECT

@@ -32,7 +32,7 @@ type Timelines struct {
 // timelines has the newest timeline of one database and the timelines of its open connections.
 type timelines struct {
 	newest int64
-	of     map[*pgconn.PgConn]int64 // open connections
+	byConn map[*pgconn.PgConn]int64 // open connections
 }
 
 // Configure adds a check to cfg: t checks the timeline of each new connection. Checks that cfg
@@ -79,25 +79,25 @@ func (t *Timelines) admit(database string, conn *pgconn.PgConn, timeline int64) 
 	}
 	d := t.all[database]
 	if d == nil {
-		d = &timelines{of: map[*pgconn.PgConn]int64{}}
+		d = &timelines{byConn: map[*pgconn.PgConn]int64{}}
 		t.all[database] = d
 	}
 	if timeline < d.newest {
 		return fmt.Errorf("timeline %d, behind timeline %d: %w", timeline, d.newest, ErrOldPrimary)
 	}
 	d.newest = timeline
-	for other, on := range d.of {
+	for other, on := range d.byConn {
 		select {
 		case <-other.CleanupDone(): // it is closed
-			delete(d.of, other)
+			delete(d.byConn, other)
 			continue
 		default:
 		}
 		if on < timeline {
 			_ = other.Conn().Close() // the next statement on the connection fails
-			delete(d.of, other)
+			delete(d.byConn, other)
 		}
 	}
-	d.of[conn] = timeline
+	d.byConn[conn] = timeline
 	return nil
 }

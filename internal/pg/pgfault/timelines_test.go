@@ -37,7 +37,7 @@ func TestTimelinesOfDatabases(t *testing.T) {
 			t.Errorf("step %d: %v", i, err)
 		}
 		for _, d := range all.all {
-			clear(d.of)
+			clear(d.byConn)
 		}
 	}
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Limit is a limit on simultaneous connections (Most), and the number of open connections to
+// Limit is a limit on simultaneous connections (Max), and the number of open connections to
 // which the limit applies (Used).
 type Limit struct {
-	// Of names the object that has the limit, as in "the role badged". Setting is the statement
+	// Name is the object that has the limit, as in "the role badged". Setting is the statement
 	// or the setting with which an operator raises the limit.
-	Of, Setting string
-	Most, Used  int
-	// Shared is set if Used includes connections to other databases of the server.
+	Name, Setting string
+	Max, Used     int
+	// Shared is true if Used includes connections to other databases of the server.
 	Shared bool
 }
 
 // String describes the limit as a sentence without its full stop.
 func (l Limit) String() string {
-	return fmt.Sprintf("%s permits %d connections, and %d are open", l.Of, l.Most, l.Used)
+	return fmt.Sprintf("%s permits %d connections, and %d are open", l.Name, l.Max, l.Used)
 }
 
 // limitsSQL returns the limits of the role, the database and the server. For a superuser it

@@ -29,7 +29,7 @@ type Blocking struct {
 	Conn *pgx.Conn
 	// Report is called to report the transaction for which the command waits, at most once in 5 s
 	// (blockedInterval).
-	Report    func(partition int, by Holder)
+	Report    func(partition int, holder Holder)
 	Partition int
 	// Tables are the names of the tables to lock. For a partitioned table, list its parts too.
 	Tables []string
@@ -42,8 +42,8 @@ type Blocking struct {
 }
 
 const (
-	// DefaultMaxWait is the default of Blocking.MaxWait. Most dumps, which lock the tables they read,
-	// take less time.
+	// DefaultMaxWait is the default of Blocking.MaxWait. Most dumps, which lock the tables they
+	// read, take less time.
 	DefaultMaxWait = 6 * time.Hour
 	// maxPreparedWait limits the wait for a prepared transaction. A transaction manager ends its
 	// prepared transactions within seconds, unless it has lost track of them.
@@ -76,13 +76,13 @@ const (
 // Wait returns a [*HeldError] if a transaction still holds locks on the tables after b.MaxWait, or
 // maxPreparedWait if it is prepared.
 func (b *Blocking) Wait(ctx context.Context) error {
-	by, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
+	holder, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {
 		return err
 	}
 	left := cmp.Or(b.MaxWait, DefaultMaxWait)
 	if ok {
-		if left, err = b.HeldBy(by); err != nil {
+		if left, err = b.HeldBy(holder); err != nil {
 			return err
 		}
 	}
@@ -117,21 +117,21 @@ type beginner interface {
 // HeldBy reports a blocking transaction with Report and returns for how much longer to wait for it.
 // The wait is measured from the first call of HeldBy. Once the maximum wait is over, HeldBy returns
 // a [*HeldError].
-func (b *Blocking) HeldBy(by Holder) (left time.Duration, err error) {
+func (b *Blocking) HeldBy(holder Holder) (left time.Duration, err error) {
 	if b.began.IsZero() {
 		b.began = time.Now()
 	}
 	left = cmp.Or(b.MaxWait, DefaultMaxWait)
-	if by.Prepared != "" {
+	if holder.Prepared != "" {
 		left = min(left, maxPreparedWait)
 	}
 	waited := time.Since(b.began)
 	if left -= waited; left < 0 {
-		return 0, &HeldError{by, waited}
+		return 0, &HeldError{holder, waited}
 	}
 	if time.Since(b.reportedAt) > blockedInterval {
 		b.reportedAt = time.Now()
-		b.Report(b.Partition, by)
+		b.Report(b.Partition, holder)
 	}
 	return left, nil
 }

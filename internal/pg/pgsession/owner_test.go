@@ -11,13 +11,13 @@ func TestFairShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		partitions := rapid.IntRange(1, 256).Draw(t, "partitions")
 		members := rapid.IntRange(1, 300).Draw(t, "members")
-		sum, least, most := 0, partitions, 0
+		sum, least, limit := 0, partitions, 0
 		for before := range members {
 			share := fairShare(partitions, members, before)
-			sum, least, most = sum+share, min(least, share), max(most, share)
+			sum, least, limit = sum+share, min(least, share), max(limit, share)
 		}
-		if sum != partitions || most-least > 1 {
-			t.Errorf("shares from %d to %d that add up to %d", least, most, sum)
+		if sum != partitions || limit-least > 1 {
+			t.Errorf("shares from %d to %d that add up to %d", least, limit, sum)
 		}
 	})
 }

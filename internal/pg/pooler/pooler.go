@@ -57,7 +57,7 @@ func Find(ctx context.Context, cfg *pgx.ConnConfig) (Mode, error) {
 		return Direct, fmt.Errorf("connect to the database: %w", err)
 	}
 	defer end(ctx, one)
-	return Of(ctx, one)
+	return ModeOf(ctx, one)
 }
 
 // OfPool is like [Find], but takes the first of its two connections from a pool, and returns no
@@ -68,12 +68,12 @@ func OfPool(ctx context.Context, pool *pgxpool.Pool) error {
 		return fmt.Errorf("connect to the database: %w", err)
 	}
 	defer one.Release()
-	_, err = Of(ctx, one.Conn())
+	_, err = ModeOf(ctx, one.Conn())
 	return err
 }
 
-// Of is like [Find], with an open connection.
-func Of(ctx context.Context, one *pgx.Conn) (Mode, error) {
+// ModeOf is like [Find], with an open connection.
+func ModeOf(ctx context.Context, one *pgx.Conn) (Mode, error) {
 	first, err := backend(ctx, one)
 	if err != nil || first == one.PgConn().PID() {
 		return Direct, err

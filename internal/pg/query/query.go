@@ -15,10 +15,10 @@ import (
 // such as "read the time", and wraps the error of pgx.
 func One[T any](ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, what, sql string, args ...any,
+}, action, sql string, args ...any,
 ) (value T, err error) {
 	if err := q.QueryRow(ctx, sql, args...).Scan(&value); err != nil {
-		return *new(T), fmt.Errorf("%s: %w", what, err)
+		return *new(T), fmt.Errorf("%s: %w", action, err)
 	}
 	return value, nil
 }
@@ -29,20 +29,20 @@ type rower interface {
 }
 
 // All returns the rows of a query, each converted by `to`.
-func All[T any](ctx context.Context, q rower, what string, to pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
+func All[T any](ctx context.Context, q rower, action string, to pgx.RowToFunc[T], sql string, args ...any) ([]T, error) {
 	rows, _ := q.Query(ctx, sql, args...) // the rows have the error
 	all, err := pgx.CollectRows(rows, to)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
+		return nil, fmt.Errorf("%s: %w", action, err)
 	}
 	return all, nil
 }
 
 // Each scans each row of a query into targets, and then calls visit.
-func Each(ctx context.Context, q rower, what, sql string, args, targets []any, visit func() error) error {
+func Each(ctx context.Context, q rower, action, sql string, args, targets []any, visit func() error) error {
 	rows, _ := q.Query(ctx, sql, args...) // the rows have the error
 	if _, err := pgx.ForEachRow(rows, targets, visit); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", action, err)
 	}
 	return nil
 }
@@ -50,10 +50,10 @@ func Each(ctx context.Context, q rower, what, sql string, args, targets []any, v
 // Exec runs a statement without a result.
 func Exec(ctx context.Context, q interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, what, sql string, args ...any,
+}, action, sql string, args ...any,
 ) error {
 	if _, err := q.Exec(ctx, sql, args...); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", action, err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ type Load struct {
 	// events for each delivery of a message to a user.
 	Members float64 `json:"members"`
 	Reads   float64 `json:"reads"`
-	// Rooms is set if messages go to rooms instead of naming their members.
+	// Rooms is true if messages go to rooms instead of naming their members.
 	Rooms bool `json:"rooms"`
 	// Push is the fraction of the users who have a device registered for pushes, 0 to 1.
 	Push float64 `json:"push"`
@@ -62,7 +62,7 @@ type Load struct {
 	Connected float64 `json:"connected"`
 	// Peak is the traffic of the busiest second divided by the average.
 	Peak float64 `json:"peak"`
-	// Single is set if events are published one at a time.
+	// Single is true if events are published one at a time.
 	Single bool `json:"single"`
 	// LogDays is the number of days for which events stay in the log in the database.
 	LogDays float64 `json:"log_days"`
@@ -81,9 +81,9 @@ func (l Load) Check() error {
 		members = 1e7
 	}
 	for _, v := range []struct {
-		name        string
-		value       float64
-		least, most float64
+		name     string
+		value    float64
+		min, max float64
 	}{
 		{"--users", l.Users, 1, 1e11},
 		{"--messages-per-day", l.MessagesPerDay, 0, 1e15},
@@ -99,8 +99,8 @@ func (l Load) Check() error {
 		{"--wal", l.WAL, 1e6, 1e11},
 		{"--disk", l.Disk, 1e9, 1e16},
 	} {
-		if !(v.value >= v.least && v.value <= v.most) { // also true for NaN
-			errs = append(errs, fmt.Errorf("%s must be from %g to %g, is %g", v.name, v.least, v.most, v.value))
+		if !(v.value >= v.min && v.value <= v.max) { // also true for NaN
+			errs = append(errs, fmt.Errorf("%s must be from %g to %g, is %g", v.name, v.min, v.max, v.value))
 		}
 	}
 	return errors.Join(errs...)
@@ -149,7 +149,7 @@ type Needs struct {
 func Estimate(l Load) Needs {
 	limitedBy := ""
 	for shards := 1; ; shards++ {
-		n := on(l, shards)
+		n := needsOn(l, shards)
 		n.LimitedBy = limitedBy // the resource that did not suffice with one shard fewer
 		lacks := l.lacks(&n)
 		n.Fits = lacks == ""
@@ -183,9 +183,9 @@ func touched(shards int, users float64) float64 {
 	return s * -math.Expm1(users*math.Log1p(-1/s))
 }
 
-// on returns the needs of a load on the given number of shards. If the users of a message are in
-// several shards, each of these shards gets an event for the message.
-func on(l Load, shards int) Needs {
+// needsOn returns the needs of a load on the given number of shards. If the users of a message are
+// in several shards, each of these shards gets an event for the message.
+func needsOn(l Load, shards int) Needs {
 	messages := l.MessagesPerDay / day
 	deliveries := messages * l.Members
 	reads := deliveries * l.Reads

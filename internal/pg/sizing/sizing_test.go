@@ -65,7 +65,7 @@ func TestShards(t *testing.T) {
 		if !n.Fits || n.Shards < test.least || n.LimitedBy != test.limitedBy {
 			t.Errorf("%s: %d shards for their %s, want %d or more for their %s", test.name, n.Shards, n.LimitedBy, test.least, test.limitedBy)
 		}
-		fewer := on(l, n.Shards-1)
+		fewer := needsOn(l, n.Shards-1)
 		if l.lacks(&n) != "" || l.lacks(&fewer) == "" {
 			t.Errorf("%s: %d shards are not the fewest that suffice", test.name, n.Shards)
 		}
@@ -73,7 +73,7 @@ func TestShards(t *testing.T) {
 	// A message to users of several shards is an event in each.
 	l := small
 	l.Members = 1000
-	if one, many := on(l, 1), on(l, 8); many.PostgresCores <= one.PostgresCores || many.Log <= one.Log || many.ChangesPerSecond != one.ChangesPerSecond {
+	if one, many := needsOn(l, 1), needsOn(l, 8); many.PostgresCores <= one.PostgresCores || many.Log <= one.Log || many.ChangesPerSecond != one.ChangesPerSecond {
 		t.Errorf("on eight shards: %+v, on one %+v", many, one)
 	}
 	if n := touched(4, 1); math.Abs(n-1) > 1e-9 {
@@ -94,7 +94,7 @@ func TestRoomsAndPushes(t *testing.T) {
 	l.Rooms, l.Reads, l.Push = true, 0, 0.5
 	few, many := l, l
 	few.Members, many.Members = 100, 100_000
-	if a, b := on(few, 1), on(many, 1); a.PostgresCores != b.PostgresCores || a.Log != b.Log || math.Abs(a.PostgresCores-4*20e6/86400*800e-6*0.45) > 1e-9 {
+	if a, b := needsOn(few, 1), needsOn(many, 1); a.PostgresCores != b.PostgresCores || a.Log != b.Log || math.Abs(a.PostgresCores-4*20e6/86400*800e-6*0.45) > 1e-9 {
 		t.Errorf("100 members: %+v, 100,000: %+v", a, b)
 	}
 	if err := many.Check(); err != nil {
@@ -104,7 +104,7 @@ func TestRoomsAndPushes(t *testing.T) {
 		t.Error("an event may name 100,000 users")
 	}
 	many.Rooms, many.Webhooks, few.Webhooks = true, 2, 2
-	if a, b := on(few, 1), on(many, 1); b.CallsPerSecond != 0 || math.Abs(a.CallsPerSecond-2*4*a.ChangesPerSecond) > 1e-6 || math.Abs(a.BadgedCores-b.BadgedCores-0.55*100e-6*a.CallsPerSecond) > 1e-6 {
+	if a, b := needsOn(few, 1), needsOn(many, 1); b.CallsPerSecond != 0 || math.Abs(a.CallsPerSecond-2*4*a.ChangesPerSecond) > 1e-6 || math.Abs(a.BadgedCores-b.BadgedCores-0.55*100e-6*a.CallsPerSecond) > 1e-6 {
 		t.Errorf("two webhooks, 100 members: %+v, 100,000: %+v", a, b)
 	}
 	if n := Estimate(few); math.Abs(n.PushesPerSecond-n.ChangesPerSecond*0.5*0.9*4) > 1e-6 {

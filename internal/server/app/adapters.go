@@ -27,46 +27,46 @@ const commandSource = "badged/gateway"
 type commands struct{ publisher *publisher }
 
 // Read implements gateway.Commands.
-func (c commands) Read(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, by, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+func (c commands) Read(ctx context.Context, identity gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, identity, key, events.ConversationRead, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
 // ReadAll implements gateway.Commands.
-func (c commands) ReadAll(ctx context.Context, by gateway.Identity, key, category string) error {
-	return c.append(ctx, by, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
+func (c commands) ReadAll(ctx context.Context, identity gateway.Identity, key, category string) error {
+	return c.append(ctx, identity, key, events.UserReadAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
 // Seen implements gateway.Commands.
-func (c commands) Seen(ctx context.Context, by gateway.Identity, key, conversationID string, upToSeq int64) error {
-	return c.append(ctx, by, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
+func (c commands) Seen(ctx context.Context, identity gateway.Identity, key, conversationID string, upToSeq int64) error {
+	return c.append(ctx, identity, key, events.ConversationSeen, events.Data{ConversationID: conversationID, UpToSeq: upToSeq, ByApp: true})
 }
 
 // SeenAll implements gateway.Commands.
-func (c commands) SeenAll(ctx context.Context, by gateway.Identity, key, category string) error {
-	return c.append(ctx, by, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
+func (c commands) SeenAll(ctx context.Context, identity gateway.Identity, key, category string) error {
+	return c.append(ctx, identity, key, events.UserSeenAll, events.Data{Category: category, AllCategories: category == ""})
 }
 
 // SetLevel implements gateway.Commands.
-func (c commands) SetLevel(ctx context.Context, by gateway.Identity, key, category, level string) error {
-	return c.append(ctx, by, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
+func (c commands) SetLevel(ctx context.Context, identity gateway.Identity, key, category, level string) error {
+	return c.append(ctx, identity, key, events.CategoryLevelSet, events.Data{Category: category, Level: events.Level(level), ByApp: true})
 }
 
 // MarkUnread implements gateway.Commands.
-func (c commands) MarkUnread(ctx context.Context, by gateway.Identity, key, conversationID string, messages gateway.Messages) error {
-	return c.append(ctx, by, key, events.ConversationMarkedUnread, events.Data{
+func (c commands) MarkUnread(ctx context.Context, identity gateway.Identity, key, conversationID string, messages gateway.Messages) error {
+	return c.append(ctx, identity, key, events.ConversationMarkedUnread, events.Data{
 		ConversationID: conversationID, Seqs: messages.Seqs, FromSeq: messages.FromSeq,
 	})
 }
 
 // append appends an event of the user who sent a command. It fails if the token of this user has
 // been revoked, which the database checks in the same transaction.
-func (c commands) append(ctx context.Context, by gateway.Identity, key string, t events.Type, d events.Data) error {
-	id, err := commandID(by.UserID, key)
+func (c commands) append(ctx context.Context, identity gateway.Identity, key string, t events.Type, d events.Data) error {
+	id, err := commandID(identity.UserID, key)
 	if err != nil {
 		return err
 	}
-	d.UserIDs = []string{by.UserID}
-	ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: by.UserID, IssuedAt: by.IssuedAt, ExpiresAt: by.ExpiresAt})
+	d.UserIDs = []string{identity.UserID}
+	ctx = eventlog.WithRights(ctx, eventlog.Right{UserID: identity.UserID, IssuedAt: identity.IssuedAt, ExpiresAt: identity.ExpiresAt})
 	_, err = c.publisher.Append(ctx, events.Event{ID: id, Source: commandSource, Type: t, Data: d})
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return invalidCommand{bad.Events[0].Err}

@@ -82,7 +82,7 @@ type App struct {
 	// not set, operators is the same as mux.
 	operators *http.ServeMux
 	internal  net.Listener
-	// profiled is set if operators also serves profiles of the process. Then clients cannot reach
+	// profiled is true if operators also serves profiles of the process. Then clients cannot reach
 	// its listener.
 	profiled bool
 	// limits limits the connections of clients.

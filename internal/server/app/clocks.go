@@ -64,7 +64,7 @@ func (d *database) measureClock(ctx context.Context) error {
 func followClock(ctx context.Context, d *database, difference prometheus.Gauge) error {
 	noticed := false
 	return wait.Repeat(ctx, dbclock.Interval, func(ctx context.Context) {
-		if err := d.measureClock(ctx); err == nil { // after an error, other checks report that the database is not available
+		if err := d.measureClock(ctx); err == nil { // after an error, other checks report that the database is unavailable
 			ahead := d.clock.Ahead()
 			difference.Set(ahead.Seconds())
 			if differs := ahead.Abs() > noticedDifference; differs != noticed {

@@ -89,7 +89,7 @@ func (a *App) nameDatabases() ([]*database, error) {
 }
 
 // openDatabases connects to the databases. It fails if a database is not fit for this process, for
-// example because migrations are pending. A shard that is not available now is checked once it is
+// example because migrations are pending. A shard that is unavailable now is checked once it is
 // available. purpose is the name of the serving pools.
 func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	looking, lookingCtx := errgroup.WithContext(ctx)
@@ -216,7 +216,7 @@ func (a *App) registerShards() {
 	})
 }
 
-// awayPartitions is a collector of the partitions whose database is not available.
+// awayPartitions is a collector of the partitions whose database is unavailable.
 type awayPartitions struct {
 	cluster *cluster.Cluster
 	desc    *prometheus.Desc
@@ -301,8 +301,8 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server before its timeline, which means nothing if it is another server
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
-	if most := a.lockTimeout(purpose); most > 0 {
-		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(most.Milliseconds(), 10)})
+	if limit := a.lockTimeout(purpose); limit > 0 {
+		limits = append(limits, pgsession.Setting{Name: "lock_timeout", Value: strconv.FormatInt(limit.Milliseconds(), 10)})
 	}
 	projector.ConfigurePool(cfg, limits...) // call ConfigurePool last, so that its settings are applied before the checks above run
 	if a.traces != nil {
@@ -327,7 +327,7 @@ func (a *App) checkPooler(ctx context.Context, d *database) error {
 	return err
 }
 
-// checkSchema fails if migrations are pending. If migrate is set, it applies them first.
+// checkSchema fails if migrations are pending. If migrate is true, it applies them first.
 func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error {
 	conn := d.serving.Config().ConnConfig
 	if migrate {
@@ -478,14 +478,14 @@ func (a *App) waiting(ctx context.Context) (map[int]lag.Waiting, error) {
 
 // explainers explains the badge of a user from the log in the database of the user.
 type explainers struct {
-	of      []*replay.Explainer
-	cluster *cluster.Cluster
+	byDatabase []*replay.Explainer
+	cluster    *cluster.Cluster
 }
 
 func (a *App) explainer() explainers {
 	e := explainers{cluster: a.cluster}
 	for _, d := range a.databases {
-		e.of = append(e.of, replay.NewExplainer(d.serving, d.Log))
+		e.byDatabase = append(e.byDatabase, replay.NewExplainer(d.serving, d.Log))
 	}
 	return e
 }
@@ -496,7 +496,7 @@ func (e explainers) Explain(ctx context.Context, userID string, q replay.Questio
 	if err != nil {
 		return replay.Explanation{}, err
 	}
-	return e.of[i].Explain(ctx, userID, q)
+	return e.byDatabase[i].Explain(ctx, userID, q)
 }
 
 // checkDatabases is the readiness check of Postgres.

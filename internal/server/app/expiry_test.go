@@ -15,7 +15,7 @@ func TestExpiryRunsWithTheProjector(t *testing.T) {
 		name   string
 		change func(*config.Server)
 		sweeps bool
-		// ends is set if levels end.
+		// ends is true if levels end.
 		ends bool
 	}{
 		{"no limit", func(*config.Server) {}, false, true},

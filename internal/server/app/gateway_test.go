@@ -197,8 +197,8 @@ func TestCommandsOfRevokedTokens(t *testing.T) {
 	now := time.Now()
 	pgtest.Exec(t, s.Pool(), `INSERT INTO badged.revocations (user_id, seq, revoked_before, ended_at) VALUES ('ada', 1, $1, now())`, now)
 	for name, tt := range map[string]struct {
-		by   gateway.Identity
-		want error
+		identity gateway.Identity
+		want     error
 	}{
 		"issued before":       {gateway.Identity{UserID: "ada", IssuedAt: now.Add(-time.Second)}, gateway.ErrTokenEnded},
 		"issued at no time":   {gateway.Identity{UserID: "ada"}, gateway.ErrTokenEnded},
@@ -207,7 +207,7 @@ func TestCommandsOfRevokedTokens(t *testing.T) {
 		"expired":             {gateway.Identity{UserID: "ben", ExpiresAt: now}, gateway.ErrTokenEnded},
 		"expired in a moment": {gateway.Identity{UserID: "ben", ExpiresAt: now.Add(time.Hour)}, nil},
 	} {
-		if err := c.ReadAll(t.Context(), tt.by, "", ""); !errors.Is(err, tt.want) {
+		if err := c.ReadAll(t.Context(), tt.identity, "", ""); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}

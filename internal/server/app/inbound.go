@@ -82,9 +82,9 @@ func (a *App) limitConnections(ctx context.Context) (err error) {
 	for _, risk := range LimitRisks(a.cfg) {
 		a.log.WarnContext(ctx, risk)
 	}
-	most := a.limits.Streams()
-	if a.cfg.MaxConnections == 0 || a.cfg.MaxConnections > most {
-		a.cfg.MaxConnections = most
+	limit := a.limits.Streams()
+	if a.cfg.MaxConnections == 0 || a.cfg.MaxConnections > limit {
+		a.cfg.MaxConnections = limit
 	}
 	return nil
 }

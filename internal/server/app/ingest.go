@@ -38,7 +38,7 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 		return err
 	}
 	a.closers = append(a.closers, x.Close)
-	if a.cfg.NeedsBrokers() { // processes with other roles start even if the broker is not available
+	if a.cfg.NeedsBrokers() { // processes with other roles start even if the broker is unavailable
 		if err := x.Check(ctx); err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func eventsPage() []byte {
 		"The machine-readable forms are [AsyncAPI 3.0](asyncapi.json) and the [OpenAPI 3.1](openapi.json) of `POST /v1/events`.")
 	p.Heading(2, "The envelope")
 	p.Fields(describe.Named{
-		Name: "Envelope", Of: events.Envelope{},
+		Name: "Envelope", Model: events.Envelope{},
 		Fields: map[string]any{
 			"specversion": &describe.Schema{Const: events.SpecVersion},
 			"data":        &describe.Schema{Type: []string{"object"}, Description: "What happened: the fields of the type, below."},

@@ -72,7 +72,7 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 	if err == nil {
 		defer conn.Close(context.WithoutCancel(ctx))
 		if alone {
-			_, err = pooler.Of(ctx, conn)
+			_, err = pooler.ModeOf(ctx, conn)
 		}
 	}
 	if err != nil && alone {
@@ -90,18 +90,18 @@ func (a *App) divideConnections(ctx context.Context, d *database) error {
 	}
 	need, least := d.conns.Sum(), d.conns.Least().Sum()
 	for _, l := range limits {
-		most := l.Most
+		limit := l.Max
 		if l.Shared { // the limit applies to all databases on the server together
-			most /= a.cfg.OnServer(d.config)
+			limit /= a.cfg.OnServer(d.config)
 		}
 		switch {
-		case most < least:
+		case limit < least:
 			return fmt.Errorf("%s: %s; this process needs %d, and %d at least: raise the limit (%s), or give the process fewer roles", d.config.Label(), l, need, least, l.Setting)
-		case most < d.conns.Sum():
-			d.conns = d.conns.Within(most)
+		case limit < d.conns.Sum():
+			d.conns = d.conns.Within(limit)
 			d.log.WarnContext(ctx, "fewer connections to Postgres are permitted than this process would open; its pools are smaller, and no connection is left for other processes",
 				"limit", l.String(), "needs", need, "opens", d.conns.Sum(), "raise", l.Setting)
-		case l.Most-l.Used < d.conns.Sum():
+		case l.Max-l.Used < d.conns.Sum():
 			d.log.WarnContext(ctx, "connections to Postgres may run out: other clients have open connections too", "limit", l.String(), "needs", need, "raise", l.Setting)
 		}
 	}
@@ -113,7 +113,7 @@ const limitsPatience = 5 * time.Second
 
 // faultOfRead returns the fault to report after a failed read.
 func faultOfRead(err error) pgfault.Fault {
-	f := pgfault.Of(err)
+	f := pgfault.FaultOf(err)
 	if f.Reads() || f == pgfault.Slow {
 		return pgfault.Unreachable
 	}
@@ -126,7 +126,7 @@ const (
 	lastAttemptPause  = 10 * time.Second
 )
 
-// firstSession connects to a database. If waits is set, it tries again until the database
+// firstSession connects to a database. If waits is true, it tries again until the database
 // accepts connections.
 func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *pgx.Conn, err error) {
 	cfg, err := d.config.PoolConfig()
@@ -148,14 +148,14 @@ func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *
 	return conn, err
 }
 
-// untilReached calls try until it succeeds. While the database cannot be reached or is starting,
+// untilReached calls try until it succeeds. While the database is unavailable or is starting,
 // for example after a reboot of the machine, it tries again: a supervisor may stop restarting a
 // program that exits repeatedly. It returns any other error at once, such as a wrong password,
 // since an operator must correct its cause.
 func (a *App) untilReached(ctx context.Context, d *database, try func() error) error {
 	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
 		err := try()
-		switch pgfault.Of(err) {
+		switch pgfault.FaultOf(err) {
 		case pgfault.Unreachable, pgfault.Restarting, pgfault.TooManyConnections:
 		case pgfault.Slow:
 			if !unreachable(err) { // a migration failed to get its locks

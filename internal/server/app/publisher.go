@@ -25,7 +25,7 @@ type publisher struct {
 	// projectors are the projectors of this process.
 	projectors []*projector.Projector
 	bus        pubsub.Bus
-	// remote is set if the bus connects other processes.
+	// remote is true if the bus connects other processes.
 	remote bool
 	logger *slog.Logger
 

@@ -66,7 +66,7 @@ func messaging() describe.Messaging {
 	for _, t := range events.Types() {
 		published = append(published, describe.Message{
 			Name: describe.TypeName(string(t.Type)), Doc: t.Does, ContentType: "application/cloudevents+json",
-			Of: httpapi.EventOf(t), Example: eventExample(t),
+			Model: httpapi.EventOf(t), Example: eventExample(t),
 		})
 	}
 	fromServer, fromClients := messages(protocol.ServerFrames()), messages(protocol.ClientFrames())
@@ -121,7 +121,7 @@ func eventExample(t events.TypeInfo) string {
 func messages(frames []protocol.FrameInfo) []describe.Message {
 	all := make([]describe.Message, len(frames))
 	for i, f := range frames {
-		all[i] = describe.Message{Name: describe.TypeName(f.T), Doc: f.Means, ContentType: "application/json", Of: describeFrame(f), Example: f.Example}
+		all[i] = describe.Message{Name: describe.TypeName(f.T), Doc: f.Means, ContentType: "application/json", Model: describeFrame(f), Example: f.Example}
 	}
 	return all
 }
@@ -142,7 +142,7 @@ func messagesOf(all []describe.Message, types ...string) []describe.Message {
 // describeFrame describes a frame.
 func describeFrame(f protocol.FrameInfo) describe.Named {
 	return describe.Named{
-		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Of: f.Of,
+		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Model: f.Of,
 		Required: f.Required, Optional: f.Optional,
 		Consts: map[string]string{"t": f.T},
 	}
@@ -153,7 +153,7 @@ func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "A command: a frame that says what the user did."}
 	for _, f := range protocol.ClientFrames() {
 		if f.Command {
-			all.Of = append(all.Of, describeFrame(f))
+			all.Models = append(all.Models, describeFrame(f))
 		}
 	}
 	return all

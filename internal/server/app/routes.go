@@ -102,7 +102,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 			Name: "postCommand", Group: groupClients, Summary: "Send a command of the user",
 			Doc:    "The body is the same frame as over a WebSocket. Use a UUID as its `id`. If the answer is lost, send the same frame again: it takes effect once.",
 			Access: []string{httpapi.UserAccess},
-			Body:   []describe.Content{{MediaType: "application/json", Of: command(), Loose: true, Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":7}`}},
+			Body:   []describe.Content{{MediaType: "application/json", Model: command(), Loose: true, Example: `{"t":"read","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10","conversation_id":"tea","up_to_seq":7}`}},
 			Answers: []describe.Answer{
 				{Status: http.StatusOK, Doc: "The command is durable.", Content: describe.JSON(okFrame(), `{"t":"ok","id":"0b7d5a4e-1f3c-4c7e-9a52-6f6d1f3f7c10"}`)},
 				describe.Problem(http.StatusBadRequest, gateway.Refusal{}, "The frame is invalid, or the request has a parameter; do not send it again.", ""),

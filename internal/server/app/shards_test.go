@@ -306,7 +306,7 @@ func TestAShardWithoutTablesStopsItsUsersOnly(t *testing.T) {
 		// others are users that are served, and the detail is what the rest is told.
 		others []int
 		detail string
-		// stores is set if the log is still there.
+		// stores is true if the log is still there.
 		stores bool
 	}{
 		"restored from before it got a partition": {

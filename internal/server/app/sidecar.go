@@ -148,7 +148,7 @@ func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *rel
 }
 
 // relayServer returns the server to publish to. It fails if the server refuses the key. If the
-// server is not available, relayServer still succeeds: events stay in the outbox until the server
+// server is unavailable, relayServer still succeeds: events stay in the outbox until the server
 // is available.
 func (a *App) relayServer(ctx context.Context, cfg config.Relay) (relay.Divided, error) {
 	t, err := traffic.NewHTTPTarget(cfg.URL, cfg.PublisherKey)
@@ -281,7 +281,7 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 }
 
 // checkTail returns the readiness check of the tail of a database. It succeeds while the
-// database is not available, because the check of databases already reports that.
+// database is unavailable, because the check of databases already reports that.
 func (d *database) checkTail(t *tail.Tail) obs.Check {
 	name := "tail"
 	if d.config.Name != "" {

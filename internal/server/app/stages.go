@@ -76,7 +76,7 @@ func (a *App) Run(ctx context.Context, ready func()) error {
 	return errors.Join(errs...)
 }
 
-// maxHeaderBytes is the greatest size of the header of a request. It exceeds the size of any
+// maxHeaderBytes is the maximum size of the header of a request. It exceeds the size of any
 // token.
 const maxHeaderBytes = 64 << 10
 

@@ -109,7 +109,7 @@ func TestAQuotaCountsOnceOverShards(t *testing.T) {
 }
 
 // While the shard that counts quotas is away, what is limited by one is refused, and
-// nothing else. What was counted before still counts when it is back.
+// nothing else. What was counted before still counts when it is available again.
 func TestQuotasWhileTheirShardIsAway(t *testing.T) {
 	lost := pgtest.Borrow(t)
 	s := run(t, open(t, withQuota(t, shardSettings(t, lost.NewDB(t, schematest.Migrated(shardedPartitions)), newShard(t)))))
@@ -160,7 +160,7 @@ func TestTheTrailWhileAShardIsAway(t *testing.T) {
 }
 
 // Revocations of users of any shard hold in all processes, and are recorded on the
-// user's shard. A shard that is away concerns its users only.
+// user's shard. A shard that is unavailable concerns its users only.
 func TestRevocationsOverShards(t *testing.T) {
 	lost := pgtest.Borrow(t)
 	cfg := shardSettings(t, newShard(t), lost.NewDB(t, schematest.Migrated(shardedPartitions)))

@@ -15,7 +15,7 @@ import (
 const waitingInterval = 5 * time.Second
 
 // waitingMessages is a Prometheus collector of hints: messages to rooms that a shard stores for
-// another shard that is not available (hinted handoff).
+// another shard that is unavailable (hinted handoff).
 type waitingMessages struct {
 	cluster           *cluster.Cluster
 	messages, seconds *prometheus.Desc

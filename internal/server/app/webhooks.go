@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// webhookConns is the greatest number of connections to one host. It is large, since one host may
+// webhookConns is the maximum number of connections to one host. It is large, since one host may
 // have many webhooks, and a slow webhook must not use up the connections of other webhooks. The
 // calls of each webhook are limited separately, by webhook.Config.Calls.
 const webhookConns = 4096

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxLine is the greatest size of a message of an assistant, in bytes.
+// maxLine is the maximum size of a message of an assistant, in bytes.
 const maxLine = 1 << 20
 
 // lines reads the messages of an assistant, one per line, and passes them to the transport of the

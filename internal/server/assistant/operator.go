@@ -22,7 +22,7 @@ type Operator struct {
 // operatorTimeout limits a request. It is longer than the time that the server permits an action.
 const operatorTimeout = 40 * time.Second
 
-// maxAnswer is the greatest number of bytes of an answer that are read.
+// maxAnswer is the maximum number of bytes of an answer that are read.
 const maxAnswer = 16 << 20
 
 // NewOperator returns an operator that uses an admin key at the URL of a server.

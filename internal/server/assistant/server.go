@@ -66,7 +66,7 @@ func addReader[In any](s *Server, name, title, description string, do func(ctx c
 	}, do)
 }
 
-// addWriter adds a tool that changes something. destroys is set if the change cannot be undone.
+// addWriter adds a tool that changes something. destroys is true if the change cannot be undone.
 func addWriter[In any](s *Server, name, title, description string, destroys bool, do func(ctx context.Context, in In) (any, error)) {
 	add(s, &mcp.Tool{
 		Name: name, Title: title, Description: description,

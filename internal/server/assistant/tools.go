@@ -21,27 +21,27 @@ type explainInput struct {
 	Delivered    int        `json:"delivered,omitempty" jsonschema:"Include the fate of this number of the last delivered messages."`
 }
 
-func (s *Server) explainBadge(ctx context.Context, in explainInput) (any, error) {
-	if err := checkID("user", in.User); err != nil {
+func (s *Server) explainBadge(ctx context.Context, input explainInput) (any, error) {
+	if err := checkID("user", input.User); err != nil {
 		return nil, err
 	}
-	if in.Conversation != "" {
-		if err := checkID("conversation", in.Conversation); err != nil {
+	if input.Conversation != "" {
+		if err := checkID("conversation", input.Conversation); err != nil {
 			return nil, err
 		}
 	}
-	if in.Delivered < 0 || in.Delivered > replay.MaxDelivered {
+	if input.Delivered < 0 || input.Delivered > replay.MaxDelivered {
 		return nil, fmt.Errorf("delivered must be a number from 0 to %d", replay.MaxDelivered)
 	}
-	q := replay.Question{Conversation: in.Conversation, History: in.History, Delivered: in.Delivered}
-	if in.At != nil {
-		q.At = *in.At
+	q := replay.Question{Conversation: input.Conversation, History: input.History, Delivered: input.Delivered}
+	if input.At != nil {
+		q.At = *input.At
 	}
-	db, err := s.cfg.Cluster.Of(in.User)
+	db, err := s.cfg.Cluster.HomeOf(input.User)
 	if err != nil {
 		return nil, err
 	}
-	return replay.NewExplainer(db.Pool, db.Log).Explain(ctx, in.User, q)
+	return replay.NewExplainer(db.Pool, db.Log).Explain(ctx, input.User, q)
 }
 
 // userInput names a user.
@@ -56,21 +56,21 @@ type verifiedUser struct {
 	First []replay.Difference `json:"first"`
 }
 
-// maxDifferences is the greatest number of differences in an answer.
+// maxDifferences is the maximum number of differences in an answer.
 const maxDifferences = 100
 
-func (s *Server) verifyUser(ctx context.Context, in userInput) (any, error) {
-	if err := checkID("user", in.User); err != nil {
+func (s *Server) verifyUser(ctx context.Context, input userInput) (any, error) {
+	if err := checkID("user", input.User); err != nil {
 		return nil, err
 	}
 	meter := progress.New(nil, "verify", nil)
 	defer meter.Close()
 	answer := verifiedUser{First: []replay.Difference{}}
-	db, err := s.cfg.Cluster.Of(in.User)
+	db, err := s.cfg.Cluster.HomeOf(input.User)
 	if err != nil {
 		return nil, err
 	}
-	answer.Verified, err = operations.Verify(ctx, replay.NewVerifier(db.Pool, db.Log), db.Log, operations.VerifyOptions{Users: []string{in.User}}, meter, func(d replay.Difference) {
+	answer.Verified, err = operations.Verify(ctx, replay.NewVerifier(db.Pool, db.Log), db.Log, operations.VerifyOptions{Users: []string{input.User}}, meter, func(d replay.Difference) {
 		if len(answer.First) < maxDifferences {
 			answer.First = append(answer.First, d)
 		}
@@ -111,15 +111,15 @@ type deadLetterWithoutPayload struct {
 	At        time.Time `json:"at"`
 }
 
-func (s *Server) deadLetters(ctx context.Context, in deadLettersInput) (any, error) {
-	limit, err := pageLimit(in.Limit)
+func (s *Server) deadLetters(ctx context.Context, input deadLettersInput) (any, error) {
+	limit, err := pageLimit(input.Limit)
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.operations.DeadLetters(ctx, in.After, limit)
+	letters, err := s.operations.DeadLetters(ctx, input.After, limit)
 	answer := deadLettersAnswer{[]any{}}
 	for _, whole := range letters {
-		if in.Payloads {
+		if input.Payloads {
 			answer.DeadLetters = append(answer.DeadLetters, whole)
 		} else {
 			answer.DeadLetters = append(answer.DeadLetters, deadLetterWithoutPayload{whole.ID, whole.Shard, whole.Partition, whole.Position, whole.Origin, whole.Reason, whole.At})
@@ -139,12 +139,12 @@ type auditAnswer struct {
 	Actions []operations.Entry `json:"actions"`
 }
 
-func (s *Server) audit(ctx context.Context, in auditInput) (any, error) {
-	limit, err := pageLimit(in.Limit)
+func (s *Server) audit(ctx context.Context, input auditInput) (any, error) {
+	limit, err := pageLimit(input.Limit)
 	if err != nil {
 		return nil, err
 	}
-	actions, err := s.operations.Audit(ctx, in.Before, limit)
+	actions, err := s.operations.Audit(ctx, input.Before, limit)
 	if actions == nil {
 		actions = []operations.Entry{}
 	}
@@ -161,8 +161,8 @@ type retried struct {
 	Retried int64 `json:"retried"`
 }
 
-func (s *Server) retryDeadLetter(ctx context.Context, in letterInput) (any, error) {
-	return retried{in.ID}, s.cfg.Operator.Retry(ctx, in.ID)
+func (s *Server) retryDeadLetter(ctx context.Context, input letterInput) (any, error) {
+	return retried{input.ID}, s.cfg.Operator.Retry(ctx, input.ID)
 }
 
 // discarded is the answer of discard_dead_letter.
@@ -170,14 +170,14 @@ type discarded struct {
 	Discarded json.RawMessage `json:"discarded"`
 }
 
-func (s *Server) discardDeadLetter(ctx context.Context, in letterInput) (any, error) {
-	letter, err := s.cfg.Operator.Discard(ctx, in.ID)
+func (s *Server) discardDeadLetter(ctx context.Context, input letterInput) (any, error) {
+	letter, err := s.cfg.Operator.Discard(ctx, input.ID)
 	return discarded{letter}, err
 }
 
-func checkID(what, id string) error {
+func checkID(name, id string) error {
 	if reason := events.CheckID(id); reason != "" {
-		return fmt.Errorf("%s: the id %s", what, reason)
+		return fmt.Errorf("%s: the id %s", name, reason)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type KeySet struct {
 	startedAt, fetchedAt time.Time
 	// err is the error of the last fetch, or nil.
 	err error
-	// coming is set while a fetch runs or is requested. done is closed when that fetch ends,
+	// coming is true while a fetch runs or is requested. done is closed when that fetch ends,
 	// and replaced by a new channel.
 	coming bool
 	done   chan struct{}

@@ -258,14 +258,14 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	if ahead := c.issued.Sub(now); ahead > clockLeeway {
 		return Identity{}, fmt.Errorf("bad token: its iat is %s in the future; compare the clocks of its issuer and of this server", ahead.Round(time.Second))
 	}
-	if most := t.cfg.MaxLifetime; most > 0 {
+	if limit := t.cfg.MaxLifetime; limit > 0 {
 		// Require iat. Without it, only the time until exp could be limited, and a token with
 		// too long a lifetime would be accepted later, when less time remains.
 		if c.issued.IsZero() {
-			return Identity{}, fmt.Errorf("bad token: it has no iat; from iat to exp, a token may be valid for at most %s (--jwt-max-lifetime)", most)
+			return Identity{}, fmt.Errorf("bad token: it has no iat; from iat to exp, a token may be valid for at most %s (--jwt-max-lifetime)", limit)
 		}
-		if valid := c.expires.Sub(c.issued); valid > most {
-			return Identity{}, fmt.Errorf("bad token: it is valid for %s from its iat to its exp; the limit is %s (--jwt-max-lifetime)", valid.Round(time.Second), most)
+		if valid := c.expires.Sub(c.issued); valid > limit {
+			return Identity{}, fmt.Errorf("bad token: it is valid for %s from its iat to its exp; the limit is %s (--jwt-max-lifetime)", valid.Round(time.Second), limit)
 		}
 	}
 	if t.cfg.Revoked != nil && t.cfg.Revoked(c.subject, c.issued) {

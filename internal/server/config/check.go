@@ -138,7 +138,7 @@ func set(f *kong.Flag, args *kong.Context, fromFile *file) (source string, err e
 	} else if given, err = fromFile.value(f); given == nil && err == nil {
 		return "default", f.Reset()
 	} else {
-		source = fromFile.at(fromFile.lines[f.Name])
+		source = fromFile.position(fromFile.lines[f.Name])
 	}
 	if err == nil {
 		f.Target.SetZero()
@@ -177,7 +177,7 @@ func reasonFor(f *kong.Flag, err error) string {
 	return err.Error()
 }
 
-func (r *Report) mistake(where, what string) { r.Mistakes = append(r.Mistakes, where+": "+what) }
+func (r *Report) mistake(path, text string) { r.Mistakes = append(r.Mistakes, path+": "+text) }
 
 // shown returns the value of a flag for display, with secrets hidden.
 func shown(f *kong.Flag) string {

@@ -152,7 +152,7 @@ func (d Database) similarShards() (groups [][]string) {
 const (
 	// shortKey is the length of a key in bytes below which it can be guessed.
 	shortKey = 16
-	// fewCharacters is the least number of different characters that a random secret can be
+	// fewCharacters is the minimum number of different characters that a random secret can be
 	// expected to have.
 	fewCharacters = 8
 )

@@ -51,9 +51,9 @@ func (l *Limits) Validate() error {
 		{"--body-memory-mib", float64(l.BodyMemoryMiB)},
 		{"--lock-timeout", l.LockTimeout.Seconds()},
 	} {
-		p.when(limit.value < 0 || math.IsNaN(limit.value), "%s must be 0 (no limit) or more", limit.flag)
+		p.addIf(limit.value < 0 || math.IsNaN(limit.value), "%s must be 0 (no limit) or more", limit.flag)
 	}
-	p.when(l.BodyMemoryMiB > 0 && l.BodyMemoryMiB < MinBodyMemoryMiB, "--body-memory-mib must be at least %d, or 0: half of it must have room for the largest request", MinBodyMemoryMiB)
+	p.addIf(l.BodyMemoryMiB > 0 && l.BodyMemoryMiB < MinBodyMemoryMiB, "--body-memory-mib must be at least %d, or 0: half of it must have room for the largest request", MinBodyMemoryMiB)
 	return errors.Join(p...)
 }
 
@@ -143,8 +143,8 @@ func (s *Server) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 // problems collects the mistakes in settings.
 type problems []error
 
-// when adds a problem if exists is true.
-func (p *problems) when(exists bool, format string, args ...any) {
+// addIf adds a problem if exists is true.
+func (p *problems) addIf(exists bool, format string, args ...any) {
 	if exists {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
@@ -153,24 +153,24 @@ func (p *problems) when(exists bool, format string, args ...any) {
 // Validate implements kong's validation. It reports all mistakes at once.
 func (s *Server) Validate() error {
 	p := problems{s.Database.Validate(), s.Limits.Validate(), s.Tracing.Validate(), s.Webhooks.Validate(), s.TLS.Validate()}
-	p.when(s.Has(RoleAPI) && len(s.PublisherKeys) == 0 && s.KeysFile == "",
+	p.addIf(s.Has(RoleAPI) && len(s.PublisherKeys) == 0 && s.KeysFile == "",
 		"--publisher-keys (BADGED_PUBLISHER_KEYS) or --keys-file (BADGED_KEYS_FILE) is required with the role api: publishing needs a key")
-	p.when(s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "",
+	p.addIf(s.Has(RoleGateway) && len(s.JWTKeys) == 0 && s.JWKSURL == "",
 		"--jwt-keys (BADGED_JWT_KEYS) or --jwks-url (BADGED_JWKS_URL) is required with the role gateway: clients connect with tokens")
-	p.when(s.JWTMaxLifetime < 0, "--jwt-max-lifetime must be 0s (no limit) or more")
-	p.when(s.JWKSMaxAge != 0 && s.JWKSMaxAge < minJWKSMaxAge, "--jwks-max-age must be 0s (no limit) or at least %s: keys are fetched every five minutes", minJWKSMaxAge)
-	p.when(s.InternalListen != "" && s.InternalListen == s.Listen && !strings.HasSuffix(s.Listen, ":0"), "--internal-listen must differ from --listen")
+	p.addIf(s.JWTMaxLifetime < 0, "--jwt-max-lifetime must be 0s (no limit) or more")
+	p.addIf(s.JWKSMaxAge != 0 && s.JWKSMaxAge < minJWKSMaxAge, "--jwks-max-age must be 0s (no limit) or at least %s: keys are fetched every five minutes", minJWKSMaxAge)
+	p.addIf(s.InternalListen != "" && s.InternalListen == s.Listen && !strings.HasSuffix(s.Listen, ":0"), "--internal-listen must differ from --listen")
 	_, expire := s.ExpireAfter()
 	p = append(p, s.validateRoles(), ValidateBusKey(s.BusKey), expire)
-	p.when(s.MaxLag < 0, "--max-lag must be 0s (no limit) or more")
-	p.when(s.ReconcileInterval <= 0, "--reconcile-interval must be more than 0s")
-	p.when(s.DedupWindow < minDedupWindow, "--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is %s: it must exceed the time for which publishers retry", s.DedupWindow)
-	p.when(s.CacheMiB < 1, "--cache-mib must be 1 or more")
-	p.when(s.VerifyInterval < 0, "--verify-interval must be 0s (never) or more")
-	p.when(s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16), "--verify-sample must be from 1 to 16")
-	p.when(s.RoomPushInterval <= 0, "--room-push-interval must be more than 0s")
-	p.when(s.DrainDuration < 0, "--drain-duration must be 0s (all at once) or more")
-	p.when(s.DrainTimeout <= 0, "--drain-timeout must be more than 0s")
+	p.addIf(s.MaxLag < 0, "--max-lag must be 0s (no limit) or more")
+	p.addIf(s.ReconcileInterval <= 0, "--reconcile-interval must be more than 0s")
+	p.addIf(s.DedupWindow < minDedupWindow, "--dedup-window (BADGED_DEDUP_WINDOW) must be at least 1h, is %s: it must exceed the time for which publishers retry", s.DedupWindow)
+	p.addIf(s.CacheMiB < 1, "--cache-mib must be 1 or more")
+	p.addIf(s.VerifyInterval < 0, "--verify-interval must be 0s (never) or more")
+	p.addIf(s.VerifyInterval > 0 && (s.VerifySample < 1 || s.VerifySample > 16), "--verify-sample must be from 1 to 16")
+	p.addIf(s.RoomPushInterval <= 0, "--room-push-interval must be more than 0s")
+	p.addIf(s.DrainDuration < 0, "--drain-duration must be 0s (all at once) or more")
+	p.addIf(s.DrainTimeout <= 0, "--drain-timeout must be more than 0s")
 	return errors.Join(p...)
 }
 

@@ -114,7 +114,7 @@ func (s NamedDatabase) PoolConfig() (*pgxpool.Config, error) {
 }
 
 // shardPatience is the default timeout for connecting to one of several shards. It is short, since
-// a shard that is not available must not delay the start: the process serves the other shards
+// a shard that is unavailable must not delay the start: the process serves the other shards
 // meanwhile.
 const shardPatience = 5 * time.Second
 
@@ -166,19 +166,19 @@ func (d Database) OnServer(s NamedDatabase) int {
 const leastConns = 3
 
 // PoolSize returns the maximum size of a pool to s. If the URL of s sets pool_max_conns, PoolSize
-// returns that. Otherwise it divides `most` by the number of databases on the same server, since
-// these databases share max_connections of the server. The result is at least leastConns, or `most`
+// returns that. Otherwise it divides limit by the number of databases on the same server, since
+// these databases share max_connections of the server. The result is at least leastConns, or limit
 // if that is less.
-func (d Database) PoolSize(s NamedDatabase, most int32) int32 {
-	if most < leastConns {
-		return most
+func (d Database) PoolSize(s NamedDatabase, limit int32) int32 {
+	if limit < leastConns {
+		return limit
 	}
 	if strings.Contains(s.URL, "pool_max_conns") {
 		if cfg, err := s.PoolConfig(); err == nil {
 			return cfg.MaxConns
 		}
 	}
-	return max(most/int32(d.OnServer(s)), min(most, leastConns)) //nolint:gosec // there are few databases
+	return max(limit/int32(d.OnServer(s)), min(limit, leastConns)) //nolint:gosec // there are few databases
 }
 
 // Label names the database in messages: "shard b" or "database".

@@ -41,7 +41,7 @@ type file struct {
 func readFile(path FileFlag, app *kong.Application) (f *file, mistakes []error) {
 	f = &file{path: string(path), values: map[string]any{}, lines: map[string]int{}}
 	mistake := func(n *yaml.Node, format string, args ...any) {
-		mistakes = append(mistakes, fmt.Errorf("%s: %s", f.at(n.Line), fmt.Sprintf(format, args...)))
+		mistakes = append(mistakes, fmt.Errorf("%s: %s", f.position(n.Line), fmt.Sprintf(format, args...)))
 	}
 	if path == "" {
 		return f, nil
@@ -94,14 +94,14 @@ func (f *file) unused(flags []*kong.Flag) (warnings []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.lines)) {
 		if !known[name] {
-			warnings = append(warnings, fmt.Sprintf("%s: %q is a setting of other commands, which the server ignores%s", f.at(f.lines[name]), name, suggest(name, known)))
+			warnings = append(warnings, fmt.Sprintf("%s: %q is a setting of other commands, which the server ignores%s", f.position(f.lines[name]), name, suggest(name, known)))
 		}
 	}
 	return warnings
 }
 
-// at returns "FILE:LINE".
-func (f *file) at(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
+// position returns "FILE:LINE".
+func (f *file) position(line int) string { return fmt.Sprintf("%s:%d", f.path, line) }
 
 // Validate implements kong.Resolver. It does nothing, since FileFlag has reported the mistakes.
 func (f *file) Validate(*kong.Application) error { return nil }
@@ -113,7 +113,7 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 	}
 	value, err := f.value(flag)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.at(f.lines[flag.Name]), err)
+		return nil, fmt.Errorf("%s: %w", f.position(f.lines[flag.Name]), err)
 	}
 	return value, nil
 }

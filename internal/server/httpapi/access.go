@@ -27,7 +27,7 @@ type access struct {
 	act string
 	// kinds are the admitted kinds of keys.
 	kinds []keyring.Kind
-	// user is set if the route also admits tokens of the user who is named in its path.
+	// user is true if the route also admits tokens of the user who is named in its path.
 	user bool
 }
 
@@ -65,16 +65,16 @@ func (s access) schemes() []string {
 func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Route) describe.Route {
 	ofUser, undescribed := strings.Contains(r.Path, "{user}"), refuseUndescribed(r)
 	admit := func(w http.ResponseWriter, r *http.Request) (answer, error) {
-		by, err := a.grantOf(r, s)
+		caller, err := a.grantOf(r, s)
 		if err == nil {
-			err = a.vouch(w, r, by)
+			err = a.vouch(w, r, caller)
 		}
 		if err != nil {
 			return answer{}, err
 		}
-		r = withGrant(r, by)
-		if by.key == nil {
-			asks := &asker{limits, by.user.UserID, a.cfg.ClientOf(r)}
+		r = withGrant(r, caller)
+		if caller.key == nil {
+			asks := &asker{limits, caller.user.UserID, a.cfg.ClientOf(r)}
 			if err := limits.take(asks.userID, asks.address); err != nil {
 				return answer{}, err
 			}
@@ -86,7 +86,7 @@ func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Rout
 		if err := undescribed(r); err != nil {
 			return answer{}, err
 		}
-		return h(w, r, by)
+		return h(w, r, caller)
 	}
 	r.Access = s.schemes()
 	r.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -145,11 +145,11 @@ func (a *API) forReaders(h handler, r describe.Route) describe.Route {
 // admins that may read the user's badge. It refuses tokens that are restricted to some categories,
 // since a push shows numbers and messages of all categories.
 func (a *API) forOwners(h handler, r describe.Route) describe.Route {
-	return a.restrict(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
-		if by.user.Categories != nil {
+	return a.restrict(owning, a.deviceRequests, func(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
+		if caller.user.Categories != nil {
 			return answer{}, &problem{Status: http.StatusForbidden, Detail: "the token is restricted to categories, but devices get the numbers of all categories: use a token without badged_categories"}
 		}
-		return h(w, r, by)
+		return h(w, r, caller)
 	}, r)
 }
 
@@ -159,19 +159,19 @@ const actionTimeout = 30 * time.Second
 // forOperators restricts a route to admins. h continues if the client disconnects, so that the audit
 // trail records the result.
 func (a *API) forOperators(h handler, r describe.Route) describe.Route {
-	return a.restrict(operating, nil, func(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+	return a.restrict(operating, nil, func(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actionTimeout)
 		defer cancel()
-		return h(w, r.WithContext(ctx), by)
+		return h(w, r.WithContext(ctx), caller)
 	}, r)
 }
 
 // grantOf returns the key or token of a request. It fails if s does not admit it, or if a token of
 // users is admitted and the key or token does not permit reading the state of the user in the path.
-func (a *API) grantOf(r *http.Request, s access) (by grant, err error) {
+func (a *API) grantOf(r *http.Request, s access) (caller grant, err error) {
 	secret, err := bearer(r)
 	if err != nil {
-		return by, err
+		return caller, err
 	}
 	if !s.user {
 		wrong := "the key is not one of a publisher: it must be in --publisher-keys or --keys-file"
@@ -181,8 +181,8 @@ func (a *API) grantOf(r *http.Request, s access) (by grant, err error) {
 		case looksLikeToken(secret):
 			wrong = "this looks like a user's token; to " + s.act + ", use a publisher's key"
 		}
-		by.key, err = a.keyOf(r, s, secret, wrong)
-		return by, err
+		caller.key, err = a.keyOf(r, s, secret, wrong)
+		return caller, err
 	}
 	user := r.PathValue("user")
 	var key *keyring.Key
@@ -192,7 +192,7 @@ func (a *API) grantOf(r *http.Request, s access) (by grant, err error) {
 		key, err = found, admitted(s, found, valid, nil)
 	}
 	if err != nil {
-		return by, err
+		return caller, err
 	}
 	if key != nil {
 		return grant{key: key}, keyProblem(key.CheckRead(user))
@@ -200,18 +200,18 @@ func (a *API) grantOf(r *http.Request, s access) (by grant, err error) {
 	id, err := a.cfg.Tokens.Authenticate(r.Context(), secret)
 	switch {
 	case errors.Is(err, auth.ErrKeysAway):
-		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
+		return caller, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "5"}
 	case errors.As(err, new(*auth.PartialReadError)):
-		return by, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "1"}
+		return caller, &problem{Status: http.StatusServiceUnavailable, Detail: err.Error(), retryAfter: "1"}
 	}
 	if err != nil {
 		if a.cfg.BadToken != nil && !errors.Is(err, auth.ErrExpired) {
 			a.cfg.BadToken(a.cfg.ClientOf(r))
 		}
-		return by, unauthorized(err.Error())
+		return caller, unauthorized(err.Error())
 	}
 	if id.UserID != user {
-		return by, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
+		return caller, &problem{Status: http.StatusForbidden, Detail: "a user's token is for that user only"}
 	}
 	return grant{user: id}, nil
 }
@@ -295,11 +295,11 @@ func (g grant) operator() operations.Operator {
 // key, this user or the address of the client already has requests in progress on too many
 // connections.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
-	by := inbound.Holder{User: true, Name: g.user.UserID}
+	holder := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {
-		by = inbound.Holder{Name: g.key.Name}
+		holder = inbound.Holder{Name: g.key.Name}
 	}
-	if inbound.Vouch(r.Context(), by) {
+	if inbound.Vouch(r.Context(), holder) {
 		return nil
 	}
 	w.Header().Set("Connection", "close")
@@ -318,9 +318,9 @@ func withGrant(r *http.Request, g grant) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// still returns an error if the request's key or token is no longer valid. Call it after the
-// request has waited for a body, for folding, or for a slot.
-func (a *API) still(ctx context.Context) error {
+// stillAuthorized returns an error if the request's key or token is no longer valid. Call it after
+// the request has waited for a body, for folding, or for a slot.
+func (a *API) stillAuthorized(ctx context.Context) error {
 	g, ok := ctx.Value(grantKey{}).(grant)
 	if !ok {
 		return nil

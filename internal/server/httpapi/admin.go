@@ -47,15 +47,15 @@ func (a *API) adminRoutes() []describe.Route {
 				userParam(),
 				{
 					In: "query", Name: "at", Doc: "Explain the badge as it was at this time, from the events that were folded until then, to the second.",
-					Of: time.Time{}, Example: "2026-01-31T23:59:59Z",
+					Model: time.Time{}, Example: "2026-01-31T23:59:59Z",
 				},
 				{
 					In: "query", Name: "conversation", Doc: "Include only this conversation in `conversations`, `uncounted` and `delivered`, even if it has no unread messages. The totals and the history still cover all conversations of the user.",
-					Of: idSchema(), Example: "lunch",
+					Model: idSchema(), Example: "lunch",
 				},
-				{In: "query", Name: "history", Doc: "Include the total over time.", Of: false, Example: "true"},
-				{In: "query", Name: "delivered", Doc: "List at most this number of delivered messages, with the fate of each.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
-				{In: "query", Name: "before", Doc: "With `delivered`: list only messages delivered before this position, the `position` of the last message of the previous page.", Of: "", Example: "752/3"},
+				{In: "query", Name: "history", Doc: "Include the total over time.", Model: false, Example: "true"},
+				{In: "query", Name: "delivered", Doc: "List at most this number of delivered messages, with the fate of each.", Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(replay.MaxDelivered))}, Example: "50"},
+				{In: "query", Name: "before", Doc: "With `delivered`: list only messages delivered before this position, the `position` of the last message of the previous page.", Model: "", Example: "752/3"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The explanation.", Content: describe.JSON(replay.Explanation{}, explanation)},
@@ -66,7 +66,7 @@ func (a *API) adminRoutes() []describe.Route {
 }
 
 // getExplanation explains the badge of a user, now or at a given time.
-func (a *API) getExplanation(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getExplanation(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	user := r.PathValue("user")
 	question, err := questionOf(r)
 	if err != nil {
@@ -84,7 +84,7 @@ func (a *API) getExplanation(_ http.ResponseWriter, r *http.Request, by grant) (
 		if explanation.Known() {
 			arguments = readUser{user}
 		}
-		if err := a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadExplanation, arguments); err != nil {
+		if err := a.cfg.Operations.Read(r.Context(), caller.operator(), operations.ReadExplanation, arguments); err != nil {
 			return answer{}, err
 		}
 	}

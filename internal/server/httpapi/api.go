@@ -43,7 +43,7 @@ type Badges interface {
 	// View returns the state of a user with only the conversations in the given categories.
 	View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error)
 	Conversations(ctx context.Context, userID string, f badges.Filter, limit int, cursor string) ([]pubsub.Conversation, string, error)
-	Categories(ctx context.Context, userID string, within []string, of string, limit int, cursor string) ([]badges.Category, string, error)
+	Categories(ctx context.Context, userID string, within []string, parent string, limit int, cursor string) ([]badges.Category, string, error)
 	// FoldedAt reports whether the badges of the given users include all their events up to a
 	// position, which [events.Receipt.Position] returns. It fails with cluster.ErrBadPosition if
 	// the position is malformed, and with badges.ErrLost if the log may have lost the events at the
@@ -61,7 +61,7 @@ type Tokens interface {
 // Config configures the API. Appender, Badges and Tokens are required.
 type Config struct {
 	Appender Appender
-	// Away returns the names of the databases that are not available now. Default: none.
+	// Away returns the names of the databases that are unavailable now. Default: none.
 	Away   func() []string
 	Badges Badges
 	// AppBadges serves requests that read with tokens of users. Default: Badges.
@@ -91,7 +91,7 @@ type Config struct {
 	// ClientOf returns the address of the client of a request. By default all requests count as
 	// coming from one address.
 	ClientOf func(r *http.Request) netip.Prefix
-	// ReadsPerSecond is the greatest rate at which one user may read badges with tokens, in
+	// ReadsPerSecond is the maximum rate at which one user may read badges with tokens, in
 	// requests per second; 0 means no limit.
 	ReadsPerSecond float64
 	// BadToken, if not nil, is called for each invalid token of a user, except an expired one,
@@ -229,7 +229,7 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 
 // handler handles a request with the key or token of by. If err is a *problem, the client sees its
 // text; the text of any other error is not shown.
-type handler func(w http.ResponseWriter, r *http.Request, by grant) (_ answer, err error)
+type handler func(w http.ResponseWriter, r *http.Request, caller grant) (_ answer, err error)
 
 // answer is an answer to send as JSON. The zero value means that the handler has written the answer.
 type answer struct {

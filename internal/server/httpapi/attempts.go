@@ -40,10 +40,10 @@ type attempts struct {
 
 // tries is the history of one address.
 type tries struct {
-	// wrong is the number of wrong keys of the address at the time `at`. It decreases by perSecond
-	// every second.
-	wrong float64
-	at    time.Time
+	// wrong is the number of wrong keys of the address at the time updatedAt. It decreases by
+	// perSecond every second.
+	wrong     float64
+	updatedAt time.Time
 	// goodAt is when the last valid key arrived.
 	goodAt time.Time
 	// unlogged is the number of wrong keys since the last log line about this address. loggedAt is
@@ -61,10 +61,10 @@ const (
 	triesAtOnce = 20
 	// goodFor is how long an address is exempt after it has sent a valid key.
 	goodFor = 10 * time.Minute
-	// maxTries is the greatest number of addresses in each of current and previous.
+	// maxTries is the maximum number of addresses in each of current and previous.
 	maxTries = 1 << 12
 	// tryLogInterval is the minimum time between two log lines about the same address. linesAtOnce
-	// is the greatest burst of log lines about all addresses together, whose rate is one line per
+	// is the maximum burst of log lines about all addresses together, whose rate is one line per
 	// second.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10
@@ -106,7 +106,7 @@ func (a *attempts) check(ctx context.Context, from netip.Prefix, isGood func() b
 func (a *attempts) wait(from netip.Prefix, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.of(from, now)
+	t := a.triesFrom(from, now)
 	if now.Sub(t.goodAt) < goodFor || t.wrong < triesAtOnce {
 		return 0
 	}
@@ -116,7 +116,7 @@ func (a *attempts) wait(from netip.Prefix, now time.Time) time.Duration {
 func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t := a.of(from, now)
+	t := a.triesFrom(from, now)
 	t.goodAt, t.wrong = now, 0
 }
 
@@ -129,7 +129,7 @@ func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time,
 		a.report(a.kind, from)
 	}
 	a.mu.Lock()
-	t := a.of(from, now)
+	t := a.triesFrom(from, now)
 	if lookedAt {
 		t.wrong++
 	}
@@ -148,19 +148,19 @@ func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time,
 	}
 }
 
-// of returns the history of an address as of now. The caller must have locked the mutex.
-func (a *attempts) of(from netip.Prefix, now time.Time) *tries {
+// triesFrom returns the history of an address as of now. The caller must have locked the mutex.
+func (a *attempts) triesFrom(from netip.Prefix, now time.Time) *tries {
 	if now.Sub(a.turned) >= goodFor || len(a.current) >= maxTries {
 		a.previous, a.current, a.turned = a.current, map[netip.Prefix]*tries{}, now
 	}
 	t, ok := a.current[from]
 	if !ok {
 		if t, ok = a.previous[from]; !ok {
-			t = &tries{at: now}
+			t = &tries{updatedAt: now}
 		}
 		a.current[from] = t
 	}
-	t.wrong = max(0, t.wrong-now.Sub(t.at).Seconds()*a.perSecond)
-	t.at = now
+	t.wrong = max(0, t.wrong-now.Sub(t.updatedAt).Seconds()*a.perSecond)
+	t.updatedAt = now
 	return t
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// operationsAway are the operations while a shard is away.
+// operationsAway are the operations while a shard is unavailable.
 type operationsAway struct{ httpapi.Operations }
 
 func (operationsAway) Erase(context.Context, operations.Operator, string, operations.Archives) (erasure.Erased, error) {
@@ -45,7 +45,7 @@ func TestListsNameShardsThatAreAway(t *testing.T) {
 	}
 }
 
-// Operators are told which shard is away, and not what its address is.
+// Operators are told which shard is unavailable, and not what its address is.
 func TestOperationWhileAShardIsAway(t *testing.T) {
 	a := call(t, newOperationsAPI(t, operationsAway{}), adminKey, "POST users/ada/erase", "")
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" ||
@@ -93,7 +93,7 @@ func (b *halfRead) FoldedAt(ctx context.Context, userIDs []string, position stri
 	return b.fakeBadges.FoldedAt(ctx, userIDs, position)
 }
 
-// A query for badges while a shard is away has those of the other users, and names the rest:
+// A query for badges while a shard is unavailable has those of the other users, and names the rest:
 // a badge that could not be read is not 0.
 func TestBadgesWhileAShardIsAway(t *testing.T) {
 	away := &cluster.Fault{Kind: cluster.Away, Database: "b", Partitions: []int{6, 7}, Err: errors.New("connect to 10.0.0.7: refused")}

@@ -30,7 +30,7 @@ const (
 
 // getBadge answers with the badge of a user. If the query has at_least, it first waits until the
 // badge includes all events up to this position.
-func (a *API) getBadge(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getBadge(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	q := r.URL.Query()
 	user := r.PathValue("user")
 	if unread, err := a.await(r.Context(), []string{user}, q.Get("at_least"), q.Get("timeout")); err != nil {
@@ -38,7 +38,7 @@ func (a *API) getBadge(_ http.ResponseWriter, r *http.Request, by grant) (answer
 	} else if unread != nil {
 		return answer{}, unread
 	}
-	badge, err := a.badge(r.Context(), user, by.user.Categories)
+	badge, err := a.badge(r.Context(), user, caller.user.Categories)
 	return answer{body: badge.Shown()}, err
 }
 
@@ -79,7 +79,7 @@ type badgesAnswer struct {
 
 // queryBadges answers with the badges of many users, one for each user, in the order in which
 // the request first names them.
-func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	body, err := a.readBody(w, r, maxListBody)
 	if err != nil {
 		return answer{}, err
@@ -96,7 +96,7 @@ func (a *API) queryBadges(w http.ResponseWriter, r *http.Request, by grant) (ans
 			return answer{}, &problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("user_ids[%d] %s", i, reason)}
 		}
 	}
-	if err := by.key.CheckRead(q.UserIDs...); err != nil {
+	if err := caller.key.CheckRead(q.UserIDs...); err != nil {
 		return answer{}, keyProblem(err)
 	}
 	given := make(map[string]bool, len(q.UserIDs))
@@ -205,13 +205,13 @@ type conversationsPage struct {
 }
 
 // getConversations answers with a page of a user's conversations.
-func (a *API) getConversations(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getConversations(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	q := r.URL.Query()
 	limit, err := pageLimit(q)
 	if err != nil {
 		return answer{}, err
 	}
-	f := badges.Filter{Within: by.user.Categories}
+	f := badges.Filter{Within: caller.user.Categories}
 	if f.Category, err = categoryParam(q); err != nil {
 		return answer{}, err
 	}
@@ -240,7 +240,7 @@ type categoriesPage struct {
 }
 
 // getCategories answers with a page of a user's categories.
-func (a *API) getCategories(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getCategories(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	q := r.URL.Query()
 	limit, err := pageLimit(q)
 	if err != nil {
@@ -251,7 +251,7 @@ func (a *API) getCategories(_ http.ResponseWriter, r *http.Request, by grant) (a
 		return answer{}, err
 	}
 	page, next, err := readPage(r.Context(), a, func(from Badges) ([]badges.Category, string, error) {
-		return from.Categories(r.Context(), r.PathValue("user"), by.user.Categories, of, limit, q.Get("cursor"))
+		return from.Categories(r.Context(), r.PathValue("user"), caller.user.Categories, of, limit, q.Get("cursor"))
 	})
 	return answer{body: categoriesPage{page, next}}, err
 }
@@ -312,7 +312,7 @@ const lostPosition = "the log may have lost what was published at this position:
 
 // await waits until the badges of users include all events up to the position atLeast. If atLeast
 // is "", it returns at once. unread names the users whose badges could not be read, for example
-// because their database is not available. The badges of all other users include the events up to
+// because their database is unavailable. The badges of all other users include the events up to
 // atLeast.
 func (a *API) await(ctx context.Context, users []string, atLeast, timeout string) (unread *cluster.PartialFailure, err error) {
 	wait := defaultWait
@@ -343,7 +343,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 		case err != nil && look.Err() == nil:
 			return nil, err
 		case folded:
-			return unread, a.still(ctx)
+			return unread, a.stillAuthorized(ctx)
 		}
 		select {
 		case <-waitCtx.Done():
@@ -352,7 +352,7 @@ func (a *API) await(ctx context.Context, users []string, atLeast, timeout string
 		}
 		look = waitCtx
 	}
-	return unread, a.still(ctx)
+	return unread, a.stillAuthorized(ctx)
 }
 
 // mayBeEmpty are the parameters that clients may send without a value: a loop over pages may begin

@@ -66,7 +66,7 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	if err != nil {
 		return nil, &problem{Status: http.StatusBadRequest, Detail: "the body could not be read to its end; nothing was stored"}
 	}
-	return body, a.still(r.Context())
+	return body, a.stillAuthorized(r.Context())
 }
 
 // refuseBody fails if a request to a route without a body has one, or announces one that cannot be

@@ -19,7 +19,7 @@ import (
 // Devices stores the registrations of devices that get pushes.
 type Devices interface {
 	// Put registers a device, or replaces its registration. The token of r is not sealed. created is
-	// set if the device was not registered before. Put fails with a *DeviceError or
+	// true if the device was not registered before. Put fails with a *DeviceError or
 	// outbound.ErrTooManyDevices.
 	Put(ctx context.Context, r outbound.Registration) (created bool, err error)
 	// Device returns a registered device. Device and Delete fail with outbound.ErrNotFound if the
@@ -208,7 +208,7 @@ func (a *API) deviceRoutes() []describe.Route {
 		full   = `{"type":"urn:badged:problem","title":"Conflict","status":409,"detail":"the user has 100 devices already: delete those that are not in use"}`
 		others = `{"type":"urn:badged:problem","title":"Forbidden","status":403,"detail":"a user's token is for that user only"}`
 	)
-	id := describe.Param{In: "path", Name: "device", Doc: "The id of the device, which the app creates once and stores.", Of: idSchema(), Example: "phone"}
+	id := describe.Param{In: "path", Name: "device", Doc: "The id of the device, which the app creates once and stores.", Model: idSchema(), Example: "phone"}
 	forbidden := describe.Problem(http.StatusForbidden, problem{}, "The token belongs to another user.", others)
 	invalid := describe.Problem(http.StatusBadRequest, problem{}, "A parameter is unknown or invalid.", "")
 	notFound := describe.Problem(http.StatusNotFound, problem{}, "The user has no such device.", none)
@@ -219,7 +219,7 @@ func (a *API) deviceRoutes() []describe.Route {
 			Name: "putDevice", Group: GroupDevices, Summary: "Register a device for pushes",
 			Doc:    "Register the device each time the app starts, and when its token changes. badged sends a push with the number to a new or changed device at once. A token belongs to one device: registering it deletes other devices with the same token. A user has at most 100 devices.",
 			Params: []describe.Param{userParam(), id},
-			Body:   []describe.Content{{MediaType: "application/json", Of: deviceBody{}, Example: iPhone}},
+			Body:   []describe.Content{{MediaType: "application/json", Model: deviceBody{}, Example: iPhone}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The device was registered already, and was updated.", Content: describe.JSON(Device{}, device)},
 				describe.Answer{Status: http.StatusCreated, Doc: "The device was not registered before.", Content: describe.JSON(Device{}, device)},

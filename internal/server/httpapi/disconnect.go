@@ -22,7 +22,7 @@ type Disconnects interface {
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 
-// Revoke says which tokens of a user to revoke. If Now is set, all tokens that were issued until
+// Revoke says which tokens of a user to revoke. If Now is true, all tokens that were issued until
 // now, by the clock of the database, are revoked. Otherwise the tokens that were issued before
 // Before are revoked. The zero value revokes no tokens.
 type Revoke struct {
@@ -51,9 +51,9 @@ type disconnectAnswer struct {
 }
 
 // disconnect closes the connections of a user, and revokes the tokens that the body names.
-func (a *API) disconnect(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) disconnect(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	user := r.PathValue("user")
-	if err := by.key.CheckDisconnect(user); err != nil {
+	if err := caller.key.CheckDisconnect(user); err != nil {
 		return answer{}, keyProblem(err)
 	}
 	body, err := a.readBody(w, r, maxSmallBody)
@@ -64,7 +64,7 @@ func (a *API) disconnect(w http.ResponseWriter, r *http.Request, by grant) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), by.key.Name, user, revoke)
+	holds, err := a.cfg.Disconnects.Disconnect(r.Context(), caller.key.Name, user, revoke)
 	switch {
 	case errors.Is(err, ErrFuture):
 		return answer{}, badRequest(err.Error())
@@ -117,7 +117,7 @@ func (a *API) disconnectRoutes() []describe.Route {
 			Name: "disconnectUser", Group: GroupTokens, Summary: "Disconnect a user, and revoke tokens",
 			Doc:    "Within a second all gateways close the connections of the user, and refuse revoked tokens. An empty body, or `{}`, revokes no tokens: the apps reconnect. A token without `iat` counts as issued before any revocation. Revocations survive restarts, and a later revocation never makes revoked tokens valid again.",
 			Params: []describe.Param{userParam()},
-			Body:   []describe.Content{{MediaType: "application/json", Of: disconnectBody{}, Example: revoke}},
+			Body:   []describe.Content{{MediaType: "application/json", Model: disconnectBody{}, Example: revoke}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusAccepted, Doc: "The disconnect is durable. It is in effect in the process that answers, and within a second in all other processes.", Content: describe.JSON(disconnectAnswer{}, revoked)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body or a parameter is invalid; `detail` says which.", future),

@@ -32,11 +32,11 @@ func (a *API) eraseRoute() describe.Route {
 }
 
 // eraseUser erases a user. It completes even if the client disconnects.
-func (a *API) eraseUser(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) eraseUser(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	user := r.PathValue("user")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), eraseTimeout)
 	defer cancel()
-	done, err := a.cfg.Operations.Erase(ctx, by.operator(), user, nil)
+	done, err := a.cfg.Operations.Erase(ctx, caller.operator(), user, nil)
 	return answer{body: done}, erasureProblem(err)
 }
 

@@ -13,7 +13,7 @@ func Event() describe.OneOf {
 	}
 	for _, t := range events.Types() {
 		if !t.Reserved {
-			all.Of = append(all.Of, EventOf(t))
+			all.Models = append(all.Models, EventOf(t))
 		}
 	}
 	return all
@@ -22,7 +22,7 @@ func Event() describe.OneOf {
 // EventOf describes the events of a type.
 func EventOf(t events.TypeInfo) describe.Named {
 	return describe.Named{
-		Name: describe.TypeName(string(t.Type)), Doc: t.Does, Of: events.Envelope{},
+		Name: describe.TypeName(string(t.Type)), Doc: t.Does, Model: events.Envelope{},
 		Consts: map[string]string{"specversion": events.SpecVersion, "type": string(t.Type)},
 		Fields: map[string]any{"data": EventDataOf(t)},
 	}
@@ -31,7 +31,7 @@ func EventOf(t events.TypeInfo) describe.Named {
 // EventDataOf describes the data of the events of a type.
 func EventDataOf(t events.TypeInfo) describe.Named {
 	return describe.Named{
-		Name: describe.TypeName(string(t.Type)) + "Data", Of: events.Data{},
+		Name: describe.TypeName(string(t.Type)) + "Data", Model: events.Data{},
 		Required: t.Required, Optional: t.Optional, Docs: t.Means,
 	}
 }

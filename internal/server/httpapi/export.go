@@ -26,15 +26,15 @@ func (a *API) exportRoute() describe.Route {
 }
 
 // getExport answers with all data of a user.
-func (a *API) getExport(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getExport(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	user := r.PathValue("user")
 	body, known := &begunBody{ResponseWriter: w, mediaType: linesOfJSON}, false
 	_, err := a.cfg.Operations.Export(r.Context(), user, nil, body, func(ctx context.Context) error {
 		known = true
-		return a.cfg.Operations.Read(ctx, by.operator(), operations.ReadExport, readUser{user})
+		return a.cfg.Operations.Read(ctx, caller.operator(), operations.ReadExport, readUser{user})
 	})
 	if err == nil && !known {
-		err = a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadExport, operations.NoUser{})
+		err = a.cfg.Operations.Read(r.Context(), caller.operator(), operations.ReadExport, operations.NoUser{})
 	}
 	return answer{}, a.finish(r, body, err)
 }

@@ -117,7 +117,7 @@ var kinds = map[jsontext.Kind]string{
 func seqsParam() describe.Param {
 	return describe.Param{
 		In: "query", Name: "seqs", Doc: "How the answer writes seqs: `number`, the default, or `string`, as strings of digits. JavaScript rounds numbers above 2^53, such as snowflakes, so use `string` for these.",
-		Of: &describe.Schema{Type: []string{"string"}, Enum: []string{"number", "string"}}, Example: "string",
+		Model: &describe.Schema{Type: []string{"string"}, Enum: []string{"number", "string"}}, Example: "string",
 	}
 }
 
@@ -127,9 +127,9 @@ func pageWithSeqs() describe.Named {
 	for _, field := range []string{"first_unread_seq", "read_seq", "seen_seq", "last_seq"} {
 		seqs[field] = &describe.Schema{Type: []string{"integer", "string"}, Format: "int64", Minimum: new(int64(0))}
 	}
-	conversation := describe.Named{Name: "Conversation", Of: pubsub.Conversation{}, Fields: seqs}
-	return describe.Named{Name: "ConversationsPage", Of: conversationsPage{}, Fields: map[string]any{
-		"conversations": describe.List{Of: conversation, MaxItems: badges.MaxPage},
+	conversation := describe.Named{Name: "Conversation", Model: pubsub.Conversation{}, Fields: seqs}
+	return describe.Named{Name: "ConversationsPage", Model: conversationsPage{}, Fields: map[string]any{
+		"conversations": describe.List{Model: conversation, MaxItems: badges.MaxPage},
 	}}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // fieldsOf returns the names of the fields of a body that is a struct.
 func fieldsOf(c describe.Content) (names []string) {
-	of := reflect.TypeOf(c.Of)
+	of := reflect.TypeOf(c.Model)
 	if of == nil || of.Kind() != reflect.Struct || c.MediaType != "application/json" {
 		return nil
 	}

@@ -149,7 +149,7 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 	var limits []limit
 	for _, text := range []struct {
 		typ, name string
-		most      int
+		limit     int
 		required  bool
 	}{
 		{message, "id", 256, true},
@@ -161,7 +161,7 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 		{message, "data.sender_id", 128, false},
 	} {
 		limits = append(limits,
-			limit{text.typ, text.name, quoted(text.most), quoted(text.most + 1), text.name + most(text.most)},
+			limit{text.typ, text.name, quoted(text.limit), quoted(text.limit + 1), text.name + most(text.limit)},
 			limit{text.typ, text.name, `"\u0020"`, `"\u001f"`, text.name + noControl},
 			limit{text.typ, text.name, `"\u00a0"`, `"\u009f"`, text.name + noControl})
 		if text.required {

@@ -22,7 +22,7 @@ func (a *API) mergeRoute() describe.Route {
 		Name: "mergeUser", Group: GroupAdmin, Summary: "Move the unread messages of a guest to an account",
 		Doc:    "The same as `badged user merge`; the user in the path is the guest. The request publishes events, and can be repeated.",
 		Params: []describe.Param{userParam()},
-		Body:   []describe.Content{{MediaType: "application/json", Of: mergeBody{}, Example: `{"into":"ada"}`}},
+		Body:   []describe.Content{{MediaType: "application/json", Model: mergeBody{}, Example: `{"into":"ada"}`}},
 		Answers: failures(
 			describe.Answer{Status: http.StatusOK, Doc: "The events are in the log.", Content: describe.JSON(merging.Merged{}, done)},
 			describe.Problem(http.StatusBadRequest, problem{}, "An id, the body or a parameter is invalid; `detail` says which.", ""),
@@ -34,7 +34,7 @@ func (a *API) mergeRoute() describe.Route {
 }
 
 // mergeUser moves the unread messages of a guest to an account.
-func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	user := r.PathValue("user")
 	body, err := a.readBody(w, r, maxSmallBody)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *API) mergeUser(w http.ResponseWriter, r *http.Request, by grant) (answe
 	if reason := events.CheckID(b.Into); reason != "" {
 		return answer{}, badRequest("into " + reason)
 	}
-	done, err := a.cfg.Operations.Merge(r.Context(), by.operator(), user, b.Into)
+	done, err := a.cfg.Operations.Merge(r.Context(), caller.operator(), user, b.Into)
 	if errors.Is(err, merging.ErrSame) {
 		return answer{}, badRequest(merging.ErrSame.Error())
 	}

@@ -29,18 +29,18 @@ type Operations interface {
 	Processes(ctx context.Context) ([]operations.Process, error)
 	Rates(ctx context.Context, since time.Time) (operations.Rates, error)
 	DeadLetters(ctx context.Context, after int64, limit int) ([]operations.DeadLetter, error)
-	RetryDeadLetter(ctx context.Context, by operations.Operator, id int64) error
-	DiscardDeadLetter(ctx context.Context, by operations.Operator, id int64) (operations.DeadLetter, error)
-	Rebuild(ctx context.Context, by operations.Operator, options operations.RebuildOptions) (operations.Job, error)
-	Verify(ctx context.Context, by operations.Operator, options operations.VerifyOptions) (operations.Job, error)
+	RetryDeadLetter(ctx context.Context, operator operations.Operator, id int64) error
+	DiscardDeadLetter(ctx context.Context, operator operations.Operator, id int64) (operations.DeadLetter, error)
+	Rebuild(ctx context.Context, operator operations.Operator, options operations.RebuildOptions) (operations.Job, error)
+	Verify(ctx context.Context, operator operations.Operator, options operations.VerifyOptions) (operations.Job, error)
 	Jobs(ctx context.Context, kind operations.Kind, before, limit int) ([]operations.Job, error)
 	Job(ctx context.Context, kind operations.Kind, id int) (operations.Job, error)
-	CancelJob(ctx context.Context, by operations.Operator, kind operations.Kind, id int) (operations.Job, error)
+	CancelJob(ctx context.Context, operator operations.Operator, kind operations.Kind, id int) (operations.Job, error)
 	Audit(ctx context.Context, before int64, limit int) ([]operations.Entry, error)
-	Read(ctx context.Context, by operations.Operator, action string, arguments any) error
+	Read(ctx context.Context, operator operations.Operator, action string, arguments any) error
 	Export(ctx context.Context, userID string, archives operations.Archives, w io.Writer, found func(ctx context.Context) error) (erasure.Exported, error)
-	Erase(ctx context.Context, by operations.Operator, userID string, archives operations.Archives) (erasure.Erased, error)
-	Merge(ctx context.Context, by operations.Operator, guest, account string) (merging.Merged, error)
+	Erase(ctx context.Context, operator operations.Operator, userID string, archives operations.Archives) (erasure.Erased, error)
+	Merge(ctx context.Context, operator operations.Operator, guest, account string) (merging.Merged, error)
 }
 
 // getPartitions answers with each partition's lag and owner.
@@ -66,7 +66,7 @@ func (a *API) getRates(_ http.ResponseWriter, r *http.Request, _ grant) (answer,
 	return answer{body: rates}, err
 }
 
-func (a *API) getDeadLetters(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) getDeadLetters(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	q := r.URL.Query()
 	after, limit, err := pageOf(q, "after", rowBits)
 	if err != nil {
@@ -74,25 +74,25 @@ func (a *API) getDeadLetters(_ http.ResponseWriter, r *http.Request, by grant) (
 	}
 	letters, err := a.cfg.Operations.DeadLetters(r.Context(), after, limit)
 	if err == nil && len(letters) > 0 {
-		err = a.cfg.Operations.Read(r.Context(), by.operator(), operations.ReadDeadLetters, struct{}{})
+		err = a.cfg.Operations.Read(r.Context(), caller.operator(), operations.ReadDeadLetters, struct{}{})
 	}
 	return answer{body: deadLettersPage{notNil(letters), awayDatabases{a.away()}}}, err
 }
 
-func (a *API) retryDeadLetter(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) retryDeadLetter(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	id, err := idOf(r, rowBits)
 	if err == nil {
-		err = a.cfg.Operations.RetryDeadLetter(r.Context(), by.operator(), id)
+		err = a.cfg.Operations.RetryDeadLetter(r.Context(), caller.operator(), id)
 	}
 	return answer{status: http.StatusNoContent}, operationProblem(err)
 }
 
-func (a *API) discardDeadLetter(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) discardDeadLetter(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	id, err := idOf(r, rowBits)
 	if err != nil {
 		return answer{}, err
 	}
-	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), by.operator(), id)
+	letter, err := a.cfg.Operations.DiscardDeadLetter(r.Context(), caller.operator(), id)
 	return answer{body: letter}, operationProblem(err)
 }
 
@@ -114,7 +114,7 @@ type jobRoutes struct {
 	// name is the kind as the paths name it, in the plural.
 	name  string
 	page  func([]operations.Job) any
-	start func(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error)
+	start func(ctx context.Context, operator operations.Operator, body []byte) (operations.Job, error)
 }
 
 func (j jobRoutes) list(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
@@ -136,7 +136,7 @@ func (j jobRoutes) get(_ http.ResponseWriter, r *http.Request, _ grant) (answer,
 	return answer{body: job}, operationProblem(err)
 }
 
-func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	body, err := j.api.readBody(w, r, maxListBody)
 	if err != nil {
 		return answer{}, err
@@ -144,7 +144,7 @@ func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by grant) (answe
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
-	job, err := j.start(r.Context(), by.operator(), body)
+	job, err := j.start(r.Context(), caller.operator(), body)
 	if err != nil {
 		return answer{}, operationProblem(err)
 	}
@@ -152,16 +152,16 @@ func (j jobRoutes) post(w http.ResponseWriter, r *http.Request, by grant) (answe
 	return answer{http.StatusAccepted, job}, nil
 }
 
-func (j jobRoutes) cancel(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (j jobRoutes) cancel(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	id, err := idOf(r, jobBits)
 	if err != nil {
 		return answer{}, err
 	}
-	job, err := j.api.cfg.Operations.CancelJob(r.Context(), by.operator(), j.kind, int(id))
+	job, err := j.api.cfg.Operations.CancelJob(r.Context(), caller.operator(), j.kind, int(id))
 	return answer{http.StatusAccepted, job}, operationProblem(err)
 }
 
-func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
+func (a *API) startRebuild(ctx context.Context, operator operations.Operator, body []byte) (operations.Job, error) {
 	options := operations.RebuildOptions{MaxLoad: 1}
 	if err := decodeStrict(body, &options); err != nil {
 		return operations.Job{}, badRequest(err.Error())
@@ -182,14 +182,14 @@ func (a *API) startRebuild(ctx context.Context, by operations.Operator, body []b
 	if err := a.checkPartition(options.Partition); err != nil {
 		return operations.Job{}, err
 	}
-	return a.cfg.Operations.Rebuild(ctx, by, options)
+	return a.cfg.Operations.Rebuild(ctx, operator, options)
 }
 
-// maxSample is the greatest number of users in a sample. The ids of a sample are in memory; a
+// maxSample is the maximum number of users in a sample. The ids of a sample are in memory; a
 // verification of all users does not need this memory.
 const maxSample = 100_000
 
-func (a *API) startVerification(ctx context.Context, by operations.Operator, body []byte) (operations.Job, error) {
+func (a *API) startVerification(ctx context.Context, operator operations.Operator, body []byte) (operations.Job, error) {
 	var given struct {
 		operations.VerifyOptions
 		Sample *int `json:"sample"` // overrides the field of VerifyOptions, where 0 means all users
@@ -217,7 +217,7 @@ func (a *API) startVerification(ctx context.Context, by operations.Operator, bod
 	if err := a.checkPartition(options.Partition); err != nil {
 		return operations.Job{}, err
 	}
-	return a.cfg.Operations.Verify(ctx, by, options)
+	return a.cfg.Operations.Verify(ctx, operator, options)
 }
 
 func (a *API) checkPartition(p *int) error {

@@ -60,7 +60,7 @@ func (a *API) operationRoutes() []describe.Route {
 			Method: http.MethodGet, Path: "/admin/v1/rates",
 			Name: "getRates", Group: GroupAdmin, Summary: "Read rates and delays of the last hour",
 			Doc:     "There is one point for every 10 seconds, which covers all processes. A point never changes. If no process was running, there is no point.",
-			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Of: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
+			Params:  []describe.Param{{In: "query", Name: "since", Doc: "Only points after this time.", Model: time.Time{}, Example: "2026-01-31T23:59:59Z"}},
 			Answers: failures(describe.Answer{Status: http.StatusOK, Doc: "The points.", Content: describe.JSON(operations.Rates{}, aRate)}, unread),
 		}),
 		a.restrict(operating, nil, a.getDeadLetters, describe.Route{
@@ -120,7 +120,7 @@ func (j jobRoutes) routes(name string, options any, example string, page any) []
 			Method: http.MethodPost, Path: path,
 			Name: "start" + name, Group: GroupAdmin, Summary: "Start a " + string(j.kind),
 			Doc:  "The job runs in the process that answers the request.",
-			Body: []describe.Content{{MediaType: "application/json", Of: options, Example: example}},
+			Body: []describe.Content{{MediaType: "application/json", Model: options, Example: example}},
 			Answers: failures(
 				describe.Answer{
 					Status: http.StatusAccepted, Doc: "The started job.", Content: describe.JSON(operations.Job{}, aJob),
@@ -157,16 +157,16 @@ type readUser struct {
 }
 
 func idParam() describe.Param {
-	return describe.Param{In: "path", Name: "id", Doc: "The id, as the list shows it.", Of: 0, Example: "7"}
+	return describe.Param{In: "path", Name: "id", Doc: "The id, as the list shows it.", Model: 0, Example: "7"}
 }
 
 // pageParams describes the parameters that pageOf reads.
 func pageParams(from string) []describe.Param {
 	return []describe.Param{
-		{In: "query", Name: from, Doc: "The last id of the previous page.", Of: int64(0), Example: "7"},
+		{In: "query", Name: from, Doc: "The last id of the previous page.", Model: int64(0), Example: "7"},
 		{
 			In: "query", Name: "limit", Doc: "The maximum number of elements in a page; 100 by default.", Example: "50",
-			Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
+			Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 		},
 	}
 }

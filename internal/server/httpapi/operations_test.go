@@ -60,22 +60,22 @@ func (o *fakeOperations) DeadLetters(_ context.Context, after int64, limit int) 
 	return nil, o.ask("%d dead letters after %d", limit, after)
 }
 
-func (o *fakeOperations) RetryDeadLetter(ctx context.Context, by operations.Operator, id int64) error {
-	return errors.Join(o.ask("%s %s retries %d", by.Via, by.Name, id), ctx.Err())
+func (o *fakeOperations) RetryDeadLetter(ctx context.Context, operator operations.Operator, id int64) error {
+	return errors.Join(o.ask("%s %s retries %d", operator.Via, operator.Name, id), ctx.Err())
 }
 
-func (o *fakeOperations) DiscardDeadLetter(_ context.Context, by operations.Operator, id int64) (operations.DeadLetter, error) {
-	return operations.DeadLetter{ID: id, Payload: json.RawMessage("null")}, o.ask("%s %s discards %d", by.Via, by.Name, id)
+func (o *fakeOperations) DiscardDeadLetter(_ context.Context, operator operations.Operator, id int64) (operations.DeadLetter, error) {
+	return operations.DeadLetter{ID: id, Payload: json.RawMessage("null")}, o.ask("%s %s discards %d", operator.Via, operator.Name, id)
 }
 
-func (o *fakeOperations) Rebuild(_ context.Context, by operations.Operator, options operations.RebuildOptions) (operations.Job, error) {
+func (o *fakeOperations) Rebuild(_ context.Context, operator operations.Operator, options operations.RebuildOptions) (operations.Job, error) {
 	b, _ := json.Marshal(options)
-	return operations.Job{ID: 7, Kind: operations.KindRebuild, State: operations.StateRunning, Arguments: b}, o.ask("%s %s rebuilds %s", by.Via, by.Name, b)
+	return operations.Job{ID: 7, Kind: operations.KindRebuild, State: operations.StateRunning, Arguments: b}, o.ask("%s %s rebuilds %s", operator.Via, operator.Name, b)
 }
 
-func (o *fakeOperations) Verify(_ context.Context, by operations.Operator, options operations.VerifyOptions) (operations.Job, error) {
+func (o *fakeOperations) Verify(_ context.Context, operator operations.Operator, options operations.VerifyOptions) (operations.Job, error) {
 	b, _ := json.Marshal(options)
-	return operations.Job{ID: 8, Kind: operations.KindVerification, State: operations.StateRunning, Arguments: b}, o.ask("%s %s verifies %s", by.Via, by.Name, b)
+	return operations.Job{ID: 8, Kind: operations.KindVerification, State: operations.StateRunning, Arguments: b}, o.ask("%s %s verifies %s", operator.Via, operator.Name, b)
 }
 
 func (o *fakeOperations) Jobs(_ context.Context, kind operations.Kind, before, limit int) ([]operations.Job, error) {
@@ -86,16 +86,16 @@ func (o *fakeOperations) Job(_ context.Context, kind operations.Kind, id int) (o
 	return operations.Job{ID: id, Kind: kind, State: operations.StateRunning, Arguments: json.RawMessage("{}")}, o.ask("%s %d", kind, id)
 }
 
-func (o *fakeOperations) CancelJob(_ context.Context, by operations.Operator, kind operations.Kind, id int) (operations.Job, error) {
-	return operations.Job{ID: id, Kind: kind, State: operations.StateRunning, Arguments: json.RawMessage("{}"), CancelRequested: true}, o.ask("%s %s cancels %s %d", by.Via, by.Name, kind, id)
+func (o *fakeOperations) CancelJob(_ context.Context, operator operations.Operator, kind operations.Kind, id int) (operations.Job, error) {
+	return operations.Job{ID: id, Kind: kind, State: operations.StateRunning, Arguments: json.RawMessage("{}"), CancelRequested: true}, o.ask("%s %s cancels %s %d", operator.Via, operator.Name, kind, id)
 }
 
 func (o *fakeOperations) Audit(_ context.Context, before int64, limit int) ([]operations.Entry, error) {
 	return nil, o.ask("%d actions before %d", limit, before)
 }
 
-func (o *fakeOperations) Read(_ context.Context, by operations.Operator, action string, arguments any) error {
-	o.read = fmt.Sprintf("%s %s %s %v", by.Via, by.Name, action, arguments)
+func (o *fakeOperations) Read(_ context.Context, operator operations.Operator, action string, arguments any) error {
+	o.read = fmt.Sprintf("%s %s %s %v", operator.Via, operator.Name, action, arguments)
 	return o.err
 }
 
@@ -112,12 +112,12 @@ func (o *fakeOperations) Export(ctx context.Context, userID string, _ operations
 	return done, o.exportErr
 }
 
-func (o *fakeOperations) Erase(ctx context.Context, by operations.Operator, userID string, _ operations.Archives) (erasure.Erased, error) {
-	return erasure.Erased{Partition: 3, Counts: erasure.Counts{Erased: 2}}, errors.Join(o.ask("%s %s erases %s", by.Via, by.Name, userID), ctx.Err())
+func (o *fakeOperations) Erase(ctx context.Context, operator operations.Operator, userID string, _ operations.Archives) (erasure.Erased, error) {
+	return erasure.Erased{Partition: 3, Counts: erasure.Counts{Erased: 2}}, errors.Join(o.ask("%s %s erases %s", operator.Via, operator.Name, userID), ctx.Err())
 }
 
-func (o *fakeOperations) Merge(_ context.Context, by operations.Operator, guest, account string) (merging.Merged, error) {
-	return merging.Merged{Conversations: 2}, o.ask("%s %s merges %s into %s", by.Via, by.Name, guest, account)
+func (o *fakeOperations) Merge(_ context.Context, operator operations.Operator, guest, account string) (merging.Merged, error) {
+	return merging.Merged{Conversations: 2}, o.ask("%s %s merges %s into %s", operator.Via, operator.Name, guest, account)
 }
 
 // exported is what fakeOperations export, and errCut is their error halfway through.

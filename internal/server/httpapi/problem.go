@@ -44,7 +44,7 @@ type lacking struct {
 // for some of its users and succeeded for the others. It wraps the reason.
 type incompleteError struct {
 	err error
-	// publishing is set for a request to publish. For a request to read, badges has the badges
+	// publishing is true for a request to publish. For a request to read, badges has the badges
 	// that could be read.
 	publishing bool
 	badges     []pubsub.Badge
@@ -75,7 +75,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 			return // the client has disconnected
 		}
 		p = &problem{Status: http.StatusInternalServerError, Detail: "internal error; the server has logged it"}
-		f := pgfault.Of(err)
+		f := pgfault.FaultOf(err)
 		away := cluster.AwayIn(err)
 		locked, _ := errors.AsType[*pgfault.LockedError](err)
 		switch {
@@ -112,7 +112,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, p.Status, "application/problem+json", answer)
 }
 
-// areAway says which databases are not available.
+// areAway says which databases are unavailable.
 func areAway(away []*cluster.Fault) string {
 	texts := make([]string, len(away))
 	for i, a := range away {
@@ -215,8 +215,8 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	_, _ = w.Write(append(b, '\n')) // an error means that the client has disconnected
 }
 
-// begunBody is the body of an answer that is sent in parts while it is generated. begun is set once
-// a part has been sent.
+// begunBody is the body of an answer that is sent in parts while it is generated. begun is true
+// once a part has been sent.
 type begunBody struct {
 	http.ResponseWriter
 	mediaType string
@@ -251,7 +251,7 @@ type awayDatabases struct {
 	Away []string `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The list lacks the elements on these shards. Absent if all shards can be reached."`
 }
 
-// away returns the names of the databases that are not available now.
+// away returns the names of the databases that are unavailable now.
 func (a *API) away() []string {
 	if a.cfg.Away == nil {
 		return nil

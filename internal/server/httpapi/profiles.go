@@ -51,9 +51,9 @@ func (a *API) profileRoutes() []describe.Route {
 			Doc: "The answer has the format of `go tool pprof`, or for `trace` of `go tool trace`. It contains names of functions, but no data of users.",
 			Params: []describe.Param{
 				{In: "path", Name: "profile", Doc: "The name of the profile. `profile` is the use of processors during a time, and `trace` records what goroutines do during a time. The Go runtime has further profiles, such as `heap` and `goroutine`.", Example: "heap"},
-				{In: "query", Name: "seconds", Doc: "For how many seconds the profile is recorded; by default 30 for `profile` and 1 for `trace`. By default the other profiles show the current state; with `seconds` they show what changes during this time.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(maxProfileSeconds))}, Example: "1"},
-				{In: "query", Name: "debug", Doc: "With 1, the answer is text; with 2, `goroutine` also shows every stack. Only for profiles other than `profile` and `trace`, and not with `seconds`.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(2))}, Example: "0"},
-				{In: "query", Name: "gc", Doc: "With 1, a garbage collection runs before `heap` is recorded.", Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(1))}, Example: "1"},
+				{In: "query", Name: "seconds", Doc: "For how many seconds the profile is recorded; by default 30 for `profile` and 1 for `trace`. By default the other profiles show the current state; with `seconds` they show what changes during this time.", Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(maxProfileSeconds))}, Example: "1"},
+				{In: "query", Name: "debug", Doc: "With 1, the answer is text; with 2, `goroutine` also shows every stack. Only for profiles other than `profile` and `trace`, and not with `seconds`.", Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(2))}, Example: "0"},
+				{In: "query", Name: "gc", Doc: "With 1, a garbage collection runs before `heap` is recorded.", Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(0)), Maximum: new(int64(1))}, Example: "1"},
 			},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The profile.", Content: &describe.Content{MediaType: "*/*", Doc: "`application/octet-stream`, or with `debug` `text/plain`."}},
@@ -86,12 +86,12 @@ func (*API) getProfiles(w http.ResponseWriter, r *http.Request, _ grant) (answer
 func (a *API) getProfile(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	query := r.URL.Query()
 	for _, limits := range []struct {
-		name        string
-		least, most int
+		name     string
+		min, max int
 	}{{"seconds", 1, maxProfileSeconds}, {"debug", 0, 2}, {"gc", 0, 1}} {
 		n, err := strconv.Atoi(query.Get(limits.name))
-		if query.Has(limits.name) && (err != nil || n < limits.least || n > limits.most) {
-			return answer{}, badRequest(fmt.Sprintf("%s must be a number from %d to %d", limits.name, limits.least, limits.most))
+		if query.Has(limits.name) && (err != nil || n < limits.min || n > limits.max) {
+			return answer{}, badRequest(fmt.Sprintf("%s must be a number from %d to %d", limits.name, limits.min, limits.max))
 		}
 	}
 	name := r.PathValue("profile")

@@ -23,14 +23,14 @@ import (
 const (
 	// MaxBodyBytes is the size limit of a request to publish.
 	MaxBodyBytes = 8 << 20
-	// MaxEvents is the greatest number of events in one request.
+	// MaxEvents is the maximum number of events in one request.
 	MaxEvents = 10_000
-	// maxCopies is the greatest number of copies that the events of a request may have together: an
-	// event has one copy in each partition of its users. copyBytes is the greatest memory, in
+	// maxCopies is the maximum number of copies that the events of a request may have together: an
+	// event has one copy in each partition of its users. copyBytes is the maximum memory, in
 	// bytes, that a copy needs while it is appended.
 	maxCopies = 250_000
 	copyBytes = 640
-	// maxBadEvents is the greatest number of invalid events that one answer lists.
+	// maxBadEvents is the maximum number of invalid events that one answer lists.
 	maxBadEvents = 100
 	// appendPatience limits the time of an append, including the time for which it waits for
 	// earlier requests.
@@ -48,14 +48,14 @@ type accepted struct {
 
 // postEvents appends the events of a request, all or none of them. The body is one event, a JSON
 // array of events, or JSON lines. ADR 46 explains how publishers are slowed.
-func (a *API) postEvents(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) postEvents(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {
 		return answer{}, err
 	}
 	// Check the rate and quota of the key first, so that a request above them is refused before its
 	// body is read.
-	if err := by.key.Ready(r.Context()); err != nil {
+	if err := caller.key.Ready(r.Context()); err != nil {
 		return answer{}, keyProblem(err)
 	}
 	body, err := a.readBody(w, r, MaxBodyBytes)
@@ -72,29 +72,29 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, by grant) (answ
 	if err != nil {
 		return answer{}, err
 	}
-	if refused := by.key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
-		return answer{}, forbiddenEvents(by.key.Name, refused)
+	if refused := caller.key.CheckEvents(evs, maxBadEvents); len(refused) > 0 {
+		return answer{}, forbiddenEvents(caller.key.Name, refused)
 	}
 	if err := a.roomForCopies(r.Context(), evs); err != nil {
 		return answer{}, err
 	}
 	if err := ticket.Admit(r.Context(), evs); err != nil {
-		return answer{}, behind(err)
+		return answer{}, behindError(err)
 	}
-	if err := a.still(r.Context()); err != nil { // the key may have become invalid while Admit waited
+	if err := a.stillAuthorized(r.Context()); err != nil { // the key may have become invalid while Admit waited
 		return answer{}, err
 	}
-	if err := by.key.Spend(r.Context(), len(evs)); err != nil {
+	if err := caller.key.Spend(r.Context(), len(evs)); err != nil {
 		return answer{}, keyProblem(err)
 	}
 	for i := range evs {
-		evs[i].PublishedBy = by.key.Name
+		evs[i].PublishedBy = caller.key.Name
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendPatience)
 	receipt, err := a.cfg.Appender.Append(ctx, evs...)
 	cancel()
 	if err != nil {
-		by.key.Return(len(evs))
+		caller.key.Return(len(evs))
 	}
 	if bad, ok := errors.AsType[*events.BatchError](err); ok {
 		return answer{}, invalidEvents(bad.Events)
@@ -102,7 +102,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, by grant) (answ
 	if err != nil {
 		return answer{}, &incompleteError{err: err, publishing: true}
 	}
-	by.key.Published(len(evs))
+	caller.key.Published(len(evs))
 	w.Header().Set(PositionHeader, receipt.Position())
 	return answer{http.StatusAccepted, accepted{len(evs)}}, nil
 }
@@ -113,12 +113,12 @@ func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	if a.cfg.Partitions == nil {
 		return nil
 	}
-	n, most := 0, a.cfg.Partitions()
+	n, limit := 0, a.cfg.Partitions()
 	for i := range evs {
 		if users := len(evs[i].Data.UserIDs); users > 0 {
-			n += min(users, most)
+			n += min(users, limit)
 		} else {
-			n += most // a message to a room is copied to every partition
+			n += limit // a message to a room is copied to every partition
 		}
 	}
 	if n > maxCopies {
@@ -133,8 +133,8 @@ func (a *API) roomForCopies(ctx context.Context, evs []events.Event) error {
 	return nil
 }
 
-// behind converts an error that says that folding is behind into the answer 429.
-func behind(err error) error {
+// behindError converts an error that says that folding is behind into the answer 429.
+func behindError(err error) error {
 	var late *backpressure.BehindError
 	if !errors.As(err, &late) {
 		return err

@@ -64,16 +64,16 @@ func (a *API) routes() []describe.Route {
 	late := describe.Problem(http.StatusTooManyRequests, problem{}, "For users of this request, folding is further behind than `--max-lag`; or the key has exceeded its rate or its quota. Nothing was stored. Publish the events again after `Retry-After`.", foldsBehind)
 	late.Headers = []describe.Param{{Name: "Retry-After", Doc: "Seconds to wait before publishing again.", Required: true, Example: "2"}}
 	event := Event()
-	list := describe.List{Of: event, MinItems: 1, MaxItems: MaxEvents}
+	list := describe.List{Model: event, MinItems: 1, MaxItems: MaxEvents}
 	return []describe.Route{
 		a.restrict(publishing, nil, a.postEvents, describe.Route{
 			Method: http.MethodPost, Path: "/v1/events",
 			Name: "postEvents", Group: GroupPublish, Summary: "Append events to the log, all or none",
 			Doc: "A request has at most 8 MiB and 10,000 events. If the partitions of the users of each event are counted, their sum is at most 250,000. Events with the same source and id count once: after a timeout or a broken connection, send the same events again.",
 			Body: []describe.Content{
-				{MediaType: "application/json", Of: describe.OneOf{Doc: "One event, or an array of events.", Of: []any{event, list}}, Example: anEvent},
-				{MediaType: "application/cloudevents+json", Of: event, Example: anEvent},
-				{MediaType: "application/cloudevents-batch+json", Of: list, Example: "[" + anEvent + "," + readByAda + "]"},
+				{MediaType: "application/json", Model: describe.OneOf{Doc: "One event, or an array of events.", Models: []any{event, list}}, Example: anEvent},
+				{MediaType: "application/cloudevents+json", Model: event, Example: anEvent},
+				{MediaType: "application/cloudevents-batch+json", Model: list, Example: "[" + anEvent + "," + readByAda + "]"},
 				{MediaType: "application/x-ndjson", Doc: "one event on each line", Example: anEvent + "\n" + readByAda + "\n"},
 			},
 			Answers: failures(
@@ -112,9 +112,9 @@ func (a *API) routes() []describe.Route {
 			Doc: "The most recently changed conversation comes first. Only the user's own changes in a room, such as a read, decide its place: a message to the room does not move it. Conversations that the user has left are not included. A conversation that changes between the reads of two pages moves to the front, so later pages do not have it; the WebSocket delivers such changes.",
 			Params: []describe.Param{
 				userParam(),
-				{In: "query", Name: "category", Doc: "Only conversations that this category covers.", Of: categorySchema(), Example: "acme"},
-				{In: "query", Name: "unread", Doc: "Only conversations with unread messages or a mark.", Of: false, Example: "true"},
-				{In: "query", Name: "muted", Doc: "With true, only conversations of which a level excludes unread messages from the total; with false, only conversations that add to the total.", Of: false, Example: "true"},
+				{In: "query", Name: "category", Doc: "Only conversations that this category covers.", Model: categorySchema(), Example: "acme"},
+				{In: "query", Name: "unread", Doc: "Only conversations with unread messages or a mark.", Model: false, Example: "true"},
+				{In: "query", Name: "muted", Doc: "With true, only conversations of which a level excludes unread messages from the total; with false, only conversations that add to the total.", Model: false, Example: "true"},
 				pageLimitParam(),
 				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Without it, or if it is empty, the answer is the first page.", Example: "MzpsdW5jaA"},
 				seqsParam(),
@@ -131,7 +131,7 @@ func (a *API) routes() []describe.Route {
 			Doc: "Lists the categories with a number above 0 or a level, by name.",
 			Params: []describe.Param{
 				userParam(),
-				{In: "query", Name: "category", Doc: "Only this category and the categories directly below it.", Of: categorySchema(), Example: "acme"},
+				{In: "query", Name: "category", Doc: "Only this category and the categories directly below it.", Model: categorySchema(), Example: "acme"},
 				pageLimitParam(),
 				{In: "query", Name: "cursor", Doc: "The `cursor` of the previous page. Without it, or if it is empty, the answer is the first page.", Example: "YWNtZS9nZW5lcmFs"},
 			},
@@ -145,7 +145,7 @@ func (a *API) routes() []describe.Route {
 			Method: http.MethodPost, Path: "/v1/badges/query",
 			Name: "queryBadges", Group: GroupBadges, Summary: "Read the badges of many users",
 			Doc:  "For senders of push notifications. An answer 200 has the badge of every user, and no badge is 0 because it could not be read. If a user is named several times, the answer has the badge once. An answer of more than 1 MiB is sent while badges are still being read: if a later badge cannot be read, the connection breaks, and the body is not valid JSON. Then ask for fewer users.",
-			Body: []describe.Content{{MediaType: "application/json", Of: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
+			Body: []describe.Content{{MediaType: "application/json", Model: badgesQuery{}, Example: `{"user_ids":["ada","ben"]}`}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The badges, in the order in which the users are first named.", Content: describe.JSON(badgesAnswer{}, `{"badges":[`+adaBadge+`,`+benBadge+`]}`)},
 				describe.Problem(http.StatusBadRequest, problem{}, "The body is invalid, or names no user or too many users.", ""),
@@ -162,7 +162,7 @@ func (a *API) routes() []describe.Route {
 }
 
 func userParam() describe.Param {
-	return describe.Param{In: "path", Name: "user", Doc: "The id of the user, percent-encoded: `a/b` becomes `a%2Fb`.", Of: idSchema(), Example: "ada"}
+	return describe.Param{In: "path", Name: "user", Doc: "The id of the user, percent-encoded: `a/b` becomes `a%2Fb`.", Model: idSchema(), Example: "ada"}
 }
 
 // awaitParams describes the parameters that await gets.
@@ -177,7 +177,7 @@ func awaitParams() []describe.Param {
 func pageLimitParam() describe.Param {
 	return describe.Param{
 		In: "query", Name: "limit", Doc: "The maximum number of elements in a page; 100 by default.", Example: "50",
-		Of: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
+		Model: &describe.Schema{Type: []string{"integer"}, Minimum: new(int64(1)), Maximum: new(int64(badges.MaxPage))},
 	}
 }
 

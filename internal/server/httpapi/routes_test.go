@@ -170,7 +170,7 @@ func TestBodiesAreAsDescribed(t *testing.T) {
 			if a := ask(strange); a.status != http.StatusBadRequest {
 				t.Errorf("an unknown field of %s in %s is answered with %d %s", r.Path, c.MediaType, a.status, a.body)
 			}
-			if c.Of == nil {
+			if c.Model == nil {
 				continue
 			}
 			if doc.Validate([]byte(strange), "paths", r.Path, strings.ToLower(r.Method), "requestBody", "content", c.MediaType, "schema") == nil {

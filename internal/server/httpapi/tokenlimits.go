@@ -47,7 +47,7 @@ const (
 )
 
 // newTokenLimits returns limits. perSecond is the rate of each user, in requests per second. `all`
-// is the greatest number of concurrent queries of all users together. For both, 0 means no limit.
+// is the maximum number of concurrent queries of all users together. For both, 0 means no limit.
 func newTokenLimits(perSecond float64, all int) *tokenLimits {
 	l := &tokenLimits{users: limit.NewLimiters[string](perSecond), addresses: limit.NewLimiters[netip.Prefix](usersOfAnAddress * perSecond)}
 	user, address := userAtOnce, addressAtOnce
@@ -108,7 +108,7 @@ func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, erro
 		return result, tooMany("tokens of users at once", time.Second)
 	}
 	defer leave()
-	if err := a.still(ctx); err != nil { // the token may have become invalid while the query waited for a slot
+	if err := a.stillAuthorized(ctx); err != nil { // the token may have become invalid while the query waited for a slot
 		return result, err
 	}
 	return query(true)
@@ -125,15 +125,15 @@ func read[T any](ctx context.Context, a *API, query func(from Badges) (T, error)
 	if errors.Is(err, cluster.ErrBusy) {
 		return result, tooMany("keys or tokens of all users at once", time.Second)
 	}
-	if ended := a.still(ctx); ended != nil { // the key or token may have become invalid while the query waited for a connection
+	if ended := a.stillAuthorized(ctx); ended != nil { // the key or token may have become invalid while the query waited for a connection
 		return result, ended
 	}
 	return result, err
 }
 
-func tooMany(what string, wait time.Duration) error {
+func tooMany(subject string, wait time.Duration) error {
 	return &problem{
-		Status: http.StatusTooManyRequests, Detail: "too many requests with " + what + "; repeat the request after Retry-After",
+		Status: http.StatusTooManyRequests, Detail: "too many requests with " + subject + "; repeat the request after Retry-After",
 		retryAfter: strconv.Itoa(int(math.Ceil(wait.Seconds()))),
 	}
 }

@@ -13,9 +13,9 @@ import (
 type Webhooks interface {
 	List(ctx context.Context) ([]operations.Webhook, error)
 	Get(ctx context.Context, name string) (operations.Webhook, error)
-	Put(ctx context.Context, by operations.Operator, name string, settings operations.WebhookSettings) (w operations.Webhook, created bool, err error)
-	Delete(ctx context.Context, by operations.Operator, name string) error
-	Test(ctx context.Context, by operations.Operator, name string) (operations.WebhookTest, error)
+	Put(ctx context.Context, operator operations.Operator, name string, settings operations.WebhookSettings) (w operations.Webhook, created bool, err error)
+	Delete(ctx context.Context, operator operations.Operator, name string) error
+	Test(ctx context.Context, operator operations.Operator, name string) (operations.WebhookTest, error)
 }
 
 // webhooksAnswer is the answer that lists webhooks.
@@ -54,7 +54,7 @@ func (a *API) webhookRoutes() []describe.Route {
 			Name: "putWebhook", Group: GroupAdmin, Summary: "Create a webhook, replace its settings, pause or resume it",
 			Doc:    "The request replaces all settings, except for secrets if none are given. If the state becomes active, or if it is active and the URL is new, badged asks the endpoint for permission with `OPTIONS`. If the request sets the state to active, the waits after failures start again from the first, and all events that the endpoint has not received are due at once.",
 			Params: name,
-			Body:   []describe.Content{{MediaType: "application/json", Of: operations.WebhookSettings{}, Example: settings}},
+			Body:   []describe.Content{{MediaType: "application/json", Model: operations.WebhookSettings{}, Example: settings}},
 			Answers: failures(
 				describe.Answer{Status: http.StatusOK, Doc: "The webhook.", Content: describe.JSON(operations.Webhook{}, working)},
 				describe.Answer{Status: http.StatusCreated, Doc: "The new webhook. If no secret was given, the answer has the generated secret.", Content: describe.JSON(operations.Webhook{}, made)},
@@ -91,7 +91,7 @@ func (a *API) getWebhook(_ http.ResponseWriter, r *http.Request, _ grant) (answe
 	return answer{body: webhook}, webhookProblem(err)
 }
 
-func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by grant) (answer, error) {
+func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	body, err := a.readBody(w, r, maxSettingsBody)
 	if err != nil {
 		return answer{}, err
@@ -100,7 +100,7 @@ func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by grant) (answ
 	if err := decodeStrict(body, &settings); err != nil {
 		return answer{}, badRequest(err.Error())
 	}
-	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), by.operator(), r.PathValue("name"), settings)
+	webhook, created, err := a.cfg.Webhooks.Put(r.Context(), caller.operator(), r.PathValue("name"), settings)
 	if err != nil {
 		return answer{}, webhookProblem(err)
 	}
@@ -111,15 +111,15 @@ func (a *API) putWebhook(w http.ResponseWriter, r *http.Request, by grant) (answ
 	return answer{status, webhook}, nil
 }
 
-func (a *API) deleteWebhook(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
-	if err := a.cfg.Webhooks.Delete(r.Context(), by.operator(), r.PathValue("name")); err != nil {
+func (a *API) deleteWebhook(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
+	if err := a.cfg.Webhooks.Delete(r.Context(), caller.operator(), r.PathValue("name")); err != nil {
 		return answer{}, webhookProblem(err)
 	}
 	return answer{status: http.StatusNoContent}, nil
 }
 
-func (a *API) testWebhook(_ http.ResponseWriter, r *http.Request, by grant) (answer, error) {
-	result, err := a.cfg.Webhooks.Test(r.Context(), by.operator(), r.PathValue("name"))
+func (a *API) testWebhook(_ http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
+	result, err := a.cfg.Webhooks.Test(r.Context(), caller.operator(), r.PathValue("name"))
 	return answer{body: result}, webhookProblem(err)
 }
 

@@ -36,17 +36,17 @@ func (w *webhooks) Get(_ context.Context, name string) (operations.Webhook, erro
 	return aWebhook(name), w.ask("get %s", name)
 }
 
-func (w *webhooks) Put(ctx context.Context, by operations.Operator, name string, s operations.WebhookSettings) (operations.Webhook, bool, error) {
+func (w *webhooks) Put(ctx context.Context, operator operations.Operator, name string, s operations.WebhookSettings) (operations.Webhook, bool, error) {
 	text, err := json.Marshal(s)
-	return aWebhook(name), w.created, errors.Join(w.ask("%s %s puts %s: %s", by.Via, by.Name, name, text), err, ctx.Err())
+	return aWebhook(name), w.created, errors.Join(w.ask("%s %s puts %s: %s", operator.Via, operator.Name, name, text), err, ctx.Err())
 }
 
-func (w *webhooks) Delete(_ context.Context, by operations.Operator, name string) error {
-	return w.ask("%s %s deletes %s", by.Via, by.Name, name)
+func (w *webhooks) Delete(_ context.Context, operator operations.Operator, name string) error {
+	return w.ask("%s %s deletes %s", operator.Via, operator.Name, name)
 }
 
-func (w *webhooks) Test(_ context.Context, by operations.Operator, name string) (operations.WebhookTest, error) {
-	return operations.WebhookTest{Status: 503, DurationSeconds: 0.5, Error: "the endpoint answered 503 Service Unavailable"}, w.ask("%s %s tests %s", by.Via, by.Name, name)
+func (w *webhooks) Test(_ context.Context, operator operations.Operator, name string) (operations.WebhookTest, error) {
+	return operations.WebhookTest{Status: 503, DurationSeconds: 0.5, Error: "the endpoint answered 503 Service Unavailable"}, w.ask("%s %s tests %s", operator.Via, operator.Name, name)
 }
 
 func newWebhookAPI(t *testing.T, w httpapi.Webhooks) *httpapi.API {

@@ -11,7 +11,7 @@ import (
 
 // Holder is the user or the key that makes a request.
 type Holder struct {
-	// User is set if the request has the token of a user; Name is then the id of the user.
+	// User is true if the request has the token of a user; Name is then the id of the user.
 	// Otherwise Name is the name of a key.
 	User bool
 	Name string
@@ -47,7 +47,7 @@ func NewBodies(bytes int64, m *Metrics) *Bodies {
 	}
 }
 
-func (b *Bodies) of(h Holder) *limit.Budget[string] {
+func (b *Bodies) budgetOf(h Holder) *limit.Budget[string] {
 	if h.User {
 		return b.users
 	}
@@ -56,7 +56,7 @@ func (b *Bodies) of(h Holder) *limit.Budget[string] {
 
 // RoomError is the error of a read of a body for which no memory is available.
 type RoomError struct {
-	// Own is set if the key or user itself has reserved too much memory. It is false if all
+	// Own is true if the key or user itself has reserved too much memory. It is false if all
 	// keys together, or all users together, have reserved all their memory.
 	Own bool
 	// RetryAfter is how long to wait before trying again.
@@ -93,7 +93,7 @@ func (r *room) fit(p []byte, came int) ([]byte, error) {
 	if r.bodies == nil {
 		return p, nil
 	}
-	budget := r.bodies.of(r.holder)
+	budget := r.bodies.budgetOf(r.holder)
 	if r.taken == 0 {
 		first := max(1, r.declared)
 		// Reserve little if the declared length is too large: the handler will refuse such a
@@ -141,7 +141,7 @@ func Reserve(ctx context.Context, bytes int64) error {
 	if !ok || b.bodies == nil {
 		return nil
 	}
-	budget := b.bodies.of(b.holder)
+	budget := b.bodies.budgetOf(b.holder)
 	if more := min(bytes, budget.Share()) - b.taken; more > 0 {
 		return b.take(budget, more, 0) // without waiting, see fit
 	}
@@ -151,7 +151,7 @@ func Reserve(ctx context.Context, bytes int64) error {
 // release frees the reserved memory.
 func (r *room) release() {
 	if r.taken > 0 {
-		r.bodies.of(r.holder).Give(r.holder.Name, r.taken)
+		r.bodies.budgetOf(r.holder).Give(r.holder.Name, r.taken)
 		r.taken = 0
 	}
 }

@@ -17,11 +17,11 @@ func TestRoomForBodies(t *testing.T) {
 		const room = 16 << 20 // of bodies: keys have 3 MiB, one key 2 MiB; users 1 MiB, one user 256 KiB
 		bodies := NewBodies(room, NewMetrics(nil))
 		answer := make(chan struct{})
-		serve := func(by Holder, length int, declared bool) error {
+		serve := func(holder Holder, length int, declared bool) error {
 			done := make(chan error, 1)
 			c := make(chan struct{})
 			h := Deadlines(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				Vouch(r.Context(), by)
+				Vouch(r.Context(), holder)
 				n, err := io.Copy(io.Discard, r.Body)
 				if err == nil && n != int64(length) {
 					err = errors.New("a part is missing")

@@ -90,11 +90,11 @@ type exchange struct {
 	control *http.ResponseController
 	// body is nil if the request has none.
 	body *body
-	// wrote is set once the header of the answer is written. hijacked is set once the
+	// wrote is true once the header of the answer is written. hijacked is true once the
 	// connection is hijacked.
 	wrote, hijacked bool
-	// own is set once the handler has set a write deadline itself.
-	own bool
+	// ownDeadline is true once the handler has set a write deadline itself.
+	ownDeadline bool
 	// patience is the time for which writes may still block, in total, because the client does
 	// not read.
 	patience time.Duration
@@ -126,7 +126,7 @@ func (e *exchange) Write(b []byte) (int, error) {
 	if !e.wrote {
 		e.WriteHeader(http.StatusOK)
 	}
-	if e.own {
+	if e.ownDeadline {
 		return e.ResponseWriter.Write(b)
 	}
 	began := time.Now()
@@ -147,7 +147,7 @@ func (e *exchange) FlushError() error {
 
 // SetWriteDeadline is for http.ResponseController.
 func (e *exchange) SetWriteDeadline(deadline time.Time) error {
-	e.own = true
+	e.ownDeadline = true
 	return e.control.SetWriteDeadline(deadline)
 }
 
@@ -167,7 +167,7 @@ func (e *exchange) finish() {
 	if !e.wrote {
 		e.leaveBody()
 	}
-	if !e.own {
+	if !e.ownDeadline {
 		_ = e.control.SetWriteDeadline(time.Now().Add(e.patience)) // as in Read
 	}
 	if e.body != nil && !e.body.ended {

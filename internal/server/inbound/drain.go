@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxDrain is the most bytes of a request that are read after the answer was sent. No valid
-	// request is larger. The read takes at most Grace.
+	// maxDrain is the maximum number of bytes of a request that are read after the answer was sent.
+	// No valid request is larger. The read takes at most Grace.
 	maxDrain = 16 << 20
 	// drainStep is the number of bytes that must arrive in each period of length linger. If
 	// fewer bytes arrive, the read ends.

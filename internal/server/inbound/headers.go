@@ -22,7 +22,7 @@ const headerAnswer = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Ty
 // header counts the bytes and lines of a request header while it is read.
 type header struct {
 	bytes, lines int
-	// blank is set while the current line has no characters yet. ended is set after the empty
+	// blank is true while the current line has no characters yet. ended is true after the empty
 	// line that ends the header.
 	blank, ended bool
 }

@@ -4,12 +4,13 @@ import "net/netip"
 
 // Limits bounds the connections of a Listener. Zero fields have no limit.
 type Limits struct {
-	// Connections is the most open connections.
+	// Connections is the maximum number of open connections.
 	Connections int
-	// Unauthenticated is the most unauthenticated connections. When one more is opened, the
-	// oldest unauthenticated connection is closed.
+	// Unauthenticated is the maximum number of unauthenticated connections. When one more is
+	// opened, the oldest unauthenticated connection is closed.
 	Unauthenticated int
-	// PerAddress is the most unauthenticated connections from one address (IPv6: one /64).
+	// PerAddress is the maximum number of unauthenticated connections from one address (IPv6: one
+	// /64).
 	PerAddress int
 	// Users and Keys limit the authenticated connections that carry requests: Users limits the
 	// connections for requests with tokens of users, Keys for requests with keys.
@@ -27,8 +28,8 @@ const (
 	MinConnections = 32
 	// minKnown is the number of connections reserved for authenticated clients.
 	minKnown = 16
-	// connectionsOfUser is the most connections for requests of one user. It is enough for four
-	// browsers, since a browser opens up to six connections.
+	// connectionsOfUser is the maximum number of connections for requests of one user. It is enough
+	// for four browsers, since a browser opens up to six connections.
 	connectionsOfUser = 24
 	// unknownFiles is the assumed limit of open files if the limit cannot be read.
 	unknownFiles = 1 << 16

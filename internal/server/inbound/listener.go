@@ -98,7 +98,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)
 	l.mu.Lock()
 	victim, _ := l.strangers.room(s, "")
-	full := over(l.strangers.all.n+l.known, l.limits.Connections)
+	full := exceeds(l.strangers.all.n+l.known, l.limits.Connections)
 	if victim == nil && full {
 		victim = oldest(&l.strangers.all.idle)
 	}
@@ -144,15 +144,15 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// over reports whether one more connection than n would exceed a limit. A limit of 0 means that
+// exceeds reports whether one more connection than n would exceed a limit. A limit of 0 means that
 // there is no limit.
-func over(n, limit int) bool { return limit > 0 && n >= limit }
+func exceeds(n, limit int) bool { return limit > 0 && n >= limit }
 
-func oldest(of *list.List) *conn {
-	if of.Len() == 0 {
+func oldest(conns *list.List) *conn {
+	if conns.Len() == 0 {
 		return nil
 	}
-	c, _ := of.Front().Value.(*conn)
+	c, _ := conns.Front().Value.(*conn)
 	return c
 }
 
@@ -189,11 +189,11 @@ type conn struct {
 
 	// stranger is the connection's entry in the share of unauthenticated connections; nil once
 	// the connection is authenticated. seat is its entry in the share of users or of keys; nil
-	// if the connection is in neither share. known is set while the connection counts as
+	// if the connection is in neither share. known is true while the connection counts as
 	// authenticated.
 	stranger, seat *seat
 	known          bool
-	// vouched is set once the connection is authenticated. Only the server's goroutine for the
+	// vouched is true once the connection is authenticated. Only the server's goroutine for the
 	// connection uses header.
 	vouched atomic.Bool
 	header  header
@@ -263,13 +263,13 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Vouch marks the connection of a request as authenticated. by is the user or key that makes
+// Vouch marks the connection of a request as authenticated. holder is the user or key that makes
 // the request, and ctx is the request's context. Call Vouch before reading the body. If Vouch
 // returns false, refuse the request, since a limit of connections that carry requests is
 // reached.
-func Vouch(ctx context.Context, by Holder) bool {
+func Vouch(ctx context.Context, holder Holder) bool {
 	if b, ok := ctx.Value(bodyKey{}).(*body); ok && b.taken == 0 {
-		b.holder = by
+		b.holder = holder
 	}
 	c, ok := ctx.Value(connKey{}).(*conn)
 	if !ok {
@@ -279,7 +279,7 @@ func Vouch(ctx context.Context, by Holder) bool {
 		c.listener.mu.Lock()
 		c.leave()
 		c.listener.mu.Unlock()
-	} else if !c.joinShare(by) {
+	} else if !c.joinShare(holder) {
 		return false
 	}
 	c.Vouch()

@@ -31,10 +31,10 @@ type group struct {
 
 // ShareLimits are the limits of a share. Zero fields have no limit.
 type ShareLimits struct {
-	// All is the most connections of the share.
+	// All is the maximum number of connections of the share.
 	All int
-	// PerHolder is the most connections of one user or key. PerAddress is the most from one
-	// address (IPv6: one /64).
+	// PerHolder is the maximum number of connections of one user or key. PerAddress is the maximum
+	// from one address (IPv6: one /64).
 	PerHolder, PerAddress int
 }
 
@@ -60,10 +60,10 @@ type seat struct {
 // adds c. If no connection is idle, ok is false, and the caller must refuse c.
 func (s *share) room(c *conn, holder string) (victim *conn, ok bool) {
 	for _, bound := range []struct {
-		g    *group
-		most int
+		g     *group
+		limit int
 	}{{s.byHolder[holder], s.limits.PerHolder}, {s.byAddress[c.address], s.limits.PerAddress}, {&s.all, s.limits.All}} {
-		if bound.g != nil && over(bound.g.n, bound.most) {
+		if bound.g != nil && exceeds(bound.g.n, bound.limit) {
 			victim = oldest(&bound.g.idle)
 			return victim, victim != nil
 		}

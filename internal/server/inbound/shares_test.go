@@ -10,9 +10,9 @@ import (
 )
 
 // request makes a connection carry a request, and reports whether it may.
-func (c *conn) request(by Holder) bool {
+func (c *conn) request(holder Holder) bool {
 	ConnState(c, http.StateActive)
-	return Vouch(ConnContext(context.Background(), c), by)
+	return Vouch(ConnContext(context.Background(), c), holder)
 }
 
 func (c *conn) answered() { ConnState(c, http.StateIdle) }
@@ -25,11 +25,11 @@ func TestSharesOfConnections(t *testing.T) {
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	})
 	ada, ben, cat := Holder{User: true, Name: "ada"}, Holder{User: true, Name: "ben"}, Holder{User: true, Name: "cat"}
-	open := func(from string, by Holder) *conn {
+	open := func(from string, holder Holder) *conn {
 		t.Helper()
 		c := accept(t, l, from+":1")[0]
-		if !c.request(by) {
-			t.Fatalf("%s of %s is refused", from, by.Name)
+		if !c.request(holder) {
+			t.Fatalf("%s of %s is refused", from, holder.Name)
 		}
 		return c
 	}

@@ -59,9 +59,9 @@ type Key struct {
 	// key may publish to every room. If rooms is nil and users is set, the key may not publish
 	// to any room, since members of a room other than these users would get the event.
 	rooms patterns
-	// reads is set if the key may read badges.
+	// reads is true if the key may read badges.
 	reads bool
-	// disconnects is set if the key may disconnect users and revoke their tokens.
+	// disconnects is true if the key may disconnect users and revoke their tokens.
 	disconnects bool
 	// rate is in events per second, quota in events per day of UTC. 0 means no limit.
 	rate  float64
@@ -161,14 +161,14 @@ func (k *Key) CheckDisconnect(userID string) error {
 	return nil
 }
 
-// maxFields is the most wrong fields of one event that an error lists. When it is reached, the
-// remaining users of the event are not checked.
+// maxFields is the maximum number of wrong fields of one event that an error lists. When it is
+// reached, the remaining users of the event are not checked.
 const maxFields = 20
 
 // CheckEvents checks whether the key may publish events. It returns an error with the wrong
-// fields for each event that the key may not publish, but for at most `most` events. It returns
+// fields for each event that the key may not publish, but for at most limit events. It returns
 // nil if the key may publish all events.
-func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
+func (k *Key) CheckEvents(evs []events.Event, limit int) []events.IndexedError {
 	if k.sources == nil && k.types == nil && k.users == nil && k.rooms == nil {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (k *Key) CheckEvents(evs []events.Event, most int) []events.IndexedError {
 			first = reason
 		}
 		refused = append(refused, events.IndexedError{Index: i, Err: &events.InvalidError{Fields: fields}})
-		if len(refused) == most {
+		if len(refused) == limit {
 			break
 		}
 	}

@@ -18,12 +18,12 @@ type usage struct {
 	metrics          *metrics
 
 	mu sync.Mutex
-	// allowance is how many events the rate permitted at the time `at`. If allowance is at
+	// allowance is how many events the rate permitted at the time updatedAt. If allowance is at
 	// least 1, a request of any size is admitted, and its number of events is subtracted. So a
 	// large request makes allowance negative, and later requests are refused until allowance is
 	// at least 1 again.
 	allowance float64
-	at        time.Time
+	updatedAt time.Time
 	// published is how many events this process has published with the key on the day `day`,
 	// which is the number of days since 1970.
 	published, day int64
@@ -93,12 +93,12 @@ func (k *Key) spend(ctx context.Context, n int, take bool) error {
 	}
 	if k.rate > 0 {
 		now := k.now()
-		most := max(1, k.rate*saved.Seconds())
-		if u.at.IsZero() {
-			u.allowance, u.at = most, now
+		limit := max(1, k.rate*saved.Seconds())
+		if u.updatedAt.IsZero() {
+			u.allowance, u.updatedAt = limit, now
 		}
-		u.allowance = min(most, u.allowance+k.rate*max(0, now.Sub(u.at).Seconds()))
-		u.at = now
+		u.allowance = min(limit, u.allowance+k.rate*max(0, now.Sub(u.updatedAt).Seconds()))
+		u.updatedAt = now
 		if u.allowance < 1 {
 			u.refuse(OverRate)
 			wait := math.Min((1-u.allowance)/k.rate, secondsOfDay)

@@ -33,11 +33,11 @@ const (
 // Quotas divides the daily quotas of keys among processes: each process reserves parts of a
 // quota.
 type Quotas interface {
-	// Take reserves a part of a key's quota of a day: `most` events, or all remaining events if
+	// Take reserves a part of a key's quota of a day: limit events, or all remaining events if
 	// fewer remain. If fewer than `least` events remain, it reserves nothing. part is the
 	// number of events that it has reserved. taken is the number of events that all processes
 	// together have reserved, including part.
-	Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error)
+	Take(ctx context.Context, key string, day time.Time, quota, limit, least int64) (part, taken int64, err error)
 	// Return cancels the reservation of n events that were not used.
 	Return(ctx context.Context, key string, day time.Time, n int64) error
 }
@@ -46,7 +46,7 @@ type Quotas interface {
 type SharedQuotas struct{ Pool *pgxpool.Pool }
 
 // Take implements Quotas.
-func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota, most, least int64) (part, taken int64, err error) {
+func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota, limit, least int64) (part, taken int64, err error) {
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("begin a day"), key, day); err != nil {
 			return err
@@ -55,8 +55,8 @@ func (s SharedQuotas) Take(ctx context.Context, key string, day time.Time, quota
 			return err
 		}
 		switch left := quota - taken; {
-		case left >= most:
-			part = most
+		case left >= limit:
+			part = limit
 		case left >= least:
 			part = left
 		default:

@@ -16,8 +16,8 @@ const (
 	// process cannot read the table for a shorter time, it still gets the row afterwards. Rows
 	// that revoke tokens are stored until the tokens have expired, and for keepEnds after that.
 	keepEnds = time.Hour
-	// forgetRows is the most rows of each kind that one transaction deletes. If a transaction
-	// has deleted rows, the next transaction follows after forgetPause.
+	// forgetRows is the maximum number of rows of each kind that one transaction deletes. If a
+	// transaction has deleted rows, the next transaction follows after forgetPause.
 	forgetRows  = 1000
 	forgetPause = 500 * time.Millisecond
 	// forgetRetry is the pause after an error.

@@ -28,7 +28,8 @@ const (
 	// interval is the time between two reads of the table. It is half a second, since every
 	// process must know a revocation within a second.
 	interval = 500 * time.Millisecond
-	// pageRows is the most rows that one statement reads. Such a statement takes about 10 ms.
+	// pageRows is the maximum number of rows that one statement reads. Such a statement takes about
+	// 10 ms.
 	pageRows = 5000
 	// pageTimeout limits the time of one statement: without a limit, a statement on a dead
 	// connection would block all later reads.

@@ -37,11 +37,11 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 	}
 	w := rewriter{userID: e.cfg.UserID}
 	if partition == e.result.Partition {
-		if err := replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) error {
-			if err := in.UseArchive(ctx, a); err != nil {
+		if err := replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(snapshot *replay.Snapshot) error {
+			if err := snapshot.UseArchive(ctx, a); err != nil {
 				return err
 			}
-			w.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID)
+			w.memberships, err = snapshot.MembershipChanges(ctx, e.cfg.UserID)
 			return err
 		}); err != nil {
 			return err

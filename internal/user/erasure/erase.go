@@ -228,8 +228,8 @@ func (e *eraser) wait(ctx context.Context, deadline time.Time) error {
 
 // revoke revokes the tokens of the user that were issued before the first call of revoke. If
 // the database already has a later time of revocation for this user, the later time remains.
-func (e *eraser) revoke(ctx context.Context, in pgsession.Querier) (err error) {
-	e.revokedBefore, err = query.One[*time.Time](ctx, in, "revoke the tokens of the user", statements.Get("revoke the tokens"), e.cfg.UserID, e.revokedBefore)
+func (e *eraser) revoke(ctx context.Context, q pgsession.Querier) (err error) {
+	e.revokedBefore, err = query.One[*time.Time](ctx, q, "revoke the tokens of the user", statements.Get("revoke the tokens"), e.cfg.UserID, e.revokedBefore)
 	return err
 }
 

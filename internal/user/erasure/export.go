@@ -114,7 +114,7 @@ func (x *exporter) tables(ctx context.Context, held []int) error {
 					return err
 				}
 				if ofOthersToo {
-					record = only(record, x.cfg.UserID)
+					record = keepUser(record, x.cfg.UserID)
 				}
 				encoded, err := encode(record)
 				holdings = append(holdings, Holding{Kind: kind, Record: encoded})

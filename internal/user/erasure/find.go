@@ -51,7 +51,7 @@ func scan(ctx context.Context, q events.Querier, partition int, visit func([]eve
 
 // shareOf returns an event from which all users are removed, except the given user and the
 // sender. It reports whether the event names the user. If the event cannot be decoded, shareOf
-// removes list elements from its JSON instead: see the function `only`.
+// removes list elements from its JSON instead: see the function keepUser.
 func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	if !mayName(r.Payload, userID) {
 		return nil, false
@@ -59,7 +59,7 @@ func shareOf(r *events.Record, userID string) (share any, ok bool) {
 	e, err := events.Decode(r.Payload)
 	if err != nil || r.Damage != nil {
 		v := payloadOf(r.Payload)
-		return only(v, userID), namedIn(v, userID)
+		return keepUser(v, userID), namedIn(v, userID)
 	}
 	d := &e.Data
 	alone := func(ids []string) []string {
@@ -94,22 +94,22 @@ func payloadOf(payload []byte) any {
 	return value
 }
 
-// only removes elements from all lists in a JSON value: the elements that do not contain a
+// keepUser removes elements from all lists in a JSON value: the elements that do not contain a
 // user id.
-func only(value any, userID string) any {
+func keepUser(value any, userID string) any {
 	switch v := value.(type) {
 	case []any:
 		kept := []any{}
 		for _, element := range v {
 			if namedIn(element, userID) {
-				kept = append(kept, only(element, userID))
+				kept = append(kept, keepUser(element, userID))
 			}
 		}
 		return kept
 	case map[string]any:
 		kept := make(map[string]any, len(v))
 		for name, member := range v {
-			kept[name] = only(member, userID)
+			kept[name] = keepUser(member, userID)
 		}
 		return kept
 	}

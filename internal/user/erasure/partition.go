@@ -20,11 +20,11 @@ import (
 )
 
 // plan has the rows of the user's partition that name the user and that were folded when the
-// plan was made; the user is removed from these rows. at is the position of the projector at
+// plan was made; the user is removed from these rows. position is the position of the projector at
 // this time.
 type plan struct {
 	rewriter
-	at events.Position
+	position events.Position
 	// horizon is the next transaction id when the plan was made. All events of transactions
 	// with lower ids must be erased, even if they are folded later.
 	horizon int64
@@ -85,16 +85,16 @@ func (e *eraser) rooms(ctx context.Context) ([]string, error) {
 func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
 	partition := e.result.Partition
 	p = &plan{rewriter: rewriter{userID: e.cfg.UserID}}
-	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(in *replay.Snapshot) (err error) {
-		p.at = in.Position
-		if p.horizon, err = query.One[int64](ctx, in.Tx, "read the next transaction id", statements.Get("read the next transaction id")); err != nil {
+	err = replay.WithSnapshot(ctx, e.cfg.Pool, partition, e.cfg.Log.Partitions(), func(snapshot *replay.Snapshot) (err error) {
+		p.position = snapshot.Position
+		if p.horizon, err = query.One[int64](ctx, snapshot.Tx, "read the next transaction id", statements.Get("read the next transaction id")); err != nil {
 			return err
 		}
-		if p.memberships, err = in.MembershipChanges(ctx, e.cfg.UserID); err != nil {
+		if p.memberships, err = snapshot.MembershipChanges(ctx, e.cfg.UserID); err != nil {
 			return err
 		}
-		return eachRow(ctx, in.Tx, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
-			if !isFolded(in.Cursor, records[0].Position) {
+		return eachRow(ctx, snapshot.Tx, partition, e.cfg.UserID, events.Position{}, func(records []events.Record) error {
+			if !isFolded(snapshot.Cursor, records[0].Position) {
 				return nil // carryOut waits until the row is folded
 			}
 			return p.add(records)
@@ -104,8 +104,8 @@ func (e *eraser) plan(ctx context.Context) (p *plan, err error) {
 }
 
 // isFolded reports whether a projector with this cursor has folded the row at a position.
-func isFolded(at logread.Cursor, p events.Position) bool {
-	return !at.Before(p) && !slices.Contains(at.Pending, p.TransactionID)
+func isFolded(cursor logread.Cursor, p events.Position) bool {
+	return !cursor.Before(p) && !slices.Contains(cursor.Pending, p.TransactionID)
 }
 
 // carryOut writes a plan in one transaction. It locks the position of the partition, so that
@@ -122,11 +122,11 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 		if err := query.Exec(ctx, tx, "lock the log", statements.Of(partition, "wait for indexes")); err != nil {
 			return err
 		}
-		at, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
+		cursor, err := logread.Load(ctx, tx, partition, "FOR UPDATE")
 		if err != nil {
 			return err
 		}
-		if err := e.addTail(ctx, tx, &p, at); err != nil {
+		if err := e.addTail(ctx, tx, &p, cursor); err != nil {
 			return err
 		}
 		if err := writeRows(ctx, tx, partition, p.rows); err != nil {
@@ -158,10 +158,10 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 // left a room after the plan was made, since the memberships of the plan are then outdated. It
 // ignores unfolded events of transactions from p.horizon on: they belong to a new user with
 // the same id.
-func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cursor) error {
+func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, cursor logread.Cursor) error {
 	var waiting error
 	visit := func(records []events.Record) error {
-		if !isFolded(at, records[0].Position) {
+		if !isFolded(cursor, records[0].Position) {
 			probe := rewriter{userID: e.cfg.UserID}
 			r, err := probe.row(records)
 			if r != nil && r.TransactionID < p.horizon {
@@ -176,10 +176,10 @@ func (e *eraser) addTail(ctx context.Context, tx pgx.Tx, p *plan, at logread.Cur
 		}
 		return err
 	}
-	if err := eachRow(ctx, tx, e.result.Partition, e.cfg.UserID, p.at, visit); err != nil {
+	if err := eachRow(ctx, tx, e.result.Partition, e.cfg.UserID, p.position, visit); err != nil {
 		return err
 	}
-	if err := eachLateRow(ctx, tx, e.result.Partition, e.cfg.UserID, at.Pending, visit); err != nil {
+	if err := eachLateRow(ctx, tx, e.result.Partition, e.cfg.UserID, cursor.Pending, visit); err != nil {
 		return err
 	}
 	return waiting

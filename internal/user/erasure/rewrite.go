@@ -40,7 +40,7 @@ type Counts struct {
 type row struct {
 	events.Position
 	payload []byte
-	// whole is set if no event of the row remains.
+	// whole is true if no event of the row remains.
 	whole bool
 }
 

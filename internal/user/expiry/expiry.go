@@ -91,7 +91,7 @@ type Config struct {
 	// StandbyInterval is how often an instance that does not sweep tries to acquire the lock.
 	// Default 5s.
 	StandbyInterval time.Duration
-	// BatchSize is the greatest number of conversations that one transaction expires; a
+	// BatchSize is the maximum number of conversations that one transaction expires; a
 	// conversation counts once for each user. Default 1,000, at most events.MaxUsers.
 	BatchSize int
 	// Pause is the minimum pause between two batches. The next batch also waits until the

@@ -67,10 +67,10 @@ func (v *View) concerns(e *events.Event) bool {
 		return true
 	}
 	key := e.Key()
-	if _, repeated := v.had[key]; repeated {
+	if _, repeated := v.seenKeys[key]; repeated {
 		return true
 	}
-	v.had[key] = struct{}{}
+	v.seenKeys[key] = struct{}{}
 	switch e.Type {
 	case events.RoomJoined:
 		v.rooms[room] = struct{}{}
@@ -87,7 +87,7 @@ func (v *View) concerns(e *events.Event) bool {
 // loadRooms reads the rooms of the baseline: the last seq and the category of each room, and
 // in which rooms the user is a member.
 func (v *View) loadRooms(ctx context.Context) error {
-	v.rooms, v.categories, v.had = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
+	v.rooms, v.categories, v.seenKeys = map[string]struct{}{}, map[string]posted{}, map[uuid.UUID]struct{}{}
 	sql := fmt.Sprintf(`SELECT r.conversation_id, r.last_seq, r.category, c.joined IS NOT NULL
 FROM badged.rooms_p%02[1]d_baseline AS r
 LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.conversation_id = r.conversation_id`,
@@ -109,14 +109,14 @@ LEFT JOIN badged.conversations_p%02[1]d_baseline AS c ON c.user_id = $1 AND c.co
 // View reads each folded event once, in the order of folding. It omits events that are not folded
 // yet, since folding may still change their places. It is not safe for concurrent use.
 type View struct {
-	q      events.Querier
-	filter Filter
-	at     map[int]events.Position
+	q         events.Querier
+	filter    Filter
+	positions map[int]events.Position
 	// rooms has the rooms in which the filter's user is a member; nil before the first read.
-	// had has the event keys of the user's joins and leaves that were read, since a repetition
+	// seenKeys has the event keys of the user's joins and leaves that were read, since a repetition
 	// of such an event must not change rooms.
-	rooms map[string]struct{}
-	had   map[uuid.UUID]struct{}
+	rooms    map[string]struct{}
+	seenKeys map[uuid.UUID]struct{}
 	// categories has the category of each room, by which a user.left_all selects the rooms
 	// that the user leaves.
 	categories map[string]posted
@@ -137,7 +137,7 @@ func New(q events.Querier, log *events.Log, f Filter) *View {
 	if f.Partitions == nil {
 		f.Partitions = log.Layout().Living()
 	}
-	return &View{q: q, filter: f, at: map[int]events.Position{}}
+	return &View{q: q, filter: f, positions: map[int]events.Position{}}
 }
 
 // The size of a page.
@@ -160,8 +160,8 @@ func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Rec
 			return err
 		}
 		size := logread.Size{Events: pageEvents, Bytes: pageBytes}
-		for v.at[p].Before(end.Position) {
-			records, err := logread.Folded(ctx, v.q, p, v.at[p], end, &size)
+		for v.positions[p].Before(end.Position) {
+			records, err := logread.Folded(ctx, v.q, p, v.positions[p], end, &size)
 			if err != nil {
 				return err
 			}
@@ -173,9 +173,9 @@ func (v *View) Next(ctx context.Context, visit func(partition int, r *events.Rec
 					return fmt.Errorf("show %s of partition %d: %w", records[i].Place, p, err)
 				}
 			}
-			v.at[p] = end.Position
+			v.positions[p] = end.Position
 			if len(records) > 0 {
-				v.at[p] = records[len(records)-1].Position
+				v.positions[p] = records[len(records)-1].Position
 			}
 		}
 	}

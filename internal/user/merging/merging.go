@@ -26,7 +26,7 @@ import (
 // Source is the CloudEvents source of the events that a merge publishes.
 const Source = "badged/merge"
 
-// MaxMessages is the greatest number of unread messages that are moved per conversation: each
+// MaxMessages is the maximum number of unread messages that are moved per conversation: each
 // message needs an event. If a conversation has more, only its newest messages are moved.
 const MaxMessages = 10_000
 
@@ -169,7 +169,7 @@ func load(ctx context.Context, pool *pgxpool.Pool, log *events.Log, userID strin
 // move is the move of a conversation from a guest to an account.
 type move struct {
 	from, to *badge.Conversation
-	// known is set if the account has had the conversation before.
+	// known is true if the account has had the conversation before.
 	known  bool
 	result *Merged
 }

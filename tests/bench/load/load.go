@@ -243,7 +243,7 @@ func Witnesses(users []string, partitions int) []string {
 	return slices.Collect(maps.Values(byPartition))
 }
 
-// BadgesAtOnce is the most users in one query.
+// BadgesAtOnce is the maximum number of users in one query.
 const BadgesAtOnce = 1000
 
 // Totals returns the total of each user.

@@ -25,14 +25,14 @@ import (
 	"github.com/badged/badged/tests/bench/stream"
 )
 
-// catchingUp is the measure of how fast a webhook catches up after its endpoint was unreachable.
+// catchingUp is the measure of how fast a webhook catches up after its endpoint was unavailable.
 const catchingUp = "catching up, batches of %d"
 
 func endpoints(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const none, works, fails = "no webhook", "one that works", "one that works, one that fails"
 	l := endpointLoad{
 		roomLoad: roomLoad{rooms: s.Pick(200, 4), members: s.Pick(50_000, 100), rate: float64(s.Pick(145, 100)), duration: s.Duration, partitions: defaultPartitions},
-		least:    s.Pick(50, 10), most: s.Pick(5000, 50),
+		least:    s.Pick(50, 10), limit: s.Pick(5000, 50),
 	}
 	var sides []contest.Side
 	for hooks, name := range []string{none, works, fails} {
@@ -57,11 +57,11 @@ func endpoints(r *rig.Rig, s contest.Scale) contest.Scenario {
 // to up to three users, and the rest are reads.
 type endpointLoad struct {
 	roomLoad
-	least, most int
+	least, limit int
 }
 
 func (l endpointLoad) String() string {
-	return fmt.Sprintf("%.0f events/s for %s, %d users, %d rooms of %d to %d", l.rate, l.duration, l.members, l.rooms, l.least, l.most)
+	return fmt.Sprintf("%.0f events/s for %s, %d users, %d rooms of %d to %d", l.rate, l.duration, l.members, l.rooms, l.least, l.limit)
 }
 
 // event returns event i, which may be negative.
@@ -92,7 +92,7 @@ func (l endpointLoad) event(i int) events.Event {
 // logarithmic scale.
 func (l endpointLoad) joins() (all []events.Event) {
 	for room := range l.rooms {
-		size := float64(l.least) * math.Pow(float64(l.most)/float64(l.least), float64(room)/float64(max(1, l.rooms-1)))
+		size := float64(l.least) * math.Pow(float64(l.limit)/float64(l.least), float64(room)/float64(max(1, l.rooms-1)))
 		var users []string
 		for i := range int32(size) {
 			users = append(users, stream.UserID((int32(room)*7919+i)%int32(l.members))) //nolint:gosec // at most 50,000

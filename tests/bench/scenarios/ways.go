@@ -268,10 +268,10 @@ func (m *metered) Settle(ctx context.Context) error { return m.await(ctx, 0, 5*t
 
 // await returns once at most the given number of published events are unfolded. One caller at a time
 // reads how many are folded.
-func (m *metered) await(ctx context.Context, most int64, interval time.Duration) error {
+func (m *metered) await(ctx context.Context, limit int64, interval time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for m.published.Load()-m.folded > most {
+	for m.published.Load()-m.folded > limit {
 		if err := wait.For(ctx, interval); err != nil {
 			return err
 		}

@@ -143,7 +143,7 @@ func (d *Document) CheckExamples(t testing.TB) int {
 	return d.checkExamples(t, nil, d.root)
 }
 
-func (d *Document) checkExamples(t testing.TB, at []string, v any) int {
+func (d *Document) checkExamples(t testing.TB, path []string, v any) int {
 	t.Helper()
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -155,8 +155,8 @@ func (d *Document) checkExamples(t testing.TB, at []string, v any) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Validate(b, append(at[:len(at):len(at)], schema)...); err != nil {
-			t.Errorf("the example at %s is not as described: %v", strings.Join(at, " "), err)
+		if err := d.Validate(b, append(path[:len(path):len(path)], schema)...); err != nil {
+			t.Errorf("the example at %s is not as described: %v", strings.Join(path, " "), err)
 		}
 		n++
 	}
@@ -169,7 +169,7 @@ func (d *Document) checkExamples(t testing.TB, at []string, v any) int {
 		}
 	}
 	for name, member := range object {
-		n += d.checkExamples(t, append(at[:len(at):len(at)], name), member)
+		n += d.checkExamples(t, append(path[:len(path):len(path)], name), member)
 	}
 	return n
 }

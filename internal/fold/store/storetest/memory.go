@@ -71,21 +71,21 @@ func (m *Memory) CommitAt(t T, evs []events.Event, at func(i int) events.Positio
 	t.Helper()
 	var items []store.Item
 	for _, e := range evs {
-		it, err := store.ItemOf(e, 0, 1)
+		item, err := store.ItemOf(e, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		items = append(items, it)
+		items = append(items, item)
 	}
 	state, missing := store.StateOf(items, store.NewCache(0), len(m.Rooms) > 0)
 	m.load(t, state, &missing)
 	m.loadChunks(t, state, items)
 	for i := range items {
 		m.folded++
-		if it := &items[i]; m.keys.Fresh(it, at(i)) {
-			it.Refuse(state)
-			m.keys.Remember(it)
-			state.Fold(&it.Event)
+		if item := &items[i]; m.keys.Fresh(item, at(i)) {
+			item.Refuse(state)
+			m.keys.Remember(item)
+			state.Fold(&item.Event)
 		}
 	}
 	updates := store.ClientUpdates(store.Sorted(state.Users), state.Rooms, 0, 0, "epoch", func(pubsub.Address) bool { return true })
@@ -236,7 +236,7 @@ func Reload(t T, u *badge.User) *badge.User {
 	again.Carried, again.StoredCarried, again.Joined = u.Carried, u.Carried, u.Joined
 	again.Paths = u.Paths.Clone()
 	var err error
-	if again.ReadsAhead, err = badge.ParseClaims(u.ReadsAhead.String()); err != nil {
+	if again.ReadsAhead, err = badge.ParseReadsAhead(u.ReadsAhead.String()); err != nil {
 		t.Fatal(err)
 	}
 	for id, c := range u.Conversations {

@@ -53,7 +53,7 @@ type found struct {
 	pods map[string]labels.Set
 	// selectors has the selectors of pods, by the object that contains the selector.
 	selectors map[string]labels.Selector
-	// tls is set if the servers use TLS. calls has the URLs of servers, by the object whose pods
+	// tls is true if the servers use TLS. calls has the URLs of servers, by the object whose pods
 	// call them.
 	tls   bool
 	calls map[string]string
