@@ -130,7 +130,7 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 	return update, version, err
 }
 
-// mayHaveChanged reports whether the log may have events that concern a user and come after the
+// mayHaveChanged reports whether the log may have events that concern a user and come after
 // position, but not after the position of snapshot.
 func (snapshot *Snapshot) mayHaveChanged(ctx context.Context, userID string, position events.Position) (bool, error) {
 	if position == snapshot.Position {
