@@ -32,9 +32,9 @@ SKIP       = $(if $(filter long,$(LEAVE)),-skip $(call named,== "tests"))
 # than go's default of ten minutes.
 TIMEOUT   ?= 60m
 # How many parallel tests of a package run at once, and how many packages, beside those of
-# the program: most tests wait, so more packages run than there are processors.
+# the program: most tests wait. With a package more at once, two processors were not faster.
 PARALLEL  ?= 4
-PACKAGES  ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PACKAGES  ?= $(shell getconf _NPROCESSORS_ONLN)
 # Duration of each fuzz target, 1m in make nightly. Tests run what fuzzing has found.
 FUZZTIME  ?= 5s
 # Histories that each property test draws in make properties: 300 in make nightly.

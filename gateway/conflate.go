@@ -13,8 +13,7 @@ import (
 // This file sends updates of rooms to members. Updates of a busy room are conflated: members
 // get the newest state of the room, and states in between may be skipped.
 
-// seatsAtOnce is how many members the method tell updates before it unlocks the hub for a
-// moment. Otherwise a large room would block other goroutines that lock the hub.
+// seatsAtOnce is the number of members after which the method tell briefly unlocks the hub. Otherwise a large room would block other goroutines that lock the hub.
 const seatsAtOnce = 256
 
 // roomNews is a state of a room to send to its members: copies of room.latest, base, oldest and
@@ -42,8 +41,7 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 }
 
 // take stores an update that arrived at a step (see rooms.steps) as the newest state. If ok is
-// true, the caller must schedule the sending of this state to the members, after the time
-// `wait`. ok is false if the update is not newer than latest, or if the sending is already
+// true, the caller must call schedule with wait, to send this state to the members. ok is false if the update is not newer than latest, or if the sending is already
 // scheduled.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
@@ -65,8 +63,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule waits for the time after, without blocking, and then passes a room to hub.pass, which sends the room's
-// newest state to the members.
+// schedule passes a room to hub.pass when the duration after is over. It does not block.
 func (r *rooms) schedule(due *room, after time.Duration) {
 	if after > 0 {
 		time.AfterFunc(after, func() { r.schedule(due, 0) })

@@ -54,8 +54,8 @@ type room struct {
 
 	mu sync.Mutex
 	// latest is the newest state from the bus, or nil. came is the step at which latest arrived.
-	// base is Changes of an earlier state of the room, since which the bus has lost no update of
-	// the room.
+	// base is Changes of an earlier state of the room; the bus has lost no update of
+	// the room after it.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
@@ -80,7 +80,7 @@ type seat struct {
 // share is called with a membership that was read from the tables. If other members have an
 // equal state of the room, share replaces the state in the membership by theirs, to save
 // memory. began is the step at which the read began. If the bus has delivered a newer state
-// after this step, share returns that state as latest, and its base (see room). Otherwise
+// after this step, share returns that state as latest, with the base of the room. Otherwise
 // latest is nil.
 //
 // If a state arrived from the bus before the read began, the read must have returned it or a

@@ -166,7 +166,7 @@ func (ss *stateSender) stop() {
 	}
 }
 
-// countAhead counts a state that is ahead of the tables in the metrics: the client named it in
+// countAhead counts, in the metrics, a state that is ahead of the tables: the client named it in
 // its hello, or the bus announced it before the tables were read, but the tables have an older
 // state.
 func (ss *stateSender) countAhead(state *pubsub.Snapshot, r *view.Reading) {

@@ -37,8 +37,8 @@ type worker struct {
 
 	// sender is nil until the session has joined the hub.
 	sender *stateSender
-	// joined is true just before the session joins the hub; finish then removes the session from
-	// the hub.
+	// joined is set just before the session joins the hub. If it is true, finish removes the
+	// session from the hub.
 	joined bool
 	// check is the timer that schedules taskCheck when the next ping is due (pingAt) or when
 	// the token expires, whichever is earlier. check and pingAt are set together with sender.

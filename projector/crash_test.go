@@ -17,9 +17,9 @@ import (
 	"github.com/badged/badged/internal/devtest/foldtest"
 )
 
-// before and during are a history of partition 0 in which a batch uses
-// everything it can: before is folded before the crash, so that there are rows
-// to change, and during by the interrupted batch.
+// beforeCrash and duringCrash are a history of partition 0 in which a batch uses
+// everything it can: beforeCrash is folded before the crash, so that there are rows
+// to change, and duringCrash by the interrupted batch.
 var (
 	crashAnn, crashBob, crashCem = foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
 

@@ -13,9 +13,8 @@ const silentIntervals = 3
 // ownerKind names projectors among the kinds of owners of partitions.
 const ownerKind = "projector"
 
-// setOwned acquires a fair share of the partitions and folds them until ctx is done. Ownership only
-// avoids duplicate work: the fence keeps the counts correct even if a partition has two
-// owners.
+// runOwnership acquires a fair share of the partitions and folds them until ctx is done. Ownership
+// only avoids duplicate work: the fence keeps the counts correct even if a partition has two owners.
 func (p *Projector) runOwnership(ctx context.Context) error {
 	owner := pgsession.Owner{
 		Connect: p.cfg.Pool.Config().ConnConfig, Kind: ownerKind, Class: pgsession.LockClass, MemberClass: pgsession.MemberClass,

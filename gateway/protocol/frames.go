@@ -31,7 +31,7 @@ const Subprotocol = "badge.v1"
 const ProblemType = "urn:badged:problem"
 
 const (
-	// MaxFrameBytes is the maximum size of a client's frame that contains no token in bytes.
+	// MaxFrameBytes is the maximum size in bytes of a client's frame without a token.
 	MaxFrameBytes = 4096
 	// MaxTokenBytes is the maximum size of a token in bytes, in a frame or a header.
 	MaxTokenBytes = 16 << 10
@@ -69,7 +69,7 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversations that the category covers add to the total; default removes the level of the category."`
 }
 
-// maxIDBytes is the maximum size of a frame's id in bytes, since answers repeat the id. Quotes and
+// maxIDBytes is the maximum size in bytes of a frame's id, since answers repeat the id. Quotes and
 // escapes do not count.
 const maxIDBytes = 128
 

@@ -195,7 +195,7 @@ func (c *archiveCmd) archive(ctx context.Context, streams Streams, s *cluster.Da
 	var written error
 	partitions := operations.BeginPartitions(meter, "archive", len(s.Held()), true)
 	err := archiving.Run(ctx, archiving.Config{
-		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, MostBlocked: c.MaxWait, Progress: partitions,
+		Pool: s.Pool, Log: s.Log, Store: store, Before: c.Before, MaxWait: c.MaxWait, Progress: partitions,
 		Archived: func(p archiving.Result) {
 			sum.add(p)
 			partitions.Finish(1)

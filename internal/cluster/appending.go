@@ -34,10 +34,10 @@ type Appender struct {
 
 // NewAppender returns an appender that stores hints. For each database, appendTo returns the
 // function that the appender calls to append to this database.
-func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
+func NewAppender(c *Cluster, appendTo func(*Database) events.Append) *Appender {
 	a := &Appender{cluster: c, hinting: true}
 	for _, s := range c.databases {
-		a.appendTo = append(a.appendTo, to(s))
+		a.appendTo = append(a.appendTo, appendTo(s))
 	}
 	return a
 }
@@ -46,10 +46,10 @@ func NewAppender(c *Cluster, to func(*Database) events.Append) *Appender {
 // function that the new appender calls to append. These functions may do more than append, but the
 // replay of a hint would only append. So the new appender stores no hints: while a database is
 // unavailable, appending to it fails.
-func (a *Appender) WithAppends(to func(*Database) events.Append) *Appender {
+func (a *Appender) WithAppends(appendTo func(*Database) events.Append) *Appender {
 	other := &Appender{cluster: a.cluster}
 	for _, s := range a.cluster.databases {
-		other.appendTo = append(other.appendTo, to(s))
+		other.appendTo = append(other.appendTo, appendTo(s))
 	}
 	return other
 }

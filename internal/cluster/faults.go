@@ -128,8 +128,8 @@ func (e *PartialFailure) Add(other *PartialFailure) *PartialFailure {
 	return sum
 }
 
-// Without returns the users in userIDs that are not in e.UserIDs, which are the users that were
-// read. e may be nil.
+// Without returns the users in userIDs that were read: those that are not in e.UserIDs. e may be
+// nil.
 func (e *PartialFailure) Without(userIDs []string) []string {
 	if e == nil {
 		return userIDs

@@ -52,8 +52,8 @@ func ask(ctx context.Context, conn *pgconn.PgConn, cluster, name string) error {
 // shard.
 var errNoShard = fmt.Errorf("%w: check its URL, or restore it from a backup", ErrEmpty)
 
-// mistaken fails unless a database is the configured shard. The database stores that it is the
-// shard `member` of the cluster `cluster`; it should be the shard `name` of the cluster expected.
+// mistaken returns an error unless cluster and member, the names that a database stores, equal the
+// configured names expected and name.
 func mistaken(cluster, member, expected, name string) error {
 	switch {
 	case cluster != expected:

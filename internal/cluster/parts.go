@@ -55,7 +55,7 @@ func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 	if len(c.databases) == 1 && st.unknown == nil {
 		return c.databases[0]
 	}
-	var singleDatabase *Database
+	var found *Database
 	for i := range evs {
 		users := evs[i].Data.UserIDs
 		if len(users) == 0 {
@@ -63,13 +63,13 @@ func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 		}
 		for _, u := range users {
 			s := c.shardOfUser(st, u)
-			if s == nil || singleDatabase != nil && s != singleDatabase {
+			if s == nil || found != nil && s != found {
 				return nil
 			}
-			singleDatabase = s
+			found = s
 		}
 	}
-	return singleDatabase
+	return found
 }
 
 // split divides events into one part for each database. The part of a database names only users

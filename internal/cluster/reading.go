@@ -73,8 +73,8 @@ func (r *Reader) reachable(ctx context.Context, s *Database, read func(context.C
 }
 
 // withReader calls read with the reader of the database that holds a partition. If the partition
-// was moved or split, on reloads the map and calls read again, for up to moveWait. If check is
-// true, on verifies after the read that the database holds the partition. Set check unless read
+// was moved or split, withReader reloads the map and calls read again, for up to moveWait. If check
+// is true, it verifies after the read that the database holds the partition. Set check unless read
 // verifies this itself.
 func (r *Reader) withReader(ctx context.Context, partition func() int, check bool, read func(context.Context, *badges.Reader) error) error {
 	for deadline := time.Now().Add(moveWait); ; {

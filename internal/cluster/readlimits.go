@@ -64,10 +64,10 @@ func (l *readLimits) partition(number int) *partitionReads {
 	return one
 }
 
-// read waits until fewer than l.most reads of the partition are running, and then calls do. The
+// read waits until fewer than l.limit reads of the partition are running, and then calls do. The
 // error is a [*pgfault.LockedError] if read waits longer than queueTimeout, if the partition
-// counts as locked and another read is running, or if do fails because of a lock. But for
-// manyPartitions, an error of do is returned as it is.
+// counts as locked and another read is running, or if do fails because of a lock. If partition is
+// manyPartitions, read returns an error of do unchanged.
 func (l *readLimits) read(ctx context.Context, partition int, do func(ctx context.Context) error) error {
 	one := l.partition(partition)
 	if err := one.acquire(ctx, partition); err != nil {

@@ -155,7 +155,7 @@ func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err 
 		return nil, fmt.Errorf("read samples: %w", err)
 	}
 	for _, b := range r.buckets {
-		if b.start.After(since) && !b.start.Add(pointPatience).After(now) {
+		if b.end.After(since) && !b.end.Add(pointPatience).After(now) {
 			points = append(points, b.rate())
 		}
 	}
@@ -193,10 +193,10 @@ type ratings struct {
 	buckets []*bucket
 }
 
-// bucket collects the samples of one interval, from which one point is computed. start is the end
+// bucket collects the samples of one interval, from which one point is computed. end is the end
 // of the interval.
 type bucket struct {
-	start time.Time
+	end time.Time
 	// logged and folded count the events that were appended and folded during `spent`, the time
 	// between the samples.
 	logged, folded float64
@@ -215,8 +215,8 @@ type traffic struct {
 
 func (r *ratings) add(s sample) {
 	at := s.takenAt.Truncate(pointWidth).Add(pointWidth).UTC()
-	if n := len(r.buckets); n == 0 || r.buckets[n-1].start.Before(at) {
-		r.buckets = append(r.buckets, &bucket{start: at, gateways: map[run]*traffic{}})
+	if n := len(r.buckets); n == 0 || r.buckets[n-1].end.Before(at) {
+		r.buckets = append(r.buckets, &bucket{end: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
 	// All processes count the events of the same log, at slightly different times. So a later
@@ -254,7 +254,7 @@ func (r *ratings) add(s sample) {
 
 // rate returns the point of the bucket.
 func (b *bucket) rate() Rate {
-	r := Rate{At: b.start, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
+	r := Rate{At: b.end, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
 	if b.spent > 0 {
 		appended, folded := b.logged/b.spent.Seconds(), b.folded/b.spent.Seconds()
 		r.Appended, r.Folded = &appended, &folded

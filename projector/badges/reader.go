@@ -203,8 +203,8 @@ func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths
 	return badges, read(paths(statements.Get("read the badges of members"), pathsOfSums), members, m.targets(), func(int) { m.addTo(&b) })
 }
 
-// on completes a statement with the name of a table. If only one partition is read, this is
-// the table of the partition; otherwise it is the partitioned table. A read of the partitioned
+// forPartition completes a statement with the name of a table. If only one partition is read, this
+// is the table of the partition; otherwise it is the partitioned table. A read of the partitioned
 // table blocks while any partition is locked.
 func forPartition(sql string, partitions []int16) string {
 	part := ""

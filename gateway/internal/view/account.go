@@ -279,7 +279,7 @@ func sameRow(a, b *pubsub.Membership) bool {
 }
 
 // Follow applies a state of a room that arrived from the bus. base is Changes of an earlier state
-// of the room, since which the bus has lost no update of the room. If the account's state of the
+// of the room; the bus has lost no update of the room after it. If the account's state of the
 // room is older than base, the bus may also have lost updates of the user. The result is then
 // Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {

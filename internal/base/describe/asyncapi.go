@@ -36,7 +36,7 @@ type Channel struct {
 // Message is one kind of message on a channel.
 type Message struct {
 	Name, Doc, ContentType string
-	// Model is the value for Schemas.Model.
+	// Model is the value for Schemas.Of.
 	Model any
 	// Example is a message, in JSON.
 	Example string

@@ -42,7 +42,7 @@ func (r *Route) Pattern() string {
 type Param struct {
 	// In is "path", "query" or "header".
 	In, Name, Doc string
-	// Model is the value for Schemas.Model. Default: a string.
+	// Model is the value for Schemas.Of. Default: a string.
 	Model    any
 	Required bool
 	Example  string
@@ -51,7 +51,7 @@ type Param struct {
 // Content is a body in one media type.
 type Content struct {
 	MediaType string
-	// Model is the value for Schemas.Model; nil if the body is not JSON.
+	// Model is the value for Schemas.Of; nil if the body is not JSON.
 	Model any
 	// Doc describes a body that has no schema.
 	Doc string

@@ -117,12 +117,12 @@ type Named struct {
 	Docs map[string]string
 	// Consts has the value of each field that has only one possible value.
 	Consts map[string]string
-	// Fields replaces the schemas of some fields, by values for Schemas.Model.
+	// Fields replaces the schemas of some fields, by values for Schemas.Of.
 	Fields map[string]any
 }
 
 // OneOf describes a value that matches one of several schemas. Each schema is given as a value for
-// Schemas.Models.
+// Schemas.Of.
 type OneOf struct {
 	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
@@ -132,7 +132,7 @@ type OneOf struct {
 	Models []any
 }
 
-// List describes an array. Model describes its elements, by a value for Schemas.Model.
+// List describes an array. Model describes its elements, by a value for Schemas.Of.
 type List struct {
 	Model              any
 	MinItems, MaxItems int64
@@ -175,11 +175,11 @@ func (s *Schemas) find(name string) *Schema {
 	return nil
 }
 
-// Model returns the schema of a value. A *Schema is returned as it is. Named, OneOf and List
+// Of returns the schema of a value. A *Schema is returned as it is. Named, OneOf and List
 // describe a schema. Any other value means the schema of its Go type. A struct type with a name
 // becomes a named schema, and the result refers to it. The tags json, doc, minimum, maximum,
 // minLength, maxLength, minItems, maxItems, enum (separated by commas), format and type describe
-// the fields of a struct. ModelOf panics if a type has no schema, or if two types would have the
+// the fields of a struct. Of panics if a type has no schema, or if two types would have the
 // same name.
 func (s *Schemas) Of(v any) *Schema {
 	switch v := v.(type) {

@@ -243,7 +243,7 @@ func (c *carrier) queueSettling(batch *pgx.Batch) {
 	}
 }
 
-// storable returns text in a form that Postgres can store: without zero bytes and invalid UTF-8.
+// storable returns text in a form that Postgres can store: without zero bytes or invalid UTF-8.
 func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
 }

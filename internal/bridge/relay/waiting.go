@@ -48,7 +48,7 @@ type waiting struct {
 	behind []bool
 	// lastErr is the last error of an append, the reason why rows wait.
 	lastErr error
-	// catching marks the partitions of behind whose database is available again, so that waiting
+	// catching marks those partitions in behind whose database is available again, so that waiting
 	// rows are carried to them now. nil means no partition. reached is the offset up to which these
 	// partitions have all rows.
 	catching []bool
@@ -95,8 +95,7 @@ func (c *carrier) fallBehind(missed *cluster.PartialFailure) {
 	c.delay(missed.Err)
 }
 
-// delay postpones the next attempt to catch up. reason is the error that is the reason, or nil if
-// there is no new error.
+// delay postpones the next attempt to catch up. reason is the new error, or nil.
 func (c *carrier) delay(reason error) {
 	if reason != nil {
 		c.lastErr = reason

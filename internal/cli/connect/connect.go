@@ -81,7 +81,7 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 // Separate connects to databases for a command that works on each of them separately. The
 // configuration need not have all databases of the cluster, and databases may be unavailable.
 // Separate fails if a database has another name than in the configuration. If joining is true,
-// databases may be new to the cluster: see [cluster.Identify]. Call [Each] with the result, and
+// databases may be new to the cluster: see [cluster.Identify]. Call [EachCandidate] with the result, and
 // [Close] at the end.
 func Separate(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
 	databases, err := Pools(ctx, d, &cluster.Guard{})

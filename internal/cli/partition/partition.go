@@ -200,7 +200,7 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	}
 	defer dbs.Close()
 	all, _ := movingShards(dbs)
-	cfg := moving.Config{Databases: all, Partition: c.Partition, To: c.To, Options: copier.Options{Patience: c.MaxPause, MostBlocked: c.MaxWait}}
+	cfg := moving.Config{Databases: all, Partition: c.Partition, To: c.To, Options: copier.Options{Patience: c.MaxPause, MaxWait: c.MaxWait}}
 	source := dbs.Database(c.To)
 	if err := dbs.CheckPartition(c.Partition); err != nil {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {

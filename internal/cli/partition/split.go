@@ -151,7 +151,7 @@ func (c *splitCmd) split(ctx context.Context, streams terminal.Streams, s *clust
 	cfg := splitting.Config{
 		Pool: s.Pool, Log: s.Log, Partition: p,
 		Options: copier.Options{
-			Patience: c.MaxPause, MostBlocked: c.MaxWait,
+			Patience: c.MaxPause, MaxWait: c.MaxWait,
 			Progress: func(step copier.Step, rows int64) { watch.progress(string(step), rows) },
 		},
 		Blocked: func(holder pgsession.Holder) { watch.blocked(s.Name, holder) },

@@ -94,7 +94,7 @@ func (u *User) Conversation(id string) *Conversation {
 // changed reports whether a client of u can see a difference; if so, the version of u has
 // grown by one. reason is the reason why no count changed; it has no meaning if a count changed.
 //
-// Before the call, load the rows of paths that cover the categories of every conversation that
+// Before the call, load into u the rows of all paths (categories) that cover a conversation that
 // e changes. For an event about many conversations, also load every membership, and every
 // conversation with something to read; for UserLeftAll, load every conversation.
 func (u *User) Apply(e *events.Event, mentioned bool, state *State) (changed bool, reason Reason) {

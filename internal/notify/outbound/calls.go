@@ -329,7 +329,7 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, calls []report) error {
 			kept.add(&calls[i])
 		}
 	}
-	name := b.lane.name
+	name := b.queue.name
 	var batch pgx.Batch
 	if len(gone.types) > 0 {
 		batch.Queue(statements.Of(b.partition, "delete told calls"), name, gone.types, gone.subjects, gone.changes)

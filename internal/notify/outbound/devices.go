@@ -66,8 +66,8 @@ func (d *Device) targets() []any {
 	}
 }
 
-// PutDevice registers a device, or registers it again, and makes it due. A repeated registration
-// with the same token and settings does not make the device due. A token belongs to one device:
+// PutDevice registers a device, or registers it again, and makes it due unless its token and
+// settings are unchanged. A token belongs to one device:
 // PutDevice deletes other devices with the token. It fails with [ErrTooManyDevices], or with
 // eventlog.ErrRevoked if the access token in ctx was revoked. created is true if the device was
 // not registered before.

@@ -72,8 +72,8 @@ const (
 // MaxAlerts is the maximum number of alerts that NextDevices returns for a device.
 const MaxAlerts = 20
 
-func (p *DevicePush) lane() queueKey { return queueKey{p.App, p.Platform} }
-func (p *DevicePush) row() row       { return row{p.Partition, p.UserID, p.DeviceID} }
+func (p *DevicePush) queueKey() queueKey { return queueKey{p.App, p.Platform} }
+func (p *DevicePush) row() row           { return row{p.Partition, p.UserID, p.DeviceID} }
 
 // NextDevices returns up to limit devices of an app and platform that are due and need a push:
 // the number to show differs from the number in the last push, or there are alerts to show or to

@@ -207,7 +207,7 @@ SELECT DISTINCT user_id FROM badged.devices_pNN WHERE user_id > $1 ORDER BY user
 greatest(clock_timestamp(), {quiet until}, {held until})
 
 -- name: mark devices
--- Returns the number of devices by lane.
+-- Returns the number of devices by queue.
 WITH marked AS (
     UPDATE badged.devices_pNN AS d SET changes = d.changes + 1, due = least(d.due, {from then on})
     WHERE d.user_id = ANY ($1)

@@ -44,11 +44,11 @@ func (r *report) row() row {
 	return r.device.row()
 }
 
-func (r *report) lane() queueKey {
+func (r *report) queueKey() queueKey {
 	if r.kind >= callTold {
 		return r.call.queueKey()
 	}
-	return r.device.lane()
+	return r.device.queueKey()
 }
 
 // reports collects reports, so that one transaction stores many reports.
@@ -150,7 +150,7 @@ func (n *Notifier) settle(c *Call) {
 
 // CallRetry reports that a call failed. Its subject is due again after delay. If the
 // subject comes from the log, the position of the webhook cannot move past it until a call about
-// the subject succeeds. With refused set, the position can move earlier: when the webhook accepts
+// the subject succeeds. If refused is true, the position can move sooner: when the webhook accepts
 // another call, CallsAccepted moves the subject to the queue.
 func (n *Notifier) CallRetry(c Call, delay time.Duration, refused bool) {
 	s := c.subject
@@ -264,7 +264,7 @@ func (n *Notifier) storeNext(ctx context.Context, left []report) ([]report, erro
 type batch struct {
 	partition int
 	kind      reportKind
-	lane      queueKey
+	queue     queueKey
 }
 
 // storeAll stores reports, in one transaction for each batch. It returns the reports that it
@@ -272,7 +272,7 @@ type batch struct {
 func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, err error) {
 	batches := map[batch][]report{}
 	for _, r := range all {
-		b := batch{r.row().partition, r.kind, r.lane()}
+		b := batch{r.row().partition, r.kind, r.queueKey()}
 		batches[b] = append(batches[b], r)
 	}
 	for b, some := range batches {
@@ -293,7 +293,7 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 			rows[i] = some[i].row()
 		}
 		n.metrics.reported(b.kind, len(some))
-		n.queues.finish(b.lane, rows...)
+		n.queues.finish(b.queue, rows...)
 		for i := range some {
 			if s := some[i].call.subject; s != nil {
 				n.subjectDone(s)
@@ -355,7 +355,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		}
 		told = slices.DeleteFunc(told, func(r report) bool { return len(r.device.Alerts) == 0 })
 		if len(told) > 0 {
-			if err := storeBatch(ctx, tx, batch{b.partition, reportTold, b.lane}, told); err != nil {
+			if err := storeBatch(ctx, tx, batch{b.partition, reportTold, b.queue}, told); err != nil {
 				return err
 			}
 		}

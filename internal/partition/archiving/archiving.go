@@ -53,9 +53,9 @@ type Config struct {
 	// Memory is the same limit as in [rebuild.Config].
 	Memory int64
 
-	// MostBlocked limits the wait for another transaction's locks on the tables; see
+	// MaxWait limits the wait for another transaction's locks on the tables; see
 	// [pgsession.Blocking].
-	MostBlocked time.Duration
+	MaxWait time.Duration
 
 	// Progress, if not nil, receives the progress of each partition. Its method Blocked is called
 	// with each transaction that delays Run, because it uses the log or the baseline of the
@@ -441,7 +441,7 @@ func (a *archiving) rebase(ctx context.Context, snapshot *replay.Snapshot, files
 			next.Until = f.AppendedUntil
 		}
 	}
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: snapshot.Partition, MaxWait: a.cfg.MostBlocked, Tables: partition.Baseline(snapshot.Partition)}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: snapshot.Partition, MaxWait: a.cfg.MaxWait, Tables: partition.Baseline(snapshot.Partition)}
 	if err := blocked.Retry(ctx, a.job.Conn, func(tx pgx.Tx) error {
 		var batch pgx.Batch
 		batch.Queue(`SELECT badged.swap_baseline_tables($1)`, snapshot.Partition)
@@ -477,7 +477,7 @@ func (a *archiving) copyKeys(ctx context.Context, partition int, keys *store.Ded
 
 // drop drops the ranges before the baseline, and returns their number.
 func (a *archiving) drop(ctx context.Context, number int) (dropped int, err error) {
-	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: number, MaxWait: a.cfg.MostBlocked, Tables: []string{partition.Log(number)}}
+	blocked := pgsession.Blocking{Conn: a.job.Conn, Report: a.job.Config.Progress.Blocked, Partition: number, MaxWait: a.cfg.MaxWait, Tables: []string{partition.Log(number)}}
 	if err := blocked.Retry(ctx, a.job.Conn, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, `SELECT badged.drop_log_ranges($1)`, number).Scan(&dropped)
 	}); err != nil {

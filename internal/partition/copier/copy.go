@@ -94,8 +94,8 @@ type Options struct {
 	// Progress, if not nil, is called with the current step and the number of copied rows.
 	// Several calls may have the same step.
 	Progress func(step Step, rows int64)
-	// MostBlocked is the longest wait for a delaying transaction; see [pgsession.Blocking].
-	MostBlocked time.Duration
+	// MaxWait is the longest wait for a delaying transaction; see [pgsession.Blocking].
+	MaxWait time.Duration
 	// Patience is about how long one attempt of the switch may block publishers to the partition
 	// and its folding. Default 800ms.
 	Patience time.Duration

@@ -322,7 +322,7 @@ func (m *mover) hasOldRows(s *side) bool {
 // open opens the session, which acquires the lock of the job. Under this lock it reads the state
 // again.
 func (s *side) open(ctx context.Context, partition int, cfg Config) error {
-	s.Session = &copier.Session{Condition: s.Name, Partition: partition, MaxWait: cfg.MostBlocked, Blocked: func(holder pgsession.Holder) { cfg.Blocked(s.Name, holder) }}
+	s.Session = &copier.Session{Condition: s.Name, Partition: partition, MaxWait: cfg.MaxWait, Blocked: func(holder pgsession.Holder) { cfg.Blocked(s.Name, holder) }}
 	if err := s.Open(ctx, s.Pool, s.Log, application); err != nil {
 		return err
 	}

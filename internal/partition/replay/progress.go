@@ -12,7 +12,7 @@ type Progress interface {
 	// events were read for this work.
 	Done(work, events int)
 	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped,
-	// since another transaction uses them. by describes this transaction.
+	// since another transaction uses them. holder describes this transaction.
 	Blocked(partition int, holder pgsession.Holder)
 }
 

@@ -142,7 +142,7 @@ func open(ctx context.Context, cfg Config) (*splitter, error) {
 	if cfg.Blocked == nil {
 		cfg.Blocked = func(pgsession.Holder) {}
 	}
-	session := &copier.Session{Partition: cfg.Partition, Blocked: cfg.Blocked, MaxWait: cfg.MostBlocked}
+	session := &copier.Session{Partition: cfg.Partition, Blocked: cfg.Blocked, MaxWait: cfg.MaxWait}
 	s := &splitter{cfg: cfg, letters: map[int64][]letter{}}
 	s.Copy = copier.Copy{
 		Session: session, Target: session, Operation: s, Options: cfg.Options, Result: &s.result.Result,

@@ -30,7 +30,7 @@ const id = `zoë "the ghost" <4711>`
 // partition is the partition of the user.
 var partition = events.PartitionOf(id, foldtest.Partitions)
 
-// others are users in the partition of the user and in another.
+// near and far are users in the partition of the user and in another.
 var near, far = foldtest.User(partition, 1), foldtest.User((partition+1)%foldtest.Partitions, 1)
 
 // populate fills a database with everything that badged may hold of the user.
