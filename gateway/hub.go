@@ -215,7 +215,6 @@ func (h *hub) userIDs(isIncluded func(userID string) bool) (ids []string) {
 	return ids
 }
 
-// sessionsOf returns the sessions of a user.
 func (h *hub) sessionsOf(userID string) []*session {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisCluster is the client of a Redis Cluster.
 type redisCluster struct {
 	client *redis.ClusterClient
 	// bySlot says whether the cluster has sharded pub/sub. It is nil until a master has answered.

@@ -23,7 +23,6 @@ const (
 	roomMark = "}:r:"
 )
 
-// channelOf returns the channel of an address.
 func channelOf(a Address) string {
 	return string(appendChannel(make([]byte, 0, 64), a))
 }
@@ -70,7 +69,6 @@ func canaryChannel(tag string) string { return "badged:{" + tag + "}:canary:" + 
 // errWrongChannel reports that an update has arrived on the channel of another user or room.
 var errWrongChannel = errors.New("the update belongs to another user or room than the channel")
 
-// decodeUpdate decodes an update that arrived on channel.
 func decodeUpdate(channel, payload string) (update, error) {
 	var u update = new(Update)
 	if isRoom(channel) {

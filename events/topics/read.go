@@ -19,7 +19,6 @@ import (
 // deleted.
 var errDeleted = errors.New("the position was deleted; subscribe again to start at the beginning of the log")
 
-// logRow is a row of the log.
 type logRow struct {
 	events.Position
 	uuid    uuid.UUID

@@ -21,7 +21,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// archiveCmd is `badged archive`.
 type archiveCmd struct {
 	config.Database `embed:""`
 	Before          time.Time     `help:"Archive events appended before this time, such as 2026-01-31T00:00:00Z. A range of the log that also has later events is not archived." placeholder:"TIME" env:"-"`

@@ -23,7 +23,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// auditCmd is `badged audit`.
 type auditCmd struct {
 	List   auditListCmd   `cmd:"" help:"Show the newest actions of operators."`
 	Verify auditVerifyCmd `cmd:"" help:"Verify that no record of the audit trail was changed, removed or inserted."`

@@ -74,7 +74,6 @@ func runSidecar(ctx context.Context, streams Streams, cfg config.Log, listen str
 // stopTimeout limits how long the command waits for requests in progress when it stops.
 const stopTimeout = 5 * time.Second
 
-// tailCmd is `badged tail`.
 type tailCmd struct {
 	config.Tail `embed:""`
 	Listen      string `help:"Address of the listener for /metrics, /readyz, /livez and /debug/pprof/; port 0 selects a free port." default:"127.0.0.1:8083"`

@@ -159,7 +159,6 @@ func run(ctx context.Context, args []string, streams Streams) (code int) {
 	return exitDone
 }
 
-// newParser returns the parser of the command line.
 func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("badged"),
@@ -216,7 +215,6 @@ func emptyFlag(parsed *kong.Context) string {
 	return ""
 }
 
-// versionCmd is `badged version`.
 type versionCmd struct{}
 
 // Run prints the version, the Go version and the platform.

@@ -27,7 +27,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// configCmd is `badged config`.
 type configCmd struct {
 	Check configCheckCmd `cmd:"" help:"Report all mistakes in the settings of a server together, and the source of each setting."`
 }

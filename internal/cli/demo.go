@@ -20,7 +20,6 @@ import (
 	"github.com/badged/badged/web"
 )
 
-// demoCmd is `badged demo`.
 type demoCmd struct {
 	config.Log `embed:""`
 	Listen     string `help:"Address of the page; port 0 selects a free port." default:"127.0.0.1:8080"`

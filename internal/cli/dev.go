@@ -22,7 +22,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// devCmd is `badged dev`.
 type devCmd struct {
 	config.Log `embed:""`
 	Listen     string `help:"Address of the listener; port 0 selects a free port." default:"127.0.0.1:8080"`

@@ -20,7 +20,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// userExplainCmd is `badged user explain`.
 type userExplainCmd struct {
 	config.Database `embed:""`
 	User            string    `arg:"" help:"The id of the user."`

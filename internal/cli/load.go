@@ -25,7 +25,6 @@ import (
 	"github.com/badged/badged/internal/user/logview"
 )
 
-// loadCmd is `badged load`.
 type loadCmd struct {
 	File         string   `arg:"" optional:"" help:"File with traffic: lines 'SRC DST UNIXTS', or CloudEvents as NDJSON. .gz and .zst are decompressed; - is standard input."`
 	Rooms        int      `help:"Generate traffic of N rooms instead of reading a file." placeholder:"N" env:"-"`
@@ -104,7 +103,6 @@ func (c *loadCmd) target(ctx context.Context, warnings io.Writer) (traffic.Targe
 	return traffic.NewClusterTarget(dbs), closeCluster, nil
 }
 
-// importCmd is `badged import`.
 type importCmd struct {
 	config.Database `embed:""`
 	Files           []string `arg:"" name:"file" help:"Files with the states of users, in the format of --format. .gz and .zst are decompressed; - is standard input."`

@@ -19,7 +19,6 @@ import (
 	"github.com/badged/badged/internal/user/logview"
 )
 
-// logCmd is `badged log`.
 type logCmd struct {
 	config.Database `embed:""`
 	Partition       *int      `help:"Print only this partition." placeholder:"N" env:"-"`
@@ -152,7 +151,6 @@ func newLogLine(partition int, r *events.Record) logLine {
 	return l
 }
 
-// lagCmd is `badged lag`.
 type lagCmd struct {
 	config.Database `embed:""`
 	JSON            bool `name:"json" help:"Print JSON." env:"-"`

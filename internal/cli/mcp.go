@@ -11,7 +11,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// mcpCmd is `badged mcp`.
 type mcpCmd struct {
 	config.Database `embed:""`
 	AllowWrites     bool   `help:"Also offer tools that retry and discard dead letters. This requires --url and --admin-key." env:"-"`

@@ -23,7 +23,6 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// migrateCmd is `badged migrate`.
 type migrateCmd struct {
 	Up     migrateUpCmd     `cmd:"" help:"Apply the pending migrations."`
 	Status migrateStatusCmd `cmd:"" help:"Show which migrations are applied."`

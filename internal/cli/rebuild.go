@@ -22,7 +22,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// rebuildCmd is `badged rebuild`.
 type rebuildCmd struct {
 	config.Database `embed:""`
 	Partition       *int     `help:"Process only this partition." placeholder:"N" env:"-"`
@@ -210,7 +209,6 @@ func metered(streams Streams, name string, quiet bool) (m *progress.Meter, warn 
 	return m, m.Note
 }
 
-// verifyCmd is `badged verify`.
 type verifyCmd struct {
 	config.Database `embed:""`
 	Partition       *int     `help:"Process only this partition." placeholder:"N" env:"-"`

@@ -17,7 +17,6 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// relayCmd is `badged relay`.
 type relayCmd struct {
 	Run     relayRunCmd     `cmd:"" default:"withargs" help:"Copy the events of the outbox to badged."`
 	Install relayInstallCmd `cmd:"" help:"Create the outbox in the database of a chat backend, or update it to this release."`

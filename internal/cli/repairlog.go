@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// repairLogCmd is `badged repair-log`.
 type repairLogCmd struct {
 	config.Database `embed:""`
 	DryRun          bool `help:"Print what the command would change, and change nothing." env:"-"`

@@ -18,7 +18,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// restoreCmd is `badged restore`.
 type restoreCmd struct {
 	config.Database `embed:""`
 	From            []string `help:"The archive, a directory or s3://bucket/prefix. Repeat the flag for several archives." required:"" sep:"none" placeholder:"DIR" env:"-"`

@@ -21,7 +21,6 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// serveCmd is `badged serve`.
 type serveCmd struct {
 	config.Server `embed:""`
 	config.Log    `embed:""`

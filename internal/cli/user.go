@@ -32,7 +32,6 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// userCmd is `badged user`.
 type userCmd struct {
 	Show    userShowCmd    `cmd:"" help:"Show the badge of a user and its unread conversations."`
 	Explain userExplainCmd `cmd:"" help:"Explain the badge of a user: list each message that counts, and the events that changed no count."`

@@ -41,7 +41,6 @@ type server struct {
 
 // link is the part of a connection that depends on the transport.
 type link interface {
-	// send writes a frame.
 	send(f frame) error
 	// ping shows the client that the server is alive, without a frame of badge.v1: it sends a ping
 	// of WebSockets, or a comment on a stream.
@@ -176,7 +175,6 @@ func (s *server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// socket is a WebSocket.
 type socket struct{ ws *websocket.Conn }
 
 func (s socket) send(f frame) error {

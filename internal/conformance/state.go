@@ -101,7 +101,6 @@ type state struct {
 	Levels              map[string]string  `json:"levels"`
 }
 
-// numbers are the numbers of a category.
 type numbers struct {
 	Total               int64 `json:"total"`
 	Mentions            int64 `json:"mentions"`

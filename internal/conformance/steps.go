@@ -137,7 +137,6 @@ func (p *performance) takesFor(limit time.Duration, t, expected string) error {
 	})
 }
 
-// sends sends a frame.
 func sends(f frame) step {
 	return func(p *performance) error { return p.send(f) }
 }

@@ -13,7 +13,6 @@ type person struct {
 	Color  string `json:"color"`
 }
 
-// conversation is a conversation of the demo.
 type conversation struct {
 	ConversationID string `json:"conversation_id"`
 	Name           string `json:"name"`
@@ -40,7 +39,6 @@ const (
 	copied = "town-hall-copy"
 )
 
-// people returns the people of the demo.
 func people() []person {
 	return []person{
 		{"ada", "Ada", "#e8596e"},
@@ -53,7 +51,6 @@ func people() []person {
 // bot is the sender of system messages.
 const bot = "release-bot"
 
-// conversations returns the conversations of the demo.
 func conversations() []conversation {
 	all := []string{"ada", "ben", "chloe", "dev"}
 	hosts := []string{"ada", "ben"}
@@ -116,7 +113,6 @@ func mentionedIn(text string, members []string) []string {
 	return ids
 }
 
-// without returns ids without id.
 func without(ids []string, id string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(s string) bool { return s == id })
 }

@@ -34,7 +34,6 @@ func LoadKeys(file string) (Keys, error) {
 	return k, nil
 }
 
-// store writes the keys to a file.
 func (k Keys) store(file string) (Keys, error) {
 	b, err := json.MarshalIndent(k, "", "  ") //nolint:gosec // storing the keys is the purpose
 	if err != nil {

@@ -80,7 +80,6 @@ type subscription struct {
 	Keys     map[string]string `json:"keys"`
 }
 
-// subscribe returns the subscription of a phone.
 func (ps *phones) subscribe(p *phone) subscription {
 	return subscription{ps.endpoint + p.UserID, map[string]string{
 		"p256dh": base64.RawURLEncoding.EncodeToString(p.key.PublicKey().Bytes()),

@@ -14,7 +14,6 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// eventSource is the source of the demo's events.
 const eventSource = "badged/demo"
 
 // message is a chat message, as the page gets it.
@@ -202,7 +201,6 @@ RETURNING mentioned_user_ids, sent_at`, m.ConversationID, m.Seq, m.SenderID).Sca
 	return m, nil
 }
 
-// setLevel sets the level of a conversation for a user.
 func (s *store) setLevel(ctx context.Context, userID, conversationID string, l events.Level) error {
 	return s.publish(ctx, []events.Event{levelSet("level/"+rand.Text(), userID, conversationID, l)})
 }

@@ -133,7 +133,6 @@ func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) 
 	return sum, err
 }
 
-// readRates returns the points of a database.
 func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err error) {
 	// Also read the samples shortly before the first point: the rates of the first point are
 	// computed from their differences.
@@ -252,7 +251,6 @@ func (r *ratings) add(s sample) {
 	}
 }
 
-// rate returns the point of the bucket.
 func (b *bucket) rate() Rate {
 	r := Rate{At: b.end, DelayP50: b.delays.quantile(0.5), DelayP99: b.delays.quantile(0.99)}
 	if b.spent > 0 {

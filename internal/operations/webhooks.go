@@ -436,7 +436,6 @@ func formatSecret(secret []byte) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(secret)
 }
 
-// generateSecret returns a new secret.
 func generateSecret() []byte {
 	b := make([]byte, newSecret)
 	_, _ = rand.Read(b) // never fails

@@ -60,7 +60,6 @@ func (m *jobMeter) finish() {
 	m.done, m.note = m.total, ""
 }
 
-// progress returns the progress of the job.
 func (m *jobMeter) progress() JobProgress {
 	m.mu.Lock()
 	defer m.mu.Unlock()

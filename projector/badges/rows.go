@@ -61,7 +61,6 @@ func (r *userRow) targets() []any {
 	return append([]any{&r.whole, &r.carried, &r.ahead}, badgeTargets(&r.badge)...)
 }
 
-// membershipRow is a row of a membership.
 type membershipRow struct {
 	id, level                                string
 	version, joined, read, reached, mentions int64
@@ -125,7 +124,6 @@ func (o *ownMessages) ScanBytes(stored []byte) error {
 	return err
 }
 
-// roomRow is a row of a room.
 type roomRow struct {
 	room      pubsub.Room
 	live, all ranges

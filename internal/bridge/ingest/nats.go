@@ -149,7 +149,6 @@ func (r *natsReader) check(ctx context.Context, b *Batch) error {
 	return nil
 }
 
-// add adds fetched messages to a batch.
 func (r *natsReader) add(b *Batch, fetched jetstream.MessageBatch, err error) error {
 	if err != nil {
 		return fmt.Errorf("read the stream %s of NATS: %w", r.stream, err)

@@ -168,7 +168,6 @@ type records struct {
 	offset func() int64
 }
 
-// open opens the traffic.
 func (c *Config) open(ctx context.Context) (*records, error) {
 	if c.Rooms != nil {
 		g := newRoomGenerator(*c.Rooms)

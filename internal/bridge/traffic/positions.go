@@ -40,7 +40,6 @@ func (p *positions) number(position string) (int64, error) {
 	return int64(len(p.joined)), nil
 }
 
-// position returns the position for a number.
 func (p *positions) position(number int64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

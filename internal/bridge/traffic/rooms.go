@@ -92,7 +92,6 @@ func names(users []int) []string {
 	return all
 }
 
-// add adds an event of a room.
 func (g *roomGenerator) add(typ events.Type, r *room, data events.Data) {
 	g.made++
 	data.ConversationID = r.id
@@ -147,7 +146,6 @@ func (g *roomGenerator) message() {
 	}
 }
 
-// member returns a member of a room.
 func (g *roomGenerator) member(r *room) string { return name(r.members[g.random.IntN(len(r.members))]) }
 
 // move makes a member leave a room, or a user join it.

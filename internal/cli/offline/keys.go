@@ -25,7 +25,6 @@ type Keys struct {
 	New  keysNewCmd  `cmd:"" help:"Generate a secret, and print the entry of its key for --keys-file. The secret itself is printed to standard error, only this time."`
 }
 
-// keysHashCmd is `badged keys hash`.
 type keysHashCmd struct{}
 
 // minSecretBytes is the minimum length of a secret in bytes. A shorter secret may be guessed.
@@ -53,7 +52,6 @@ func (keysHashCmd) Run(_ context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// keysNewCmd is `badged keys new`.
 type keysNewCmd struct {
 	Name string       `arg:"" help:"Name of the key, as metrics, logs and the audit trail show it."`
 	Kind keyring.Kind `help:"Kind of the key: publisher, reader or admin." default:"publisher" enum:"publisher,reader,admin" env:"-"`

@@ -146,7 +146,6 @@ type numbers struct {
 
 func (n *numbers) more() bool { return len(n.b) > 0 && !n.bad }
 
-// next returns the next number.
 func (n *numbers) next() int64 {
 	v, size := binary.Uvarint(n.b)
 	if size <= 0 || v > math.MaxInt64 {

@@ -179,7 +179,6 @@ func (s *State) lastSeq(c *Conversation) int64 {
 	return c.LastSeq
 }
 
-// category returns the category of a conversation or room.
 func (s *State) category(c *Conversation) string {
 	if r := s.roomOf(c); r != nil {
 		return r.Category

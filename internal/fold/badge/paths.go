@@ -212,7 +212,6 @@ func (s *Paths) add(path string, n category.Numbers) {
 	}
 }
 
-// set sets the level of a path.
 func (s *Paths) set(path, level string) {
 	s.Moved = true
 	s.change(path, func(*Path) {

@@ -85,7 +85,6 @@ func groupAt(entries []Entry, i int) int {
 	return n
 }
 
-// encode encodes sorted entries.
 func encode(entries []Entry) []byte {
 	single := true
 	for i := 1; i < len(entries) && single; i++ {

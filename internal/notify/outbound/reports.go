@@ -303,7 +303,6 @@ func (n *Notifier) storeAll(ctx context.Context, all []report) (left []report, e
 	return left, err
 }
 
-// storeBatch stores the reports of one batch.
 func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 	if b.kind >= callTold {
 		return storeCalls(ctx, tx, b, some)

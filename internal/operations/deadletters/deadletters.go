@@ -145,7 +145,6 @@ func (d *Letters) Retry(ctx context.Context, id int64) (events.Receipt, error) {
 	return receipt, nil
 }
 
-// eventsOf returns the events of a dead letter.
 func eventsOf(l Letter) ([]events.Event, error) {
 	if l.Origin != "" {
 		e, err := events.Decode(l.Payload)

@@ -148,7 +148,6 @@ type busState interface {
 	Connected() bool
 }
 
-// registerBusMetrics registers the metrics of a bus.
 func registerBusMetrics(r prometheus.Registerer, bus busState) {
 	metric.GaugeFunc(r, "badged_bus_connected", "1 while every subscription of this process has a connection to Redis, else 0.", func() float64 {
 		if bus.Connected() {

@@ -425,7 +425,6 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 	return a.openExpiry(d, folding)
 }
 
-// databaseOf returns the database of a user.
 func (a *App) databaseOf(userID string) (*database, error) {
 	i, err := a.cluster.Place(userID)
 	if err != nil {

@@ -117,7 +117,6 @@ func eventExample(t events.TypeInfo) string {
 	return string(b)
 }
 
-// messages describes frames.
 func messages(frames []protocol.FrameInfo) []describe.Message {
 	all := make([]describe.Message, len(frames))
 	for i, f := range frames {
@@ -139,7 +138,6 @@ func messagesOf(all []describe.Message, types ...string) []describe.Message {
 	return some
 }
 
-// describeFrame describes a frame.
 func describeFrame(f protocol.FrameInfo) describe.Named {
 	return describe.Named{
 		Name: describe.TypeName(f.T) + "Frame", Doc: f.Means, Model: f.Of,

@@ -52,7 +52,6 @@ func clientOf(trustedProxies []netip.Prefix) func(*http.Request) netip.Prefix {
 	}
 }
 
-// gatewayRoutes returns the routes of the role gateway.
 func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []describe.Route {
 	const (
 		expired   = `{"type":"urn:badged:problem","title":"Unauthorized","status":401,"detail":"the token has expired"}`

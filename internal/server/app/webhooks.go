@@ -26,7 +26,6 @@ func (a *App) webhookCaller() *webhook.Caller {
 	return &webhook.Caller{Client: client, Origin: a.cfg.WebhooksOrigin, Now: a.now}
 }
 
-// webhookOperations returns the operations on webhooks.
 func (a *App) webhookOperations(box *seal.Box) *operations.Webhooks {
 	return operations.NewWebhooks(operations.WebhooksConfig{
 		Cluster: a.cluster, Box: box, Caller: a.webhookCaller(), WebhookRules: webhookRules(&a.cfg),

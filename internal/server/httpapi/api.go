@@ -165,7 +165,6 @@ func newAPI(cfg Config) *API {
 	return a
 }
 
-// handle adds the routes.
 func (a *API) handle(routes []describe.Route) {
 	for _, r := range routes {
 		a.mux.Handle(r.Pattern(), withSlashes(r.Handler, r.Params))

@@ -65,7 +65,6 @@ const (
 	badgesHeld = 1 << 20
 )
 
-// badgesQuery is a query for the badges of users.
 type badgesQuery struct {
 	UserIDs []string `json:"user_ids" minItems:"1" maxItems:"1000" minLength:"1" maxLength:"128" doc:"The ids of the users."`
 	AtLeast string   `json:"at_least,omitempty" doc:"Wait until the badges include all events up to this position before answering. The position is the value of the header Badged-Position of an answer."`
@@ -186,7 +185,6 @@ func (w *badgesWriter) add(found []pubsub.Badge) error {
 	return nil
 }
 
-// send sends the buffer.
 func (w *badgesWriter) send() error {
 	w.held = nil
 	_, err := w.text.WriteTo(&w.body)
@@ -198,7 +196,6 @@ func (w *badgesWriter) end() error {
 	return w.send()
 }
 
-// conversationsPage is a page of conversations.
 type conversationsPage struct {
 	Conversations json.RawMessage `json:"conversations" doc:"The conversations, the most recently changed first."`
 	Cursor        string          `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page."`
@@ -233,7 +230,6 @@ func (a *API) getConversations(_ http.ResponseWriter, r *http.Request, caller gr
 	return answer{body: conversationsPage{shown, next}}, err
 }
 
-// categoriesPage is a page of categories.
 type categoriesPage struct {
 	Categories []badges.Category `json:"categories" doc:"The categories with a number above 0 or a level, by name."`
 	Cursor     string            `json:"cursor,omitempty" doc:"The cursor of the next page; absent on the last page."`

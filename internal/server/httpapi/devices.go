@@ -34,7 +34,6 @@ type DeviceError struct{ Field, Message string }
 
 func (e *DeviceError) Error() string { return e.Field + " " + e.Message }
 
-// deviceBody is the body of a registration.
 type deviceBody struct {
 	Platform     string          `json:"platform" enum:"apns,fcm,webpush,unifiedpush" doc:"The service that delivers pushes to the device."`
 	App          string          `json:"app" minLength:"1" maxLength:"64" doc:"The app, as the server's push configuration names it."`
@@ -66,7 +65,6 @@ type devicesAnswer struct {
 	Devices []Device `json:"devices" doc:"The devices, by id."`
 }
 
-// putDevice registers a device.
 func (a *API) putDevice(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	registration, err := a.registrationOf(w, r)
 	if err != nil {
@@ -165,7 +163,6 @@ func (a *API) device(r *http.Request, id string) (Device, error) {
 	return within(ctx, a, func(bool) (Device, error) { return a.cfg.Devices.Device(ctx, r.PathValue("user"), id) })
 }
 
-// getDevice answers with a device.
 func (a *API) getDevice(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	id, err := deviceOf(r)
 	if err != nil {
@@ -175,7 +172,6 @@ func (a *API) getDevice(_ http.ResponseWriter, r *http.Request, _ grant) (answer
 	return answer{body: device}, deviceProblem(err)
 }
 
-// getDevices answers with the devices of a user.
 func (a *API) getDevices(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	ctx := r.Context()
 	devices, err := within(ctx, a, func(bool) ([]Device, error) { return a.cfg.Devices.Devices(ctx, r.PathValue("user")) })
@@ -198,7 +194,6 @@ func deviceProblem(err error) error {
 	return err
 }
 
-// deviceRoutes returns the routes of devices.
 func (a *API) deviceRoutes() []describe.Route {
 	const (
 		iPhone = `{"platform":"apns","app":"ios","token":"00fc13adff785122b4ad28809a3420982341241421348097878e577c991de8f0"}`

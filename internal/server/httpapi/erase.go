@@ -15,7 +15,6 @@ import (
 // eraseTimeout limits the time of an erasure, which reads the whole log.
 const eraseTimeout = 10 * time.Minute
 
-// eraseRoute returns the route that erases a user.
 func (a *API) eraseRoute() describe.Route {
 	const done = `{"partition":3,"erased":41,"changed":12,"kept":0,"archived":{"erased":0,"changed":0,"kept":0},"waiting":{"erased":0,"changed":0,"kept":0},"conversations":7,"devices":1,"dead_letters":0,"actions":2}`
 	return a.restrict(operating, nil, a.eraseUser, describe.Route{

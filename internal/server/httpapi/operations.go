@@ -96,7 +96,6 @@ func (a *API) discardDeadLetter(_ http.ResponseWriter, r *http.Request, caller g
 	return answer{body: letter}, operationProblem(err)
 }
 
-// getAudit answers with the audit trail.
 func (a *API) getAudit(_ http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	q := r.URL.Query()
 	before, limit, err := pageOf(q, "before", rowBits)

@@ -32,7 +32,6 @@ type (
 	}
 )
 
-// operationRoutes returns the routes of the operations of admins.
 func (a *API) operationRoutes() []describe.Route {
 	const (
 		aLag       = `{"partitions":[{"partition":0,"head":"754/4","folded":"751/3","events_behind":1,"seconds_behind":2.1,"owner":"badged projector db1/2478"}]}`

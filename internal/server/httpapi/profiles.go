@@ -82,7 +82,6 @@ func (*API) getProfiles(w http.ResponseWriter, r *http.Request, _ grant) (answer
 	return answer{}, nil
 }
 
-// getProfile answers with a profile.
 func (a *API) getProfile(w http.ResponseWriter, r *http.Request, _ grant) (answer, error) {
 	query := r.URL.Query()
 	for _, limits := range []struct {

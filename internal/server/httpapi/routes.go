@@ -173,7 +173,6 @@ func awaitParams() []describe.Param {
 	}
 }
 
-// pageLimitParam describes the size of a page.
 func pageLimitParam() describe.Param {
 	return describe.Param{
 		In: "query", Name: "limit", Doc: "The maximum number of elements in a page; 100 by default.", Example: "50",
@@ -181,7 +180,6 @@ func pageLimitParam() describe.Param {
 	}
 }
 
-// categorySchema is the schema of categories.
 func categorySchema() *describe.Schema {
 	return &describe.Schema{Type: []string{"string"}, MinLength: new(int64(1)), MaxLength: new(int64(events.MaxCategoryBytes))}
 }

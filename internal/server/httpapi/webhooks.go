@@ -24,7 +24,6 @@ type webhooksAnswer struct {
 	Away     []string             `json:"away,omitempty" doc:"The names of the shards that cannot be reached now. The numbers lack the calls of these shards. Absent if all shards can be reached."`
 }
 
-// webhookRoutes returns the routes of webhooks.
 func (a *API) webhookRoutes() []describe.Route {
 	const (
 		settings = `{"url":"https://crm.example/hooks/badges","events":["badge.changed","unread.reminder"],"categories":["chat"],"batch":100}`

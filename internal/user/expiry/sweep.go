@@ -53,7 +53,6 @@ func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn, now time.Time) erro
 	return nil
 }
 
-// partitions returns the partitions to sweep.
 func (x *Sweeper) partitions() []int {
 	if x.cfg.Held != nil {
 		return x.cfg.Held()
