@@ -43,7 +43,7 @@ func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 func (m *member) claim(conversationID string, upTo int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.account != nil { // otherwise honour checks the claim later
+	if m.account != nil { // otherwise repeatReadyReads checks the claim later
 		if entry, ok := m.account.Memberships[conversationID]; !ok || upTo <= entry.Room.LastSeq {
 			return
 		}
@@ -72,11 +72,11 @@ func (h *hub) forgetAhead(userID, conversationID string) {
 	}
 }
 
-// honour is called after the account has changed. If a room now has the message up to which a
-// claim reads, honour queues that read again and deletes the claim. It also deletes claims that
-// have expired, claims of rooms that the user has left, and claims that the read position has
-// reached. The caller holds the mutexes of the hub and of m.
-func (m *member) honour() {
+// repeatReadyReads is called after the account has changed. If a room now has the message up to
+// which a claim reads, repeatReadyReads queues that read again and deletes the claim. It also
+// deletes claims that have expired, claims of rooms that the user has left, and claims that the
+// read position has reached. The caller holds the mutexes of the hub and of m.
+func (m *member) repeatReadyReads() {
 	if m.account == nil || len(m.claims) == 0 {
 		return
 	}

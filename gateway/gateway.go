@@ -362,10 +362,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// meet counts a new connection against the rate limit of its network. If the connection is
-// refused, meet returns a closing with the reason. It also stores the network of the client for
-// Config.BadToken.
-func (s *session) meet(r *http.Request) *closing {
+// limitNetwork counts a new connection against the rate limit of its network. If the connection is
+// refused, limitNetwork returns a closing with the reason. It also stores the network of the client
+// for Config.BadToken.
+func (s *session) limitNetwork(r *http.Request) *closing {
 	g := s.gateway
 	from, ok := ClientOf(r, g.cfg.Limits.TrustedProxies)
 	if !ok {

@@ -116,7 +116,7 @@ func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.DBT
 		if merged.Version > merged.BaseVersion {
 			m.user.offer(merged)
 		}
-		m.honour()
+		m.repeatReadyReads()
 	case view.Missed:
 		m.drop(step)
 		m.lose(since, nil)
@@ -231,7 +231,7 @@ func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole b
 	}
 	ahead, ok := m.load(s, state, began, whole)
 	if ok {
-		m.honour()
+		m.repeatReadyReads()
 	}
 	return ok && s.mailbox.Synced(view.HoldingOf(&state.Badge), readAt, ahead)
 }

@@ -148,7 +148,7 @@ func (h *hub) watch(ctx context.Context, m *member, state *pubsub.Snapshot, bega
 			stale = append(stale, s)
 		}
 	}
-	empty := m.rise(stale)
+	empty := m.leaveLists(stale)
 	for i := range state.Memberships {
 		id := state.Memberships[i].Room.ConversationID
 		address := pubsub.Address{ID: id, Partition: partition, Room: true}
@@ -227,14 +227,14 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 		}
 		gone = append(gone, s)
 	}
-	empty := m.rise(gone)
+	empty := m.leaveLists(gone)
 	h.mu.Unlock()
 	return h.leaveRooms(ctx, empty)
 }
 
-// rise removes a member's entries from the lists of members of rooms. It returns the rooms
+// leaveLists removes a member's entries from the lists of members of rooms. It returns the rooms
 // whose lists are now empty. The caller holds the mutex of the hub.
-func (m *member) rise(seats []*seat) (empty []*room) {
+func (m *member) leaveLists(seats []*seat) (empty []*room) {
 	for _, s := range seats {
 		r := s.room
 		delete(m.seats, r.address.ID)

@@ -154,7 +154,7 @@ func TestKernelTimeoutIsNotAMissingHello(t *testing.T) {
 	for userID, want := range map[string]int{"": protocol.CloseProtocol, "ann": protocol.CloseNoPong} {
 		s := newSession(w.gateway)
 		s.userID = userID
-		newSocket(s, nil).silence(gone)
+		newSocket(s, nil).endAfterReadError(gone)
 		if s.closing == nil || s.closing.code != want {
 			t.Errorf("of user %q it ends with %+v, want %d", userID, s.closing, want)
 		}

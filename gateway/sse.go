@@ -29,7 +29,7 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s.link = stream
 
-	refusal := s.meet(r)
+	refusal := s.limitNetwork(r)
 	if refusal == nil {
 		refusal = g.admit(s, 1)
 	}

@@ -75,7 +75,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := newSession(g)
 	k := newSocket(s, conn)
 	s.link = k
-	refusal := s.meet(r)
+	refusal := s.limitNetwork(r)
 	if refusal == nil {
 		refusal = g.admit(s, 2)
 	}
@@ -177,7 +177,7 @@ func (k *socket) alive() bool {
 // read handles the hello of the client, and then starts listen for further frames.
 func (k *socket) read(token string, speaksProtocol bool) {
 	if !k.welcome(token, speaksProtocol) {
-		k.fallSilent()
+		k.drainAfterEnd()
 		return
 	}
 	k.session.gateway.admission.enter(k.session)
@@ -186,8 +186,8 @@ func (k *socket) read(token string, speaksProtocol bool) {
 	go k.listen()
 }
 
-// fallSilent ends the session. It then discards further data until the connection has ended.
-func (k *socket) fallSilent() {
+// drainAfterEnd ends the session. It then discards further data until the connection has ended.
+func (k *socket) drainAfterEnd() {
 	defer k.session.gateway.running.Done()
 	k.session.leave()
 	k.exhaust()
@@ -197,7 +197,7 @@ func (k *socket) fallSilent() {
 // it has ended the session.
 func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	s := k.session
-	k.conn.SetReadLimit(hopeless)
+	k.conn.SetReadLimit(maxReadableFrame)
 	sign := func() error {
 		k.received()
 		if refusal := s.gaveSign(); refusal != nil {
@@ -256,7 +256,7 @@ func (k *socket) vouch() {
 // listen handles frames after the hello. It handles each frame in a new goroutine, so that the
 // stack of its own goroutine, which waits for frames, stays small.
 func (k *socket) listen() {
-	defer k.fallSilent()
+	defer k.drainAfterEnd()
 	for {
 		payload, ok := k.next()
 		if !ok {
@@ -277,7 +277,7 @@ func (k *socket) next() (payload []byte, ok bool) {
 		payload, err = io.ReadAll(io.LimitReader(r, protocol.MaxTokenFrameBytes+1))
 	}
 	if err != nil {
-		k.silence(err)
+		k.endAfterReadError(err)
 		return nil, false
 	}
 	k.received()
@@ -292,11 +292,11 @@ func (k *socket) next() (payload []byte, ok bool) {
 	return payload, true
 }
 
-// silence is called after a read has failed. It ends the session with a reason if the hello did
-// not arrive in time, if the client did not answer the kernel's keepalive probes (the read then
-// also times out), or if the client sent too much data or too long a frame. After any other
-// error the client has disconnected, so no reason can be sent.
-func (k *socket) silence(err error) {
+// endAfterReadError is called after a read has failed. It ends the session with a reason if the
+// hello did not arrive in time, if the client did not answer the kernel's keepalive probes (the
+// read then also times out), or if the client sent too much data or too long a frame. After any
+// other error the client has disconnected, so no reason can be sent.
+func (k *socket) endAfterReadError(err error) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout() && k.session.userID == "":
@@ -310,10 +310,10 @@ func (k *socket) silence(err error) {
 	}
 }
 
-// hopeless is the frame size above which the WebSocket library ends the connection without a
-// reason. It is far above the frame sizes that the protocol allows. So the gateway itself can
+// maxReadableFrame is the frame size above which the WebSocket library ends the connection without
+// a reason. It is far above the frame sizes that the protocol allows. So the gateway itself can
 // read most frames that are too long, and can send a reason.
-const hopeless = 1 << 20
+const maxReadableFrame = 1 << 20
 
 // tooBig returns the closing for a client whose frame is too long.
 func tooBig() closing {

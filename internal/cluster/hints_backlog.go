@@ -23,9 +23,9 @@ type Backlog struct {
 	Age time.Duration
 }
 
-// hintCount is the maximum number of hints whose messages Backlogs counts, for each pair of For
-// and On.
-const hintCount = 100_000
+// maxCountedHints is the maximum number of hints whose messages Backlogs counts, for each pair of
+// For and On.
+const maxCountedHints = 100_000
 
 // Backlogs returns the backlogs on all databases that can be reached, ordered by For and On. The
 // error names reachable databases whose hints cannot be read.
@@ -39,7 +39,7 @@ func (c *Cluster) Backlogs(ctx context.Context) ([]Backlog, error) {
 		if s.Err() != nil {
 			continue
 		}
-		rows, _ := s.Pool.Query(ctx, statements.Get("measure hints"), hintCount)
+		rows, _ := s.Pool.Query(ctx, statements.Get("measure hints"), maxCountedHints)
 		b := Backlog{On: s.Name}
 		var seconds float64
 		_, err := pgx.ForEachRow(rows, []any{&b.For, &b.Messages, &seconds}, func() error {

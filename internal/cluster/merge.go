@@ -182,11 +182,11 @@ func sameEncoding(name, encoding, other, others string) error {
 	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
-// begun reports whether a partition was split: the map has an entry for a partition that came
+// wasSplit reports whether a partition was split: the map has an entry for a partition that came
 // from it.
-func (m *placement) begun(partition int) bool {
+func (m *placement) wasSplit(partition int) bool {
 	a, b, ok := eventlog.Children(partition, m.first)
-	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.begun(a) || m.begun(b))
+	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.wasSplit(a) || m.wasSplit(b))
 }
 
 // check calls refuse for each way in which a view disagrees with the map.
@@ -216,7 +216,7 @@ func (m *placement) check(views []view, starting bool, refuse func(cause error, 
 				case place.Database == "" && place.Revision > 0:
 					refuse(ErrClaims, "shard %s holds partition %d, which was split at revision %d of the map: the database was restored to a time before the split; restore it to a later time",
 						v.name, p, place.Revision)
-				case m.begun(p):
+				case m.wasSplit(p):
 					a, b, _ := eventlog.Children(p, m.first)
 					refuse(ErrClaims, "shard %s holds partition %d, which was split into %d and %d, according to other shards: the database was restored to a time before the split; restore it to a later time",
 						v.name, p, a, b)

@@ -35,7 +35,7 @@ func (m *placement) staleClaims(views []view) (claims []claim) {
 			continue
 		}
 		for _, p := range v.held {
-			if place := m.place(p); v.places[p].Revision < place.Revision && m.holds(views, place.Database, p) && place.Database != v.name && !m.begun(p) {
+			if place := m.place(p); v.places[p].Revision < place.Revision && m.holds(views, place.Database, p) && place.Database != v.name && !m.wasSplit(p) {
 				claims = append(claims, claim{v.name, p, place})
 			}
 		}

@@ -20,9 +20,9 @@ type failure struct {
 	err    error
 }
 
-// unread returns one error for all failures of a call, nil if there are no failures. With several
-// databases, or if a partition is locked, the error is a [*PartialFailure].
-func (c *Cluster) unread(userIDs []string, failed []failure) error {
+// readFailure returns one error for all failures of a call, nil if there are no failures. With
+// several databases, or if a partition is locked, the error is a [*PartialFailure].
+func (c *Cluster) readFailure(userIDs []string, failed []failure) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (c *Cluster) unread(userIDs []string, failed []failure) error {
 
 // readAll reads users from their databases in parallel. If the partition of a user has moved, it
 // reads this user again, for up to moveWait. If reads fail, it returns the error of
-// [Cluster.unread].
+// [Cluster.readFailure].
 func (r *Reader) readAll(ctx context.Context, userIDs []string, read readSome) error {
 	left := make([]int, len(userIDs))
 	for i := range left {
@@ -56,10 +56,10 @@ func (r *Reader) readAll(ctx context.Context, userIDs []string, read readSome) e
 		var now []failure
 		left, now = r.eachOnce(ctx, userIDs, left, read)
 		if failed = append(failed, now...); len(left) == 0 {
-			return r.cluster.unread(userIDs, failed)
+			return r.cluster.readFailure(userIDs, failed)
 		}
 		if time.Now().After(deadline) {
-			return r.cluster.unread(userIDs, append(failed, failure{left, events.ErrNotHeld}))
+			return r.cluster.readFailure(userIDs, append(failed, failure{left, events.ErrNotHeld}))
 		}
 		if err := wait.For(ctx, movePause); err != nil {
 			return err

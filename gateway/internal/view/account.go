@@ -106,33 +106,33 @@ func (a *Account) put(m pubsub.Membership) *Membership {
 	entry, ok := a.Memberships[m.Room.ConversationID]
 	if ok {
 		entry.formerCategory = entry.Room.Category
-		a.withdraw(entry)
+		a.subtract(entry)
 	} else {
 		entry = &Membership{formerCategory: m.Room.Category}
 		a.Memberships[m.Room.ConversationID] = entry
 	}
 	entry.Membership = m
-	a.weigh(entry)
+	a.addNumbers(entry)
 	return entry
 }
 
 // remove removes a membership if there is one.
 func (a *Account) remove(id string) {
 	if m, ok := a.Memberships[id]; ok {
-		a.withdraw(m)
+		a.subtract(m)
 		delete(a.Memberships, id)
 	}
 }
 
-// withdraw subtracts from the badge the numbers and the version that a membership has added.
-func (a *Account) withdraw(m *Membership) {
+// subtract subtracts from the badge the numbers and the version that a membership has added.
+func (a *Account) subtract(m *Membership) {
 	a.add(m.Room.Category, pubsub.Numbers{}.Minus(m.adds))
 	a.Badge.Version -= m.Room.Changes - m.Joined
 }
 
-// weigh computes the numbers that a membership adds to the badge, and adds them. It also adds
+// addNumbers computes the numbers that a membership adds to the badge, and adds them. It also adds
 // the changes of the membership to the version.
-func (a *Account) weigh(m *Membership) {
+func (a *Account) addNumbers(m *Membership) {
 	m.adds = m.Adds(a.Badge.Levels)
 	a.add(m.Room.Category, m.adds)
 	a.Badge.Version += m.Room.Changes - m.Joined

@@ -277,7 +277,7 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 		if err := w.settleWebhooks(ctx); err != nil {
 			return 0, err
 		}
-		w.showFolded(&s)
+		w.wakeReaders(&s)
 		if !w.devices {
 			return w.withoutDevices(ctx, &s)
 		}
@@ -292,12 +292,12 @@ func (w *worker) drainHeld(ctx context.Context) (pause time.Duration, err error)
 			w.rest(ctx, time.Since(began))
 		}
 	}
-	return w.cfg.PollInterval, w.deleteSettled(ctx)
+	return w.cfg.PollInterval, w.deleteOldAlerts(ctx)
 }
 
-// showFolded wakes the readers of webhooks if events were folded or the revision has changed
+// wakeReaders wakes the readers of webhooks if events were folded or the revision has changed
 // since the last wake-up. It does this at most once in each CallInterval.
-func (w *worker) showFolded(s *partitionState) {
+func (w *worker) wakeReaders(s *partitionState) {
 	if !w.badges || w.shown == s.folded.Position && w.revision == s.revision || time.Since(w.calledAt) < w.cfg.CallInterval {
 		return
 	}
@@ -434,8 +434,8 @@ func (w *worker) markAll(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// deleteSettled deletes old alerts, at most alertsStep in each call.
-func (w *worker) deleteSettled(ctx context.Context) error {
+// deleteOldAlerts deletes old alerts, at most alertsStep in each call.
+func (w *worker) deleteOldAlerts(ctx context.Context) error {
 	if time.Since(w.alertsDeleted) < alertsInterval {
 		return nil
 	}

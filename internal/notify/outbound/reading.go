@@ -52,7 +52,7 @@ func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error)
 	}
 	r.db.Lock()
 	defer r.db.Unlock()
-	// Set behind to false before the query: if events are folded after the query, showFolded sets
+	// Set behind to false before the query: if events are folded after the query, wakeReaders sets
 	// behind again.
 	r.setBehind(false)
 	var s readerState
