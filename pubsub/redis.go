@@ -199,7 +199,7 @@ func (r *Redis) send(ctx context.Context, messages ...redisMessage) (err error) 
 	defer r.running.Done()
 	defer func() {
 		if err != nil {
-			r.lookAgain() //nolint:contextcheck // it goes on after the publish
+			r.lookAgain()
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.PublishTimeout)

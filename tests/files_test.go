@@ -16,7 +16,7 @@ func writeFile[T string | []byte](t testing.TB, file string, text T) {
 // readFile returns the content of a file.
 func readFile(t testing.TB, file string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(file) //nolint:gosec // a file of the test
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,9 @@ func refusal(t *testing.T, words []string) error {
 	}
 	if slices.Contains(words, "--url") { // in place of a database
 		t.Setenv("BADGED_DATABASE_URL", "")
-		os.Unsetenv("BADGED_DATABASE_URL")
+		if err := os.Unsetenv("BADGED_DATABASE_URL"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if at := slices.Index(words, "--config"); at >= 0 { // it would be read
 		words = slices.Delete(words, at, at+2)

@@ -132,8 +132,11 @@ func (s state) after(f frame) state {
 		return s
 	}
 	next := state{
-		update.Epoch, update.Version, update.Total, map[string]conversation{}, update.UnreadConversations,
-		map[string]numbers{}, map[string]string{},
+		update.Epoch, update.Version, update.Total,
+		map[string]conversation{},
+		update.UnreadConversations,
+		map[string]numbers{},
+		map[string]string{},
 	}
 	if update.T == "changes" {
 		maps.Copy(next.Conversations, s.Conversations)

@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if len(selected(nil, o)) == 0 {
 		return o, fmt.Errorf("no scenario matches %q; there are %s", *only, names())
 	}
-	if o.scale.Rounds = int(*rounds); *rounds == 0 { //nolint:gosec // few
+	if o.scale.Rounds = int(*rounds); *rounds == 0 {
 		o.scale.Rounds = o.scale.Pick(5, 1)
 	}
 	if o.scale.Duration <= 0 {

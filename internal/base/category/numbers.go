@@ -32,7 +32,8 @@ func (n *Numbers) Add(other Numbers) {
 func (n Numbers) Minus(other Numbers) Numbers {
 	return Numbers{
 		n.Total - other.Total, n.Mentions - other.Mentions, n.UnreadConversations - other.UnreadConversations, n.Unseen - other.Unseen,
-		Muted{n.Muted.Total - other.Muted.Total, n.Muted.Conversations - other.Muted.Conversations}, n.Marked - other.Marked,
+		Muted{n.Muted.Total - other.Muted.Total, n.Muted.Conversations - other.Muted.Conversations},
+		n.Marked - other.Marked,
 	}
 }
 

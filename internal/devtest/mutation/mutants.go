@@ -96,7 +96,6 @@ var (
 	merged      = check{"./internal/fold/keys", ".", true}
 	keys        = check{"./projector", "^(TestKeysAreRememberedForThreeGenerations|TestBatchCutsDoNotShowAcrossRotations)$", true}
 	retried     = check{"./projector", "^(TestRetriesForOtherUsers|TestTablesAgreeWithTheModel)$", true}
-	corrupted   = check{"./internal/partition/replay", "^TestCorruptionsAreFoundAndHealed$", true}
 	remembered  = check{"./projector", "^(TestRevisionMakesTheOwnerReadAgain|TestCacheOfNewUsers|TestRowsThatAreGone|TestCacheGoesWithThePartition|TestFence|TestAnyAnswerIsLost)$", false}
 	fetched     = check{"./projector", "^(TestCacheSavesLoading|TestConcurrentPublishers)$", true}
 	readAll     = check{"./projector", "^TestReadAllLoadsWhatItChanges$", false}
@@ -473,7 +472,7 @@ var mutants = []mutant{
 	{"a state received during the read of the tables is compared", []edit{{
 		mailboxFile, "before.syncs == m.syncs && tables.denies(before.held)", "tables.denies(m.held)",
 	}}, ahead},
-	{"an update of a room is added to the one before", []edit{{accountFile, "		a.withdraw(entry)\n", ""}}, members},
+	{"an update of a room is added to the one before", []edit{{accountFile, "		a.subtract(entry)\n", ""}}, members},
 	{"a member misses an update of a room and reads nothing", []edit{{accountFile, "case base > former.Room.Changes:", "case false:"}}, members},
 	{"members keep their rows over a gap of the bus", []edit{{"gateway/hub.go", "			interest.member.forget()\n", ""}}, members},
 	{"closed chunks change without a read", []edit{{accountFile, " || was.ClosedChanges != now.ClosedChanges", ""}}, members},

@@ -176,8 +176,10 @@ func TestLimitsAreTheSameForAllPublishers(t *testing.T) {
 			limit{typ, "data.category", `"acme/general"`, `"acme//general"`, empty},
 			limit{typ, "data.category", `"acme"`, `"/acme"`, empty},
 			limit{typ, "data.category", `"acme"`, `"acme/"`, empty},
-			limit{typ, "data.category", `"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 63) + `"`,
-				`"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 64) + `"`, "data.category" + most(255)},
+			limit{
+				typ, "data.category", `"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 63) + `"`,
+				`"` + strings.Repeat(strings.Repeat("x", 63)+"/", 3) + strings.Repeat("x", 64) + `"`, "data.category" + most(255),
+			},
 			limit{typ, "data.category", `"\u00a0"`, `"\u009f"`, "data.category" + noControl})
 	}
 	limits = append(limits,

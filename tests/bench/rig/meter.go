@@ -224,7 +224,7 @@ func readCPU() cpu {
 		for _, p := range all {
 			now.own[program] += p.CPUTime()
 			if program == programPostgres { // its sessions end
-				p.UTime, p.STime = uint(p.CUTime), uint(p.CSTime) //nolint:gosec // not negative
+				p.UTime, p.STime = uint(p.CUTime), uint(p.CSTime)
 				now.own[program] += p.CPUTime()
 			}
 		}

@@ -19,10 +19,12 @@ func connections(r *rig.Rig, s contest.Scale) contest.Scenario {
 	const ours, withRedis = "badged", "badged, Redis"
 	n := s.Pick(15_000, 100) // each client is an open file of this process and of the gateway
 	side := func(name string, deploy rig.Deploy) contest.Side {
-		return contest.Side{Name: name, Says: fmt.Sprintf("%d clients, each a user of its own, idle for %s; the gateway's process of %s", n, s.Duration, deploy),
+		return contest.Side{
+			Name: name, Says: fmt.Sprintf("%d clients, each a user of its own, idle for %s; the gateway's process of %s", n, s.Duration, deploy),
 			Run: func(run *contest.Run) []contest.Measure {
 				return idleClients(run, r.Deploy(run, deploy).Gateway, n, s.Duration)
-			}}
+			},
+		}
 	}
 	return contest.Scenario{
 		Name: "connections",
