@@ -93,8 +93,8 @@ func (b *halfRead) FoldedAt(ctx context.Context, userIDs []string, position stri
 	return b.fakeBadges.FoldedAt(ctx, userIDs, position)
 }
 
-// A query for badges while a shard is unavailable has those of the other users, and names the rest:
-// a badge that could not be read is not 0.
+// If a shard is unavailable, a query for badges returns the badges of other shards and names the
+// users whose badges could not be read. It does not return 0 for them.
 func TestBadgesWhileAShardIsAway(t *testing.T) {
 	away := &cluster.Fault{Kind: cluster.Away, Database: "b", Partitions: []int{6, 7}, Err: errors.New("connect to 10.0.0.7: refused")}
 	query := func(b *halfRead, body string) (status int, answer struct {
