@@ -50,8 +50,9 @@ func briefJVM(prefix string) (flags []string) {
 	return flags
 }
 
-// compiledJava compiles the Java client, the classes of docs/clients-mobile.md and the
-// programs of tests/clients/java for Java 8, once for all tests, and returns the class path.
+// compiledJava compiles the Java client, the classes of the docs and the programs of
+// tests/clients/java for Java 8, once for all tests, and returns the class path. Android's
+// classes in the folder android have only the methods that the docs call.
 var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 	dir := filepath.Join(filepath.Dir(binary), "java")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -61,7 +62,7 @@ var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 	if err != nil {
 		return "", err
 	}
-	for _, pattern := range []string{"../web/java/src/com/badged/client/*.java", "clients/java/*.java"} {
+	for _, pattern := range []string{"../web/java/src/com/badged/client/*.java", "clients/java/*.java", "clients/java/android/*.java"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			return "", fmt.Errorf("no sources %s: %w", pattern, err)
@@ -89,22 +90,24 @@ var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 	return jar + string(filepath.ListSeparator) + libraries, nil
 })
 
-// javaOfDocs writes the classes of docs/clients-mobile.md into a folder and returns their
-// files.
+// javaOfDocs writes the Java classes of the docs into a folder and returns their files.
 func javaOfDocs(dir string) (sources []string, err error) {
-	page, err := os.ReadFile("../docs/clients-mobile.md")
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1) {
-		source := filepath.Join(dir, string(m[1]))
-		if err := os.WriteFile(source, m[2], 0o600); err != nil {
+	for _, path := range []string{"../docs/clients-mobile.md", "../docs/push.md"} {
+		page, err := os.ReadFile(path)
+		if err != nil {
 			return nil, err
 		}
-		sources = append(sources, source)
-	}
-	if blocks := strings.Count(string(page), "```java\n"); len(sources) != blocks || blocks == 0 {
-		return nil, fmt.Errorf("of %d blocks of Java on the page %d name their file", blocks, len(sources))
+		classes := regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1)
+		if blocks := strings.Count(string(page), "```java\n"); len(classes) != blocks || blocks == 0 {
+			return nil, fmt.Errorf("%s: of %d blocks of Java %d name their file", path, blocks, len(classes))
+		}
+		for _, m := range classes {
+			source := filepath.Join(dir, string(m[1]))
+			if err := os.WriteFile(source, m[2], 0o600); err != nil {
+				return nil, err
+			}
+			sources = append(sources, source)
+		}
 	}
 	return sources, nil
 }

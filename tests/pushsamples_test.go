@@ -4,13 +4,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
 // Runs the samples for the web in docs/push.md. The page registers its subscription. The service
 // worker loads the SDK's worker, which sets the badge, ignores late pushes, clears the badge, and
 // shows notifications, also in browsers without setAppBadge. The sample in Swift is compiled
-// by .ci/swift. The sample in Kotlin is not tested, since no check includes a compiler for it.
+// by .ci/swift.
 func TestPushSamplesForTheWeb(t *testing.T) {
 	page := readFile(t, "../docs/push.md")
 	blocks := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllSubmatch(page, -1)
@@ -25,6 +26,37 @@ func TestPushSamplesForTheWeb(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", filepath.Join(dir, "run.mjs"), dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Runs the sample for Android in docs/push.md. It registers its token, cancels the alerts that a
+// push names, ignores late pushes, and cancels all alerts when the number is 0.
+func TestPushSampleForAndroid(t *testing.T) {
+	program := java(t, "PushSample")
+	cmd := exec.CommandContext(t.Context(), program[0], program[1:]...)
+	cmd.Stdin = strings.NewReader(strings.Join([]string{
+		`{"epoch":"e","version":2,"number":3,"retract":[{"tag":"lunch/41"},{"tag":"lunch/42"}]}`,
+		`{"epoch":"e","version":1,"number":0}`,
+		`{"epoch":"e","version":3,"number":0}`,
+		`{"epoch":"f","version":1,"number":0}`,
+	}, "\n"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := `device fcm android TOKEN
+push
+cancel lunch/41 0
+cancel lunch/42 0
+push
+push
+cancel all
+push
+cancel all
+push of another sender
+`
+	if string(out) != want {
+		t.Errorf("the sample did\n%swant\n%s", out, want)
 	}
 }
 

@@ -18,6 +18,7 @@ var readBy = map[[2]string][2]string{
 	{"", "csv"}:                               {"internal/bridge/importing/reader_test.go", "TestFilesOfThePages"},
 	{"", "swift"}:                             {".ci/swift", "swift"},
 	{"docs/clients-mobile.md", "java"}:        {"tests/java_test.go", "javaOfDocs"},
+	{"docs/push.md", "java"}:                  {"tests/java_test.go", "javaOfDocs"},
 	{"docs/clients-web.md", "html"}:           {"web/browser/sdk.test.mjs", "clients-web.md"},
 	{"docs/publishing.md", "go"}:              {"events/howto_test.go", "TestGoOfThePages"},
 	{"docs/testing.md", "go"}:                 {"events/howto_test.go", "TestGoOfThePages"},
@@ -53,7 +54,6 @@ var readBy = map[[2]string][2]string{
 
 // unread are blocks that no test reads, with the reason.
 var unread = map[[2]string]string{
-	{"docs/push.md", "kotlin"}:             "compiling it takes Android's classes, which no registry of the build has",
 	{"docs/clients-mobile.md", "json"}:     "what a backend sends to APNs itself; badged neither reads nor writes it",
 	{"docs/deploying.md", "yaml"}:          "a part of the configuration of Prometheus",
 	{"docs/postgres.md", "ini"}:            "a part of the configuration of PgBouncer; TestPgBouncerInSessionMode has these settings",
