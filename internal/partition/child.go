@@ -57,11 +57,12 @@ func (c *Child) Selects(t Table, all Columns) string {
 	return strings.Join(list, ", ")
 }
 
-// members returns an SQL expression for the number of members that a room t gets when it is copied
-// to the child. In the second child, a new room gets the number of its members in the child's table
-// of conversations, and the split itself updates the numbers of existing rooms. In the first child
-// the expression is 0: the split later sets the number to the parent's number minus the number of
-// the second child. So erased members, whose user ids are not stored, count in the first child.
+// members returns an SQL expression for a statement that copies a room t to the child: the number
+// of members that the room gets in the child. For the second child, it is the number of members in
+// the child's table of conversations if the room is new in the child. It is 0 for a room that the
+// child already has, since the split itself updates the number of this room. For the first child
+// it is always 0: the split later sets the number to the parent's number minus the second child's
+// number. So erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

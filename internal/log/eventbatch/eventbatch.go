@@ -100,8 +100,9 @@ func Pack[T string | []byte](events []T) ([]byte, error) {
 	return text, nil
 }
 
-// Plain returns a row as JSON. It fails if the row cannot be decompressed, or if the JSON would
-// exceed MaxBytes.
+// Plain returns the JSON of a row: it decompresses a compressed row, and returns any other row
+// unchanged. It fails if a row cannot be decompressed, or has more than MaxBytes when
+// decompressed.
 func Plain(row []byte) ([]byte, error) {
 	if !bytes.HasPrefix(row, magic) {
 		return row, nil

@@ -172,8 +172,8 @@ func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// hold makes the target hold the partition. It also succeeds if a server has already done so with
-// Complete.
+// hold makes the target hold the partition. It also succeeds if the target holds the partition
+// already, because a server has called Complete.
 func (m *mover) hold(ctx context.Context) error {
 	if err := hold(ctx, m.target, m.p, m.target.Conn); err != nil {
 		return err

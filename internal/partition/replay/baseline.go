@@ -40,8 +40,8 @@ func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baselin
 }
 
 // newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
-// archive if there is one. The DedupReplay has no keys yet: each and eachOf add the keys of the
-// baseline.
+// archive if there is one. The DedupReplay has no keys yet: visitAll and eachOf add the keys of
+// the baseline.
 func (snapshot *Snapshot) newKeys() *store.DedupReplay {
 	if snapshot.archive != nil {
 		return store.NewDedupReplay(nil)

@@ -93,9 +93,9 @@ func tableOf(name string, row interface{ Columns() []store.Column }, keys int) t
 // rowKey has the values of the columns of a row's primary key, at most three, as text.
 type rowKey [3]string
 
-// difference returns a Difference with the user and the conversation of a row, and no values. For a
-// row about a part of a user or room, such as a category, Field is a text like " of category a/b",
-// which found appends to the name of a column.
+// difference returns a Difference with the user and the conversation of a row, and no values. For
+// a row about a part of a user or room, such as a category, Field is a text like " of category
+// a/b", which the method found appends to the name of a column.
 func (t *table) difference(key rowKey) (d Difference) {
 	for i := range t.keys {
 		switch t.columns[i].Name {

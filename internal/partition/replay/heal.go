@@ -100,9 +100,9 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 }
 
 // healUser compares the rows of a user with the log, and writes the rows if they differ. `log` is
-// the state of the user at position. If the user may have got events after position,
-// healUser fails with errOvertaken. If `log` is nil, healUser itself replays the user. It locks the
-// projector's position, so that no batch is folded until it has ended.
+// the state of the user at `position`. If the user may have got events after `position`, healUser
+// fails with errOvertaken. If `log` is nil, healUser itself replays the user. healUser locks the
+// projector's position, so that no batch is folded until healUser has ended.
 func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, position events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		snapshot := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}

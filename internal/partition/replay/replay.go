@@ -331,8 +331,9 @@ func (snapshot *Snapshot) newReplay(wants func(user string) bool, repeats map[ev
 	return r
 }
 
-// fold folds the item of the record at place, unless the event is a repetition. It
-// returns the number of replayed users that the event names, without users for which it is refused.
+// fold folds the item of the record at `place`, unless the event is a repetition. It returns the
+// number of replayed users that the event names. This number excludes users for whom the fold
+// refuses the event.
 func (r *Replay) fold(place events.Place, item *store.Item) int {
 	if r.Keys == nil && !item.RemoveUsers(r.repeats[place]) || r.Keys != nil && !r.Keys.Fresh(item, place.Position) {
 		return 0
@@ -454,8 +455,8 @@ func (s *Share) narrow() bool {
 	return true
 }
 
-// Next returns the share after s; ok is false after the last one. It has up to twice as many
-// hashes, since s may have been narrowed only because of a few large users.
+// Next returns the share after s; ok is false if s is the last share. The next share may have
+// twice as many hashes as s, since s may have been narrowed only because of a few large users.
 func (s *Share) Next() (_ Share, ok bool) {
 	if s.hi == math.MaxUint64 {
 		return Share{}, false
