@@ -332,8 +332,7 @@ func (snapshot *Snapshot) newReplay(wants func(user string) bool, repeats map[ev
 }
 
 // fold folds the item of the record at `place`, unless the event is a repetition. It returns the
-// number of replayed users that the event names. This number excludes users for whom the fold
-// refuses the event.
+// number of replayed users in the event, without the users for which the fold refuses the event.
 func (r *Replay) fold(place events.Place, item *store.Item) int {
 	if r.Keys == nil && !item.RemoveUsers(r.repeats[place]) || r.Keys != nil && !r.Keys.Fresh(item, place.Position) {
 		return 0
