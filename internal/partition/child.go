@@ -8,8 +8,9 @@ import (
 
 // Child is one of the two new partitions of a split. Its methods return SQL that selects the rows
 // of the child. Each user of the parent belongs to exactly one child: the child for which
-// badged.partition_of(user, Modulus) is Partition - Base. The first child also gets the rows that
-// belong to no user.
+// badged.partition_of(user, Modulus) is Partition - Base. Both children get the rows that belong
+// to no user, such as rooms. But only the first child gets the queued webhook calls about dead
+// letters, and only its rooms count the erased members.
 type Child struct {
 	Partition, Base, Modulus int
 	First                    bool

@@ -79,11 +79,11 @@ const (
 	// worthwhile is the minimum number of queued events with which another commit is started while
 	// commits run. With fewer events, it is cheaper to wait until a running commit has ended.
 	worthwhile = 8
-	// shortly is the maximum time between two calls of many events that overlap: each of the two
-	// calls has at least `worthwhile` events and arrives while other appends run. For this time
-	// after the second call, appends do not fold, and the projectors fold the events. If appends
-	// folded too, they and the projectors would block each other. shortly must be longer than the
-	// pauses between such calls under load.
+	// shortly is the maximum time between two calls that count as overlapping. Both calls must
+	// have at least `worthwhile` events, and arrive while other appends run. For this time after
+	// the second call, appends do not fold, and the projectors fold the events. If appends folded
+	// too, they and the projectors would block each other. shortly must be longer than the pauses
+	// between such calls under load.
 	shortly = 50 * time.Millisecond
 	// maxLarge is how many appends of more than `small` events run at once. They use at most
 	// half of the connections of a process. So other calls proceed while the larger appends
@@ -98,17 +98,17 @@ const (
 // up to this number, the commit is most of the cost.
 const SmallAppend = 100
 
-// New returns a group for log that calls append for each transaction. Calls of at most `small`
-// events share transactions; at most limit shared transactions run at once. Each larger call
-// has a transaction of its own.
+// New returns a Group for `log` that calls `append` for each transaction. Calls of at most `small`
+// events share transactions; at most `limit` shared transactions run at once. Each larger call has
+// a transaction of its own.
 func New(log *events.Log, append events.Append, small, limit int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, limit: limit, largeSlots: make(chan struct{}, maxLarge)}
 }
 
-// FoldBy makes transactions call fold instead of append; fold also folds the events if
-// possible. While calls of many events overlap, transactions still call append, and the
-// projectors fold the events of several calls in one batch, in parallel to the next append.
-// Call FoldBy before the first append.
+// FoldBy makes transactions call `fold` instead of the function `append` of New. fold appends the
+// events, and also folds them if possible. While calls of many events overlap, transactions still
+// call `append`: the projectors then fold the events of several calls in one batch, in parallel to
+// the next append. Call FoldBy before the first append.
 func (g *Group) FoldBy(fold events.Append) *Group {
 	g.fold = fold
 	return g
@@ -225,8 +225,8 @@ func (g *Group) run(ctx context.Context, c *commitGroup) {
 	}
 }
 
-// begin calls change while it has g locked, and then starts the commit groups that may run
-// now.
+// begin calls the function `change` while g is locked, and then starts the commit groups that may
+// run now.
 func (g *Group) begin(change func()) {
 	g.mu.Lock()
 	change()

@@ -27,9 +27,8 @@ type Other struct {
 // interruption the next call resumes.
 //
 // Gather fails with an [*archive.FileError] if a file to delete has events that are neither in the
-// database's log nor in its archive. It fails with a [*claims.CopyError] if a database does not
-// own its archive, since a copy of the database owns it; this is checked for each database that
-// can be reached.
+// database's log nor in its archive. It fails with a [*claims.CopyError] if an archive belongs to
+// a copy of its database; it checks this only for databases that can be reached.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {

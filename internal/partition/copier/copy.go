@@ -92,8 +92,9 @@ func (p *Part) query(t partition.Table, all partition.Columns, from, condition s
 
 // Options are options of moves and splits.
 type Options struct {
-	// Progress, if not nil, is called with the current step and the number of copied rows.
-	// Several calls may have the same step.
+	// Progress, if not nil, is called with the current step and the number of rows copied so far;
+	// in the step Waiting, with the number of rows that are not folded yet. Several calls may have
+	// the same step.
 	Progress func(step Step, rows int64)
 	// MaxWait is the longest wait for a delaying transaction; see [pgsession.Blocking].
 	MaxWait time.Duration

@@ -61,8 +61,8 @@ func notYet(err error) bool {
 	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
 }
 
-// Pauses between attempts to switch: the first pause, and the longest. Each pause is twice as long
-// as the one before.
+// Pauses between attempts of the switch. The first pause is firstPause. Each further pause is
+// twice as long as the previous pause, but at most lastPause.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second

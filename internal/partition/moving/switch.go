@@ -108,9 +108,9 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, epoc
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// copyMap adds the entries of the source's map to the target's map. The target might not know the
-// split that created the partition. Then it would look for the partition's users in the partition
-// that was split.
+// copyMap adds the entries of the source's map to the target's map. Without them, the target might
+// not know the split that created the partition, and would look for the partition's users in the
+// partition that was split.
 func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 	var partitions []int
 	var names []string

@@ -56,9 +56,9 @@ func (snapshot *Snapshot) laterGenerations() []store.Generation {
 	return slices.DeleteFunc(slices.Clone(snapshot.Generations), func(g store.Generation) bool { return g.Number <= snapshot.Baseline.Generation })
 }
 
-// restoreKeys adds the event keys of the baseline to `keys`. If generations is not nil, it adds
-// only the event keys in generations. It does nothing if `keys` is nil, if there is no baseline, or
-// if the replay starts with an archive.
+// restoreKeys adds the event keys of the baseline to `keys`. If `generations` is not nil, it is a
+// list of event keys, and restoreKeys adds only these. It does nothing if `keys` is nil, if there
+// is no baseline, or if the replay starts with an archive.
 func (snapshot *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, generations [][16]byte) error {
 	if keys == nil || snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return nil

@@ -389,9 +389,9 @@ func (snapshot *Snapshot) DifferingRooms(ctx context.Context, suffix string, roo
 		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
 }
 
-// differing compares each live table with the table whose name is the same and then ends with
-// suffix. It returns the ids of users or rooms with a row that differs, or that only one of the two
-// tables has. It compares only rows of the given ids; nil means all.
+// differing compares each live table with another table, whose name is the name of the live table
+// and then suffix. It returns the ids of users or rooms with a row that differs, or that only one
+// of the two tables has. It compares only rows of the given ids; nil means all.
 func (snapshot *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
 	if err := snapshot.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err

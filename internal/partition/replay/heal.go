@@ -25,7 +25,7 @@ type healedVersions struct {
 	version, ahead int64
 }
 
-// user returns the version that the user's row should have. version is the version that a replay
+// user returns the version that the user's row should have. `version` is the version that a replay
 // computes.
 func (v healedVersions) user(version int64) int64 { return version + v.ahead }
 
@@ -131,7 +131,7 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 }
 
 // mayHaveChanged reports whether the log may have events that concern a user and come after
-// position, but not after the position of snapshot.
+// `position`, but not after the position of snapshot.
 func (snapshot *Snapshot) mayHaveChanged(ctx context.Context, userID string, position events.Position) (bool, error) {
 	if position == snapshot.Position {
 		return false, nil
@@ -228,7 +228,8 @@ func (snapshot *Snapshot) write(ctx context.Context, log *badge.User, marks []Ma
 
 // versionsAhead returns the difference between the version that clients see and the version in the
 // user's row. Changes of the user's rooms raise only the version that clients see. `before` is the
-// difference with the memberships in the tables, and `after` with the memberships in the log.
+// difference according to the memberships in the tables, and `after` according to the memberships
+// in the log.
 func (snapshot *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
 	var rooms []string
 	var joined []int64

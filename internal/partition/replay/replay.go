@@ -154,8 +154,8 @@ const maxSought = 16
 
 // eachOf calls v, in order, with the records that are necessary to replay at most maxSought users
 // from the baseline up to the position of snapshot. These are the records that name one of the
-// users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r, and
-// adds the baseline's event keys to r.Keys.
+// users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r. It
+// adds to r.Keys the baseline's event keys that are needed for these records.
 //
 // In complete ranges of the log, eachOf finds the records by an index. Postgres scans the other
 // ranges once, or three times if the users are members of rooms. An archive cannot be searched: if

@@ -128,8 +128,9 @@ func (snapshot *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// folded returns the first arguments of statements with the SQL condition "folded after". The
-// condition is true for a row of the log that comes after a position and is folded in the tables.
+// folded returns the arguments of the SQL condition "folded after", which come first in the
+// statements with this condition. The condition is true for a row of the log that comes after the
+// position `after` and is folded in the tables.
 func (snapshot *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, snapshot.Args()...)
 }
