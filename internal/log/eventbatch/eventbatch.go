@@ -37,9 +37,9 @@ const (
 // MaxRow. Postgres need not read a payload to know its length.
 const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
 
-// smallestCompressed is the size in bytes from which payloads are compressed. Compressing a
-// payload takes at least 20 µs. Larger uncompressed payloads would be stored outside of the
-// page (TOAST), which would cost Postgres more than that.
+// smallestCompressed is the size in bytes from which payloads are compressed. Smaller payloads are
+// not, since compressing takes at least 20 µs. For larger payloads it is worth this time: without
+// compression, Postgres would store them outside of the page (TOAST), which costs more.
 const smallestCompressed = 2000
 
 // magic begins every zstd frame.

@@ -73,9 +73,9 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// gather copies the files of the partitions in `rows` from the archive `from` to the archive of a
-// database in `store`. It skips a partition if the archive in `store` already has all files that
-// the database lists.
+// gather copies the files of the partitions in `rows` from the archive `from` to the archive in
+// `store`, which belongs to the database of `pool`. It skips a partition if the archive in `store`
+// already has all files that the database lists.
 func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, rows []int) (err error) {
 	id, archived, err := identity(ctx, pool)
 	if err != nil {

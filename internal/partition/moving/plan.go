@@ -80,8 +80,8 @@ func List(ctx context.Context, all []Database, living []int, owner func(partitio
 		if len(errs) > 0 && list[i].State == Away {
 			list[i].State = Unknown
 		}
-		// The old rows may come from an earlier move, after which the partition was moved again. So
-		// the target of the earlier move may not be the present shard.
+		// As the target of the move, list the shard that holds the partition now. The old rows may
+		// come from an earlier move to another shard, after which the partition was moved again.
 		if list[i].State == LeftOver {
 			list[i].To = list[i].Shard
 		}

@@ -274,8 +274,8 @@ func (j *Job) partition(ctx context.Context, partition int) error {
 		err = j.publish(ctx, partition, s.users.different)
 	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		// If ctx is done, pgx may return the error of the rollback instead of the context's
-		// error.
+		// Add the context's error: if ctx is done, pgx may return the error of the rollback
+		// instead.
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	if err != nil {

@@ -81,8 +81,8 @@ func (snapshot *Snapshot) CompareTables(ctx context.Context, suffix string, user
 type table struct {
 	name    string // without the partition
 	columns []store.Column
-	// keys is the number of columns of the primary key. They come first in columns, and the first
-	// of them has the id of the user or room.
+	// keys is the number of columns of the primary key. These columns come first in `columns`, and
+	// the first one has the id of the user or room.
 	keys int
 }
 
@@ -335,8 +335,9 @@ func markRows(r *Replay, ids []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the rows in the map `log` as expected rows. Comparing removes the rows from the
-// map. The function `set` loads a row into the columns of t.
+// rowsIn returns the expectedRows of a table, whose rows according to the log are in the map
+// `log`. Comparing removes the rows from the map. The function `set` loads a row into the columns
+// of t.
 func rowsIn[V any](t table, ids []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, ids, func(key rowKey, _ []string) expected {
 		v, ok := log[key]

@@ -473,8 +473,8 @@ func (s *Share) Next() (_ Share, ok bool) {
 // repeated events; if it is nil, event keys detect them.
 func (snapshot *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
 	r := snapshot.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
-	// Computing the weight is slow. So compute it only if the weight may have grown by an eighth of
-	// the budget since the last time.
+	// Computing r.weight is slow. So compute it only when the weight may have grown by an eighth
+	// of the budget since the last computation.
 	folded, weighAfter := 0, budget/8/foldWeight
 	weigh := func(more int) {
 		if folded += more; int64(folded) < weighAfter {

@@ -43,8 +43,8 @@ type Snapshot struct {
 func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		// f may work for a long time between its queries. That is harmless, since no other session
-		// waits for this transaction.
+		// Disable the timeout, since f may work for a long time between its queries. That is
+		// harmless: no other session waits for this transaction.
 		if err := query.Exec(ctx, tx, "set up the transaction", `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return err
 		}
