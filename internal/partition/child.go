@@ -8,8 +8,9 @@ import (
 
 // Child is one of the two new partitions of a split. Its methods return SQL that selects the rows
 // of the child. Each user of the parent belongs to exactly one child: the child for which
-// badged.partition_of(user, Modulus) is Partition - Base. The first child also gets the rows that
-// belong to no user.
+// badged.partition_of(user, Modulus) is Partition - Base. Both children get the rows that belong
+// to no user, such as rooms. But only the first child gets the queued webhook calls about dead
+// letters, and only its rooms count the erased members.
 type Child struct {
 	Partition, Base, Modulus int
 	First                    bool
@@ -57,11 +58,12 @@ func (c *Child) Selects(t Table, all Columns) string {
 	return strings.Join(list, ", ")
 }
 
-// members returns an SQL expression for the number of members that a room t gets when it is copied
-// to the child. In the second child, a new room gets the number of its members in the child's table
-// of conversations, and the split itself updates the numbers of existing rooms. In the first child
-// the expression is 0: the split later sets the number to the parent's number minus the number of
-// the second child. So erased members, whose user ids are not stored, count in the first child.
+// members returns an SQL expression for a statement that copies a room t to the child: the number
+// of members that the room gets in the child. For the second child, it is the number of members in
+// the child's table of conversations if the room is new in the child. It is 0 for a room that the
+// child already has, since the split itself updates the number of this room. For the first child
+// it is always 0: the split later sets the number to the parent's number minus the second child's
+// number. So erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

@@ -37,9 +37,9 @@ const (
 // MaxRow. Postgres need not read a payload to know its length.
 const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
 
-// smallestCompressed is the size in bytes from which payloads are compressed. Compressing a
-// payload takes at least 20 µs. Larger uncompressed payloads would be stored outside of the
-// page (TOAST), which would cost Postgres more than that.
+// smallestCompressed is the size in bytes from which payloads are compressed. Smaller payloads are
+// not, since compressing takes at least 20 µs. For larger payloads it is worth this time: without
+// compression, Postgres would store them outside of the page (TOAST), which costs more.
 const smallestCompressed = 2000
 
 // magic begins every zstd frame.
@@ -100,8 +100,9 @@ func Pack[T string | []byte](events []T) ([]byte, error) {
 	return text, nil
 }
 
-// Plain returns a row as JSON. It fails if the row cannot be decompressed, or if the JSON would
-// exceed MaxBytes.
+// Plain returns the JSON of a row: it decompresses a compressed row, and returns any other row
+// unchanged. It fails if a row cannot be decompressed, or has more than MaxBytes when
+// decompressed.
 func Plain(row []byte) ([]byte, error) {
 	if !bytes.HasPrefix(row, magic) {
 		return row, nil

@@ -50,8 +50,8 @@ func (e *PlacementSnapshot) And(other *PlacementSnapshot) *PlacementSnapshot {
 
 type expectedKey struct{}
 
-// Expect returns a context with which appends require the placement e. If e is nil, it returns
-// ctx.
+// Expect returns a context for appends that require the placement e: a database that does not hold
+// these partitions refuses the append. If e is nil, Expect returns ctx.
 func Expect(ctx context.Context, e *PlacementSnapshot) context.Context {
 	if e == nil {
 		return ctx

@@ -41,10 +41,10 @@ func RightsOf(ctx context.Context) []Right {
 // codeRevoked is the SQLSTATE with which the database refuses a revoked token.
 const codeRevoked = "BD101"
 
-// QueueRights adds a check to a batch, as its last statement, which fails if a token of ctx is
-// revoked. The batch must be the whole transaction: then Postgres commits directly after the
-// check, without waiting for this process. If a token has expired, QueueRights itself fails
-// with ErrRevoked.
+// QueueRights adds a statement to a batch that fails if a token of ctx is revoked. It must be the
+// last statement of the batch, and the batch must be the whole transaction: then Postgres commits
+// directly after the check, without waiting for this process. If a token has expired, QueueRights
+// itself fails with ErrRevoked.
 func QueueRights(ctx context.Context, batch *pgx.Batch) error {
 	rights := RightsOf(ctx)
 	if len(rights) == 0 {

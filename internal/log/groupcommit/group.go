@@ -22,8 +22,8 @@ import (
 // common, so that they do not block each other. Group is safe for concurrent use.
 type Group struct {
 	log *events.Log
-	// append appends events in a transaction. fold does the same, and may also fold the events
-	// in this transaction.
+	// append appends events in a transaction. fold appends events too, and may also fold them in
+	// the same transaction.
 	append, fold events.Append
 	// small is the maximum number of events of a call that joins a commit group. A larger call
 	// has a transaction of its own, which runs in parallel to the groups.
@@ -37,8 +37,9 @@ type Group struct {
 	running int
 	busy    eventlog.Set // the partitions of running groups
 	large   int          // number of running larger appends
-	// met is when a call of at least worthwhile events last arrived while other appends ran.
-	// loaded is true if the last two such calls arrived less than the duration shortly apart.
+	// met is the arrival time of the last call that has at least `worthwhile` events and arrived
+	// while other appends ran. loaded is true if this call arrived less than `shortly` after the
+	// previous call of this kind.
 	met    time.Time
 	loaded bool
 	// waiting has the queued calls in order of arrival.
@@ -75,14 +76,14 @@ const (
 	// largeGroup is the maximum number of events in all commit groups that start at the same
 	// time, unless a single call has more events.
 	largeGroup = 5000
-	// worthwhile is the number of queued events from which another commit is started while
-	// commits run. It is cheaper to queue fewer events until a running commit has ended.
+	// worthwhile is the minimum number of queued events with which another commit is started while
+	// commits run. With fewer events, it is cheaper to wait until a running commit has ended.
 	worthwhile = 8
-	// shortly decides when calls of many events overlap: two calls of at least worthwhile
-	// events arrive within this time, each while other appends run. For the same time after
-	// the second call, only the projectors fold; if appends folded too, they and the projectors
-	// would block each other. shortly must be longer than the pauses between such calls under
-	// load.
+	// shortly is the maximum time between two calls that count as overlapping. Both calls must
+	// have at least `worthwhile` events, and arrive while other appends run. For this time after
+	// the second call, appends do not fold, and the projectors fold the events. If appends folded
+	// too, they and the projectors would block each other. shortly must be longer than the pauses
+	// between such calls under load.
 	shortly = 50 * time.Millisecond
 	// maxLarge is how many appends of more than `small` events run at once. They use at most
 	// half of the connections of a process. So other calls proceed while the larger appends
@@ -97,17 +98,17 @@ const (
 // up to this number, the commit is most of the cost.
 const SmallAppend = 100
 
-// New returns a group for log that calls append for each transaction. Calls of at most `small`
-// events share transactions; at most limit shared transactions run at once. Each larger call
-// has a transaction of its own.
+// New returns a Group for `log` that calls `append` for each transaction. Calls of at most `small`
+// events share transactions; at most `limit` shared transactions run at once. Each larger call has
+// a transaction of its own.
 func New(log *events.Log, append events.Append, small, limit int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, limit: limit, largeSlots: make(chan struct{}, maxLarge)}
 }
 
-// FoldBy makes transactions call fold instead of append; fold also folds the events if
-// possible. While calls of many events overlap, transactions still call append, and the
-// projectors fold the events of several calls in one batch, in parallel to the next append.
-// Call FoldBy before the first append.
+// FoldBy makes transactions call `fold` instead of the function `append` of New. fold appends the
+// events, and also folds them if possible. While calls of many events overlap, transactions still
+// call `append`: the projectors then fold the events of several calls in one batch, in parallel to
+// the next append. Call FoldBy before the first append.
 func (g *Group) FoldBy(fold events.Append) *Group {
 	g.fold = fold
 	return g
@@ -172,10 +173,10 @@ func (g *Group) arrived(evs []events.Event) {
 	}
 }
 
-// appends returns the function for an append that begins now: append while calls of many
-// events overlap, otherwise fold. An append that folds blocks other appends to its partitions
-// until it commits, which slows overlapping calls. But single events, and calls that do not
-// overlap, cost more if they are folded in a second transaction. g must be locked.
+// appends returns the function for an append that begins now: g.append while calls of many events
+// overlap (see `shortly`), otherwise g.fold. An append that folds blocks other appends to its
+// partitions until it commits, which slows overlapping calls. But single events, and calls that do
+// not overlap, cost more if a second transaction folds them. g must be locked.
 func (g *Group) appends() events.Append {
 	if g.loaded && time.Since(g.met) < shortly {
 		return g.append
@@ -183,9 +184,9 @@ func (g *Group) appends() events.Append {
 	return g.fold
 }
 
-// cancel is called when the caller of c stops waiting. It removes c from the queue. It returns
-// false if c is the first call of a group: the caller must then run the transaction of the
-// group.
+// cancel is called when the caller of c stops waiting. If c is still queued, cancel removes it
+// from the queue. cancel returns false if c is the first call of a group: the caller must then run
+// the transaction of the group.
 func (g *Group) cancel(c *call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,8 +225,8 @@ func (g *Group) run(ctx context.Context, c *commitGroup) {
 	}
 }
 
-// begin calls change while it has g locked, and then starts the commit groups that may run
-// now.
+// begin calls the function `change` while g is locked, and then starts the commit groups that may
+// run now.
 func (g *Group) begin(change func()) {
 	g.mu.Lock()
 	change()
@@ -267,9 +268,10 @@ func (g *Group) next() []*commitGroup {
 	return groups
 }
 
-// ready returns the queued calls that can run now: they share no partition with running
-// groups, or with earlier calls that stay queued. It divides these calls into sets; different
-// sets have no partition in common. n is the total number of events in the sets.
+// ready returns the queued calls that can run now: they share no partition with running groups, or
+// with earlier calls that stay queued. Calls beyond largeGroup events stay queued. ready divides
+// the returned calls into sets; different sets have no partition in common. n is the total number
+// of events in the sets.
 func (g *Group) ready() (sets []*commitGroup, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {

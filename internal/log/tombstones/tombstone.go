@@ -18,8 +18,8 @@ import (
 type Tombstone struct {
 	// Event is the event without the user, nil if it named no other user.
 	Event []byte
-	// Members says how the erased part of the event changed the number of members of rooms;
-	// nil if it did not change it. Only a user.left_all changes several rooms.
+	// Members says how the erased part of the event changed the numbers of members of rooms; nil
+	// if no number changed. Only an event of the type user.left_all changes several rooms.
 	Members []Members
 }
 

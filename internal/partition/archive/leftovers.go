@@ -20,15 +20,15 @@ import (
 const lostEvents = "has events that are not in the log: if the database was restored to a time before the file was written, move the file out of the archive, with the later files of its partition; it may name users who are erased now"
 
 // Row identifies a row of the log by values that splits, moves, erasures and restores do not
-// change. The place of a row would not do, since moves and restores change it.
+// change. It does not have the place of the row, since moves and restores change the place.
 type Row struct {
 	UUID       uuid.UUID
 	AppendedAt time.Time
 }
 
-// Lacking returns which of the given rows of an archive file are missing elsewhere: in the log of
-// the partition, or both in the log and in another archive. Deleting the file would lose these
-// rows.
+// Lacking returns the given rows of an archive file that would be lost if the file were deleted:
+// rows that are not in the log of the partition and, if the function also searches another
+// archive, not in that archive either.
 type Lacking func(ctx context.Context, rows []Row) ([]Row, error)
 
 // Tail selects the leftovers of a partition: its files with numbers above Known.
@@ -41,9 +41,9 @@ type Tail struct {
 	Lacking Lacking
 }
 
-// Cut deletes the leftovers that tails select, with their entries in the manifest. It also deletes
-// files that an interrupted run has written and that have no entry. Call CheckCut for each tail
-// first.
+// Cut deletes the leftovers that `tails` select: files that the database does not list. It also
+// deletes their entries in the manifest, and files without an entry that an interrupted run has
+// written. Call CheckCut for each tail first.
 func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 	for _, t := range tails {
 		for _, f := range a.leftovers(t) {
@@ -61,13 +61,13 @@ func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 }
 
 // CheckCut fails with a [*FileError] if a file that Cut would delete cannot be read, or has an
-// event that exists nowhere else. It skips files that do not exist, were given up, or have the same
-// content as one of t.Copies.
+// event that exists nowhere else. It skips files that do not exist, were given up, or have the
+// same content as one of t.Copies.
 //
-// If the manifest has no entries of the partition itself, CheckCut also checks the file after the
-// last entry of each ancestor, up to the nearest ancestor with entries. An interrupted run may have
-// written such a file before the split. It becomes stale when an entry of the partition is added
-// or changed, and is then deleted.
+// If the manifest has no entries of the partition itself, CheckCut also checks one file of each
+// ancestor, up to the nearest ancestor with entries: the file whose number follows the last entry.
+// An interrupted run may have written this file before the split. As soon as an entry of the
+// partition is added or changed, the manifest lists the file as stale, and the file is deleted.
 func (a *Archive) CheckCut(ctx context.Context, t Tail) error {
 	files := a.leftovers(t)
 	at := t.Partition
@@ -121,9 +121,9 @@ func (a *Archive) wantElsewhere(ctx context.Context, f File, lacking Lacking) er
 	return want()
 }
 
-// leftovers returns the files that a tail selects. They are the manifest's entries after the known
-// files, and up to two files without an entry, which an interrupted run may have written: the file
-// with the number after the last known file, and the file with the number after the last entry.
+// leftovers returns the files that a tail selects: the manifest's entries with numbers above
+// t.Known, and up to two files without an entry, which an interrupted run may have written. One of
+// them has the number after t.Known, the other the number after the last entry.
 func (a *Archive) leftovers(t Tail) (files []File) {
 	all := a.Files(t.Partition)
 	for _, f := range all {
@@ -163,8 +163,8 @@ func (r *Record) Left() bool {
 	return !ok || rest.Event != nil || rest.Members != nil
 }
 
-// markLeftover records that an interrupted run may have written a file after the first n files
-// of a partition.
+// markLeftover lists as stale the file that follows the first n files of a partition, since an
+// interrupted run may have written this file.
 func (a *Archive) markLeftover(partition, n int) { a.expect(FileName(partition, n+1)) }
 
 // FileName returns the name of the first revision of a file.

@@ -47,8 +47,8 @@ func (a *Archive) Replace(ctx context.Context, f File, eachRecord func(func(*Rec
 	return next, nil
 }
 
-// Successor returns the text that the proof of a file signs. The text binds the SHA-256 of the
-// file to its partition, number, Origin and revision.
+// Successor returns the text from which the proof of a file is computed, as a keyed hash. The text
+// binds the SHA-256 of the file to its partition, number, Origin and revision.
 func (f *File) Successor() string {
 	return fmt.Sprintf("file %d/%d %s r%d %s", f.Whole().Partition, f.Number, f.Origin, f.Revision, f.SHA256)
 }

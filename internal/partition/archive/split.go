@@ -46,8 +46,9 @@ func (f File) forPartition(partition int) File {
 }
 
 // divide prepares the manifest for a change of a partition's entries. If the partition has no
-// entries, divide replaces the entries of its nearest ancestor with entries by entries of that
-// ancestor's two children. It repeats this until the partition has entries.
+// entries, its files are listed under an ancestor. Then divide lists the files of the nearest such
+// ancestor under both children of this ancestor instead. It repeats this until the partition has
+// entries.
 func (a *Archive) divide(partition int) {
 	top, divided := a.holder(partition)
 	for ; top != partition && len(divided) > 0; top, divided = a.holder(partition) {
@@ -106,8 +107,9 @@ func (a *Archive) parent(partition int) (int, bool) {
 	return eventlog.Parent(partition, a.manifest.Partitions)
 }
 
-// holder returns the partition or its nearest ancestor with entries in the manifest, and these
-// entries. If there is none, it returns the partition and no entries.
+// holder finds the partition under which the manifest lists the files of a partition: the
+// partition itself, or else its nearest ancestor with entries. It returns the found partition and
+// its entries. If no partition has entries, it returns the given partition and no entries.
 func (a *Archive) holder(partition int) (holder int, files []File) {
 	for at, ok := partition, true; ok; at, ok = a.parent(at) {
 		if files = a.ownFiles(at); len(files) > 0 {

@@ -58,8 +58,8 @@ type Config struct {
 	MaxWait time.Duration
 
 	// Progress, if not nil, receives the progress of each partition. Its method Blocked is called
-	// with each transaction that delays Run, because it uses the log or the baseline of the
-	// partition.
+	// with each transaction that delays Run, because the transaction uses the log or the baseline
+	// of the partition.
 	Progress replay.Progress
 	// Archived, if not nil, is called with the result for each finished partition.
 	Archived func(Result)
@@ -249,8 +249,8 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	if err != nil || len(ranges) == 0 {
 		return done, err
 	}
-	// Read the snapshot only after complete has returned: then it has the dead letters and the
-	// generations of event keys of all events in the ranges.
+	// Read the snapshot only after complete has returned: then the snapshot has the dead letters
+	// and the generations of event keys of all events in the ranges.
 	in, err := replay.Now(ctx, a.cfg.Pool, partition, a.cfg.Log.Partitions())
 	if err != nil {
 		return done, err
@@ -283,8 +283,9 @@ func (a *archiving) partition(ctx context.Context, partition int) (done Result, 
 	return done, err
 }
 
-// complete returns the ranges that can be archived and have events after the baseline `from`. It
-// sets done.Kept to the reason why the range after them cannot be archived, and perhaps done.Held.
+// complete returns the ranges that can be archived and have events after the baseline `from`. If
+// the range after them cannot be archived, complete sets done.Kept to the reason. It also sets
+// done.Held if the only reason is an open transaction.
 func (a *archiving) complete(ctx context.Context, partition int, from replay.Baseline, done *Result) (ranges []logRange, err error) {
 	conn := a.job.Conn
 	rows, _ := conn.Query(ctx, statements.Get("list the ranges"), partition)

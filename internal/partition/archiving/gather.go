@@ -23,12 +23,12 @@ type Other struct {
 // Gather completes the archive of a database after partitions were moved to it. The files of these
 // partitions are still in the archives of other databases. Gather first copies each file that the
 // database lists and its archive does not have. Then it deletes all files of the database's
-// partitions from the other archives. It deletes no file before the copy is durable.
-// After an interruption the next call resumes.
+// partitions from the other archives. It deletes no file before the copy is durable. After an
+// interruption the next call resumes.
 //
 // Gather fails with an [*archive.FileError] if a file to delete has events that are neither in the
-// database's log nor in its archive. It fails with a [*claims.CopyError] if another copy of a
-// database owns the archive of the database.
+// database's log nor in its archive. It fails with a [*claims.CopyError] if an archive belongs to
+// a copy of its database; it checks this only for databases that can be reached.
 func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, others []Other) (err error) {
 	held, err := eventlog.Held(ctx, pool)
 	if err != nil {
@@ -73,8 +73,9 @@ func Gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archi
 	return nil
 }
 
-// gather copies the files of the partitions rows from another archive to the archive of a
-// database, unless this archive already has the files that the database lists.
+// gather copies the files of the partitions in `rows` from the archive `from` to the archive in
+// `store`, which belongs to the database of `pool`. It skips a partition if the archive in `store`
+// already has all files that the database lists.
 func gather(ctx context.Context, pool *pgxpool.Pool, partitions int, store archive.Store, from *archive.Archive, rows []int) (err error) {
 	id, archived, err := identity(ctx, pool)
 	if err != nil {

@@ -36,12 +36,12 @@ type GivenUp struct {
 }
 
 // GiveUp marks missing or damaged files of an archive as given up, so that archiving and erasing
-// can continue without the files. The badges of users do not change, since the baseline (the
-// state at the end of the archive) includes the lost events. But the partition can no longer be
-// replayed from its first event. If the whole archive is lost, GiveUp creates a new archive.
+// can continue without the files. The badges of users do not change, since the baseline (the state
+// at the end of the archive) includes the lost events. But the partition can no longer be replayed
+// from its first event. If the whole archive is lost, GiveUp creates a new archive.
 //
-// GiveUp checks all files before it changes anything, and fails if one of them is intact. If GiveUp
-// fails while it writes, a repeated call completes the changes.
+// GiveUp checks all files in cfg.Files before it changes anything, and fails if one of them is
+// intact. If GiveUp fails while it writes, a repeated call completes the changes.
 func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 	job, err := rebuild.NewJob(ctx, rebuild.Config{Pool: cfg.Pool, Log: cfg.Log}, "badged archive")
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 // Bucket is an [archive.Store] whose objects are in a bucket, with a common prefix of their keys.
 type Bucket struct {
 	client *minio.Client
-	// core is used to read objects: it sends one request for each, while client would first send a
-	// request for the metadata.
+	// core is used to read objects, since it sends one request for each object: client would first
+	// send another request for the metadata.
 	core   minio.Core
 	name   string
 	prefix string

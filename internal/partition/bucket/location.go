@@ -108,8 +108,8 @@ func (r required) RetrieveWithCredContext(ctx *credentials.CredContext) (credent
 // silence is how long a connection may transfer no byte before the request fails.
 const silence = time.Minute
 
-// transport returns an HTTP transport whose requests fail if no byte is transferred for the
-// duration silence. Otherwise a request on a broken connection could block forever.
+// transport returns an HTTP transport whose requests fail if no byte is transferred for the time
+// `silence`. Without this limit, a request on a broken connection could block forever.
 func transport() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	return &http.Transport{

@@ -17,8 +17,8 @@ import (
 const (
 	// attempts is how often Read tries to resume at the same byte before it returns an error.
 	attempts = 5
-	// pause is the pause before the first attempt to resume. It doubles before each further
-	// attempt.
+	// pause is the pause before the first attempt to resume a broken read. It doubles before each
+	// further attempt.
 	pause = 100 * time.Millisecond
 	// partSize is the size in bytes of one part of an upload. A part is buffered in memory. S3
 	// accepts 10,000 parts, so a file may have about 156 GiB.

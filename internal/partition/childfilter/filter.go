@@ -20,7 +20,8 @@ type Filter struct {
 	// Parent and Child are the numbers of the two partitions. Partitions is the initial number of
 	// partitions of the log.
 	Parent, Child, Partitions int
-	// First is true for the first child, which also gets the events that name no users.
+	// First is true for the first child. Only this child gets what cannot be divided by user: dead
+	// letters, and the erased members in tombstones.
 	First bool
 }
 

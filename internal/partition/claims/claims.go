@@ -33,8 +33,8 @@ type Writer interface {
 
 // CopyError is returned if another copy of the database owns the archive.
 type CopyError struct {
-	// Path names the archive. Since is when the last command of the other copy that writes to the
-	// archive began, zero if unknown.
+	// Path names the archive. Since is when the other copy began its last command that writes to
+	// the archive, zero if unknown.
 	Path  string
 	Since time.Time
 	// Reason says how the database differs from the owner.

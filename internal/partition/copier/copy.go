@@ -57,9 +57,9 @@ type Operation interface {
 	// CopyLog copies the next rows of the log in a transaction of the target. It copies no row
 	// after cursor, and reports whether more rows up to the cursor remain.
 	CopyLog(ctx context.Context, tx pgx.Tx, cursor logread.Cursor) (more bool, err error)
-	// Staged is called before changed rows are written to the table t of a part. `rows` is the
-	// text of an item in a FROM clause: a query or table with the changed rows. If the form of t
-	// is ByKey, the temporary table moved_keys has the keys of the changed rows.
+	// Staged is called before changed rows are written to the table t of the partition `to`.
+	// `rows` is an item for a FROM clause: a query or table with the changed rows. If the form of
+	// t is ByKey, the temporary table moved_keys has the keys of the changed rows.
 	Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, rows string) error
 	// Mark saves the progress of the copy in memory, and returns a function that restores this
 	// progress. The function is called after a transaction was rolled back.
@@ -80,7 +80,8 @@ type Part struct {
 }
 
 // query returns a SELECT statement for the rows of a table that the part gets. `from` is the FROM
-// list of the statement, in which the table has the alias t. condition is a further condition.
+// list of the statement, in which the table has the alias t. `condition` is an SQL condition; if
+// the part is a child of a split, query adds the child's condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, condition string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
@@ -91,8 +92,9 @@ func (p *Part) query(t partition.Table, all partition.Columns, from, condition s
 
 // Options are options of moves and splits.
 type Options struct {
-	// Progress, if not nil, is called with the current step and the number of copied rows.
-	// Several calls may have the same step.
+	// Progress, if not nil, is called with the current step and the number of rows copied so far;
+	// in the step Waiting, with the number of rows that are not folded yet. Several calls may have
+	// the same step.
 	Progress func(step Step, rows int64)
 	// MaxWait is the longest wait for a delaying transaction; see [pgsession.Blocking].
 	MaxWait time.Duration
@@ -390,8 +392,9 @@ func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, e
 	return "(" + keys + ")", err
 }
 
-// kept returns the columns of a table that changed does not overwrite in existing rows of a part.
-// This is the number of members of a room in a split, since the split counts the members itself.
+// kept returns the columns of a table that the method changed does not overwrite if a row exists
+// in the part. In a split this is the number of members of a room, since the split counts the
+// members itself.
 func (p *Part) kept(t partition.Table) []string {
 	if p.Child != nil && t.Kind == "rooms" {
 		return []string{"members"}

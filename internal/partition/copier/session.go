@@ -218,8 +218,8 @@ func ungateSQL(p int) string { return `DROP TRIGGER IF EXISTS gate ON ` + partit
 
 // Watch creates the gate and the triggers that record which rows change. Each statement waits only
 // briefly for its lock and is then retried, since other transactions queue behind a waiting
-// statement. Last, Watch records all rows of the tables that only rounds copy as changed, so that
-// the first round copies them; see [partition.Table.InRounds].
+// statement. At the end, Watch records a change of every row in the tables that the first copy
+// skips, so that the first round copies these tables; see [partition.Table.InRounds].
 func (s *Session) Watch(ctx context.Context) error {
 	if err := s.retryExec(ctx, partition.Log(s.Partition), gateSQL(s.Partition)+`; `+trigger(statements.Of(s.Partition, "watch the payloads"), s.Partition)); err != nil {
 		return err

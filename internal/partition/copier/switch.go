@@ -61,8 +61,8 @@ func notYet(err error) bool {
 	return errors.Is(err, ErrNotYet) || pgsession.IsLocked(err) || ok && pg.Code == canceled
 }
 
-// Pauses between attempts to switch: the first pause, and the longest. Each pause is twice as long
-// as the one before.
+// Pauses between attempts of the switch. The first pause is firstPause. Each further pause is
+// twice as long as the previous pause, but at most lastPause.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = 2 * time.Second
@@ -80,8 +80,9 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Switch catches up and attempts the switch, repeatedly until an attempt succeeds. It makes no
-// attempt while a long transaction would block closing the gate, or while the projector is behind.
+// Switch copies recorded changes and then attempts the switch. It repeats this until an attempt
+// succeeds, or until c.Attempts attempts took too long. It makes no attempt while a long
+// transaction would block closing the gate, or while the projector is behind.
 //
 // If the partition is certainly unchanged, the error is a [*StoppedError]; it wraps [ErrBusy] if
 // c.Attempts attempts took too long. If an attempt failed for another reason than time, Switch
@@ -168,7 +169,7 @@ func (c *Copy) delayed(ctx context.Context) (bool, error) {
 	}
 	// A transaction counts as long if it was already open at the previous check. At the first
 	// check, every open transaction counts as long. If this role may not see when the transaction
-	// began, do not delay the attempt: it shows whether the transaction blocks.
+	// began, do not delay the attempt: the attempt itself shows whether the transaction blocks.
 	if ok && !holder.Since.IsZero() && (before.IsZero() || holder.Since.Before(before)) {
 		_, err := c.gate.HeldBy(holder)
 		return true, err

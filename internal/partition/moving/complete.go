@@ -61,8 +61,8 @@ func Complete(ctx context.Context, databases []Database, partition int) (Complet
 	return Completed{}, false, nil
 }
 
-// hasReleased reports whether a database has released the partition to another one and still has
-// the old rows.
+// hasReleased reports whether the database s has released the partition to the database `to` and
+// still has the old rows.
 func (s *side) hasReleased(to *side) bool {
 	return !s.holds && s.move.role == sourceRole && s.move.state == released && s.move.target == to.Name && s.cluster == to.cluster
 }

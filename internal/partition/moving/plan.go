@@ -80,8 +80,8 @@ func List(ctx context.Context, all []Database, living []int, owner func(partitio
 		if len(errs) > 0 && list[i].State == Away {
 			list[i].State = Unknown
 		}
-		// The old rows may come from an earlier move, after which the partition was moved again. So
-		// the target of the earlier move may not be the present shard.
+		// As the target of the move, list the shard that holds the partition now. The old rows may
+		// come from an earlier move to another shard, after which the partition was moved again.
 		if list[i].State == LeftOver {
 			list[i].To = list[i].Shard
 		}
@@ -102,8 +102,8 @@ func readShardWithin(ctx context.Context, s Database, list []Partition, patience
 }
 
 // readShard updates the list by the database of one shard: it reads the partitions that the shard
-// holds, their sizes, and the shard's records of moves. It returns entries for partitions that are
-// not in the list, since they were split, and of which the shard still has old rows.
+// holds, their sizes, and the shard's records of moves. It returns an entry for each partition
+// that was split and of which the shard still has old rows; these partitions are not in the list.
 func readShard(ctx context.Context, s Database, list []Partition) (old []Partition, err error) {
 	of := make(map[int]*Partition, len(list))
 	for i := range list {
@@ -163,9 +163,10 @@ func readShard(ctx context.Context, s Database, list []Partition) (old []Partiti
 	return old, err
 }
 
-// stateOf is called when a shard says that it holds a partition, and returns the partition's state.
-// s is the state in the list so far, which depends on the records of moves on the shards that were
-// read before. stateOf returns "" if these records do not matter: then the state is Serving.
+// stateOf is called when a shard says that it holds a partition. It returns the state of the
+// partition. s is the state that the list has so far, according to the records of moves on the
+// shards that were read before. stateOf returns "" if these records do not matter: then the state
+// is Serving.
 func stateOf(s State) State {
 	switch s {
 	case Moving, Splitting:

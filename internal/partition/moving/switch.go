@@ -108,9 +108,9 @@ func (m *mover) last(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, epoc
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-// copyMap adds the entries of the source's map to the target's map. The target might not know the
-// split that created the partition. Then it would look for the partition's users in the partition
-// that was split.
+// copyMap adds the entries of the source's map to the target's map. Without them, the target might
+// not know the split that created the partition, and would look for the partition's users in the
+// partition that was split.
 func (m *mover) copyMap(ctx context.Context, tx pgx.Tx) error {
 	var partitions []int
 	var names []string
@@ -172,8 +172,8 @@ func (m *mover) lastRevocations(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// hold makes the target hold the partition. It also succeeds if a server has already done so with
-// Complete.
+// hold makes the target hold the partition. It also succeeds if the target holds the partition
+// already, because a server has called Complete.
 func (m *mover) hold(ctx context.Context) error {
 	if err := hold(ctx, m.target, m.p, m.target.Conn); err != nil {
 		return err

@@ -55,8 +55,8 @@ func Undo(ctx context.Context, cfg Config) (from, to string, err error) {
 }
 
 // reclaim makes the source hold the partition again, if the source has released the partition and
-// the target has lost rows of the partition. unavailable is the error of the databases that could
-// not be read, or nil.
+// the target has lost rows of the partition. `unavailable` is the error of the databases that
+// could not be read, or nil.
 func (m *mover) reclaim(ctx context.Context, unavailable error) error {
 	from, to := m.source, m.target
 	switch {

@@ -274,8 +274,8 @@ func (j *Job) partition(ctx context.Context, partition int) error {
 		err = j.publish(ctx, partition, s.users.different)
 	}
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()) {
-		// If ctx is done, pgx may return the error of the rollback instead of the context's
-		// error.
+		// Add the context's error: if ctx is done, pgx may return the error of the rollback
+		// instead.
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
 	if err != nil {
@@ -308,8 +308,8 @@ func (j *Job) publish(ctx context.Context, partition int, users map[string]struc
 	return nil
 }
 
-// rest pauses. The length of the pause is such that the work since the last pause takes the
-// fraction MaxLoad of the time of work and pause together.
+// rest pauses after work, so that the work takes only the fraction MaxLoad of the time. Work is
+// the time since the last pause ended.
 func (j *Job) rest(ctx context.Context) {
 	worked := time.Since(j.rested)
 	if pause := time.Duration(float64(worked) * (1 - j.Config.MaxLoad) / j.Config.MaxLoad); pause > 0 {

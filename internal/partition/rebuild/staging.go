@@ -28,7 +28,7 @@ type Staging struct {
 
 	// position is the position up to which the log is folded into the staging tables.
 	position events.Position
-	// Keys are the event keys up to the position at, by which repetitions are detected.
+	// Keys are the event keys of the events up to `position`, by which repetitions are detected.
 	// generations is the number of generations of event keys that Keys knows.
 	Keys        *store.DedupReplay
 	generations int
@@ -158,8 +158,9 @@ func (s *Staging) fill(ctx context.Context) error {
 	return query.Exec(ctx, s.job.Conn, "analyze the staging tables", analyzeStagingSQL, s.partition)
 }
 
-// FillUpTo folds the log into the empty staging tables, up to the position of the snapshot
-// snapshot. If the users need more memory than Config.Memory, it reads the log several times.
+// FillUpTo fills the empty tables of s with the state at the position of `snapshot`: it folds the
+// events up to this position. If the users need more memory than Config.Memory, it reads the log
+// several times.
 func (s *Staging) FillUpTo(ctx context.Context, snapshot *replay.Snapshot) error {
 	job := s.job
 	s.position = snapshot.Position
@@ -326,8 +327,8 @@ const maxTold = 10_000
 
 // finish locks the projector's position, which blocks the projector, and folds the remaining
 // events, at most about `limit`. Then it drops the staging tables, or replaces the live tables by
-// them. If more events remain, it returns overtaken. If another transaction has locked a table, it
-// returns locked.
+// them. If more events remain, it returns `overtaken`. If another transaction has locked a table,
+// it returns `locked`.
 func (s *Staging) finish(ctx context.Context, limit int) (end ending, err error) {
 	var began time.Time
 	err = pgx.BeginFunc(ctx, s.job.Conn, func(tx pgx.Tx) error {

@@ -13,11 +13,11 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// ArchivedFiles returns the archive's entries of the files that the database lists for a partition:
-// together these files have all events that were removed from the log. The result includes files
-// that were given up, which cannot be read. It omits files that the database does not list, such as
-// files of an interrupted run. ArchivedFiles fails if a listed file has no entry, or if the hash in
-// the entry differs from the hash in the database.
+// ArchivedFiles returns the archive's entries of the files that the database lists for a
+// partition: together these files have all events that were removed from the log. The result
+// includes files that were given up, which cannot be read. It omits files that the database does
+// not list, such as files of an interrupted run. ArchivedFiles fails if an entry is missing or
+// does not match the database; see [Listed].
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, false)
 }

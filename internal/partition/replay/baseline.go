@@ -40,8 +40,8 @@ func LoadBaseline(ctx context.Context, q events.Querier, partition int) (Baselin
 }
 
 // newKeys returns a DedupReplay for a replay that starts at the baseline, or at the start of the
-// archive if there is one. The DedupReplay has no keys yet: each and eachOf add the keys of the
-// baseline.
+// archive if there is one. The DedupReplay has no keys yet: visitAll and eachOf add the keys of
+// the baseline.
 func (snapshot *Snapshot) newKeys() *store.DedupReplay {
 	if snapshot.archive != nil {
 		return store.NewDedupReplay(nil)
@@ -56,9 +56,9 @@ func (snapshot *Snapshot) laterGenerations() []store.Generation {
 	return slices.DeleteFunc(slices.Clone(snapshot.Generations), func(g store.Generation) bool { return g.Number <= snapshot.Baseline.Generation })
 }
 
-// restoreKeys adds the event keys of the baseline to `keys`. If generations is not nil, it adds
-// only the event keys in generations. It does nothing if `keys` is nil, if there is no baseline, or
-// if the replay starts with an archive.
+// restoreKeys adds the event keys of the baseline to `keys`. If `generations` is not nil, it is a
+// list of event keys, and restoreKeys adds only these. It does nothing if `keys` is nil, if there
+// is no baseline, or if the replay starts with an archive.
 func (snapshot *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, generations [][16]byte) error {
 	if keys == nil || snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return nil

@@ -81,8 +81,8 @@ func (snapshot *Snapshot) CompareTables(ctx context.Context, suffix string, user
 type table struct {
 	name    string // without the partition
 	columns []store.Column
-	// keys is the number of columns of the primary key. They come first in columns, and the first
-	// of them has the id of the user or room.
+	// keys is the number of columns of the primary key. These columns come first in `columns`, and
+	// the first one has the id of the user or room.
 	keys int
 }
 
@@ -93,9 +93,9 @@ func tableOf(name string, row interface{ Columns() []store.Column }, keys int) t
 // rowKey has the values of the columns of a row's primary key, at most three, as text.
 type rowKey [3]string
 
-// difference returns a Difference with the user and the conversation of a row, and no values. For a
-// row about a part of a user or room, such as a category, Field is a text like " of category a/b",
-// which found appends to the name of a column.
+// difference returns a Difference with the user and the conversation of a row, and no values. For
+// a row about a part of a user or room, such as a category, Field is a text like " of category
+// a/b", which the method found appends to the name of a column.
 func (t *table) difference(key rowKey) (d Difference) {
 	for i := range t.keys {
 		switch t.columns[i].Name {
@@ -335,8 +335,9 @@ func markRows(r *Replay, ids []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the rows in the map `log` as expected rows. Comparing removes the rows from the
-// map. The function `set` loads a row into the columns of t.
+// rowsIn returns the expectedRows of a table, whose rows according to the log are in the map
+// `log`. Comparing removes the rows from the map. The function `set` loads a row into the columns
+// of t.
 func rowsIn[V any](t table, ids []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, ids, func(key rowKey, _ []string) expected {
 		v, ok := log[key]
@@ -389,9 +390,9 @@ func (snapshot *Snapshot) DifferingRooms(ctx context.Context, suffix string, roo
 		tableOf("room_chunks", new(store.ChunkRow), store.ChunkKey), tableOf("room_marks", new(store.MarkRow), store.MarkKey))
 }
 
-// differing compares each live table with the table whose name is the same and then ends with
-// suffix. It returns the ids of users or rooms with a row that differs, or that only one of the two
-// tables has. It compares only rows of the given ids; nil means all.
+// differing compares each live table with another table, whose name is the name of the live table
+// and then suffix. It returns the ids of users or rooms with a row that differs, or that only one
+// of the two tables has. It compares only rows of the given ids; nil means all.
 func (snapshot *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
 	if err := snapshot.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err

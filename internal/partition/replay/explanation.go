@@ -37,7 +37,7 @@ type Explanation struct {
 	MoreAdds          int64                   `json:"more_adds" minimum:"0" doc:"What the conversations that are not listed add to the total together."`
 
 	// Uncounted are events that concerned the user and changed no count, newest first, at most
-	// maxUncounted. MoreUncounted counts the events of this kind that are not listed.
+	// maxUncounted. MoreUncounted is the number of further events that changed no count.
 	Uncounted     []UncountedEvent `json:"uncounted" doc:"Events that named the user and changed no count, newest first. If there are many events of the same type and reason, only the newest of them are listed, so that rare events are listed too."`
 	MoreUncounted int64            `json:"more_uncounted" minimum:"0" doc:"The number of further events, which are not listed."`
 	// UncountedKinds counts all events that changed no count, listed or not. It has an entry for

@@ -25,7 +25,7 @@ type healedVersions struct {
 	version, ahead int64
 }
 
-// user returns the version that the user's row should have. version is the version that a replay
+// user returns the version that the user's row should have. `version` is the version that a replay
 // computes.
 func (v healedVersions) user(version int64) int64 { return version + v.ahead }
 
@@ -100,9 +100,9 @@ func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Updat
 }
 
 // healUser compares the rows of a user with the log, and writes the rows if they differ. `log` is
-// the state of the user at position. If the user may have got events after position,
-// healUser fails with errOvertaken. If `log` is nil, healUser itself replays the user. It locks the
-// projector's position, so that no batch is folded until it has ended.
+// the state of the user at `position`. If the user may have got events after `position`, healUser
+// fails with errOvertaken. If `log` is nil, healUser itself replays the user. healUser locks the
+// projector's position, so that no batch is folded until healUser has ended.
 func (v *Verifier) healUser(ctx context.Context, partition int, userID string, log *Replay, position events.Position) (update pubsub.Update, version int64, err error) {
 	err = pgx.BeginFunc(ctx, v.pool, func(tx pgx.Tx) error {
 		snapshot := &Snapshot{Tx: tx, Partition: partition, Partitions: v.log.Partitions()}
@@ -131,7 +131,7 @@ func (v *Verifier) healUser(ctx context.Context, partition int, userID string, l
 }
 
 // mayHaveChanged reports whether the log may have events that concern a user and come after
-// position, but not after the position of snapshot.
+// `position`, but not after the position of snapshot.
 func (snapshot *Snapshot) mayHaveChanged(ctx context.Context, userID string, position events.Position) (bool, error) {
 	if position == snapshot.Position {
 		return false, nil
@@ -228,7 +228,8 @@ func (snapshot *Snapshot) write(ctx context.Context, log *badge.User, marks []Ma
 
 // versionsAhead returns the difference between the version that clients see and the version in the
 // user's row. Changes of the user's rooms raise only the version that clients see. `before` is the
-// difference with the memberships in the tables, and `after` with the memberships in the log.
+// difference according to the memberships in the tables, and `after` according to the memberships
+// in the log.
 func (snapshot *Snapshot) versionsAhead(ctx context.Context, log *badge.User) (before, after int64, err error) {
 	var rooms []string
 	var joined []int64

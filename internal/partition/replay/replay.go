@@ -154,8 +154,8 @@ const maxSought = 16
 
 // eachOf calls v, in order, with the records that are necessary to replay at most maxSought users
 // from the baseline up to the position of snapshot. These are the records that name one of the
-// users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r, and
-// adds the baseline's event keys to r.Keys.
+// users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r. It
+// adds to r.Keys the baseline's event keys that are needed for these records.
 //
 // In complete ranges of the log, eachOf finds the records by an index. Postgres scans the other
 // ranges once, or three times if the users are members of rooms. An archive cannot be searched: if
@@ -331,8 +331,8 @@ func (snapshot *Snapshot) newReplay(wants func(user string) bool, repeats map[ev
 	return r
 }
 
-// fold folds the item of the record at place, unless the event is a repetition. It
-// returns the number of replayed users that the event names, without users for which it is refused.
+// fold folds the item of the record at `place`, unless the event is a repetition. It returns the
+// number of replayed users in the event, without the users for which the fold refuses the event.
 func (r *Replay) fold(place events.Place, item *store.Item) int {
 	if r.Keys == nil && !item.RemoveUsers(r.repeats[place]) || r.Keys != nil && !r.Keys.Fresh(item, place.Position) {
 		return 0
@@ -454,8 +454,8 @@ func (s *Share) narrow() bool {
 	return true
 }
 
-// Next returns the share after s; ok is false after the last one. It has up to twice as many
-// hashes, since s may have been narrowed only because of a few large users.
+// Next returns the share after s; ok is false if s is the last share. The next share may have
+// twice as many hashes as s, since s may have been narrowed only because of a few large users.
 func (s *Share) Next() (_ Share, ok bool) {
 	if s.hi == math.MaxUint64 {
 		return Share{}, false
@@ -473,8 +473,8 @@ func (s *Share) Next() (_ Share, ok bool) {
 // repeated events; if it is nil, event keys detect them.
 func (snapshot *Snapshot) ReplayShare(ctx context.Context, s *Share, wants func(string) bool, repeats map[events.Place]store.UserSet, budget int64, done func(records int)) (*Replay, error) {
 	r := snapshot.newReplay(func(id string) bool { return s.has(id) && wants(id) }, repeats)
-	// Computing the weight is slow. So compute it only if the weight may have grown by an eighth of
-	// the budget since the last time.
+	// Computing r.weight is slow. So compute it only when the weight may have grown by an eighth
+	// of the budget since the last computation.
 	folded, weighAfter := 0, budget/8/foldWeight
 	weigh := func(more int) {
 		if folded += more; int64(folded) < weighAfter {

@@ -19,15 +19,16 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits of the work of a run, so that verifying samples takes less than about 3 % of a core. A
-// search costs almost 0.5 ns of CPU per byte of log and user.
+// Limits of the work of a run, which verifies one sample. With these limits, verifying samples
+// takes less than about 3 % of a core: a search costs almost 0.5 ns of CPU per byte of log and
+// user.
 const (
 	sampleBytesPerSecond = 64 << 20
 	// sampleFloor is the minimum budget of a run in bytes. It applies if the last run was less than
 	// a second ago.
 	sampleFloor = 64 << 20
-	// searchPasses is the part of the cost of a search that does not depend on the number of
-	// users, in passes over the log. Each user costs one further pass.
+	// searchPasses is the fixed cost of a search, in passes over the log. Each user costs one
+	// further pass.
 	searchPasses = 4
 )
 

@@ -48,8 +48,9 @@ type trace struct {
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead lists the reads and leaves whose up_to_seq was above the last message delivered by
-	// then, in log order. An event replaces all earlier events whose up_to_seq is not greater.
+	// ahead lists the reads and leaves of the conversation, in log order, whose up_to_seq was
+	// above the seq of the last message delivered by then. A new entry replaces all earlier
+	// entries whose up_to_seq is not greater.
 	ahead []aheadEvent
 }
 
@@ -69,9 +70,9 @@ func (t *trace) reach(upTo int64, e LoggedEvent) {
 	}
 }
 
-// mover returns the event that caused the delivery of a message to move the read position to seq:
-// an earlier read or leave whose up_to_seq is at least seq, and which came before the message. If
-// this event is archived, and so not in t.ahead, mover returns the delivery.
+// mover is called when the delivery of a message has moved the read position to seq. It returns
+// the cause: an earlier read or leave whose up_to_seq is at least seq, and which came before the
+// message. If this event is archived, and so not in t.ahead, mover returns the delivery.
 func (t *trace) mover(seq int64, delivery LoggedEvent) LoggedEvent {
 	for _, a := range slices.Backward(t.ahead) {
 		if a.upTo >= seq {

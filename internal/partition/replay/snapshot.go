@@ -43,8 +43,8 @@ type Snapshot struct {
 func WithSnapshot(ctx context.Context, pool *pgxpool.Pool, partition, partitions int, f func(*Snapshot) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		// f may work for a long time between its queries. That is harmless, since no other session
-		// waits for this transaction.
+		// Disable the timeout, since f may work for a long time between its queries. That is
+		// harmless: no other session waits for this transaction.
 		if err := query.Exec(ctx, tx, "set up the transaction", `SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
 			return err
 		}
@@ -128,8 +128,9 @@ func (snapshot *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// folded returns the first arguments of statements with the SQL condition "folded after". The
-// condition is true for a row of the log that comes after a position and is folded in the tables.
+// folded returns the arguments of the SQL condition "folded after", which come first in the
+// statements with this condition. The condition is true for a row of the log that comes after the
+// position `after` and is folded in the tables.
 func (snapshot *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, snapshot.Args()...)
 }

@@ -140,9 +140,9 @@ func (s *sought) mayBeIn(payload []byte) bool {
 const maxSoughtKeys = 16
 
 // text returns an SQL condition that is true for every row with a sought event. `args` are the
-// arguments of the condition; `first` is the number of their first parameter. The condition
-// searches payloads for quoted ids. It also searches for escapes, since a publisher may have
-// written an id with escapes.
+// arguments of the condition; `first` is the number of its first parameter, such as 7 for $7. The
+// condition searches payloads for quoted ids. It also searches for escapes, since a publisher may
+// have written an id with escapes.
 func (s *sought) text(first int) (condition string, args []any) {
 	texts, anyOf := s.quoted, `substr(payload, 1, 1) NOT IN ('{'::bytea, '['::bytea)`
 	if len(s.keys) > maxSoughtKeys {

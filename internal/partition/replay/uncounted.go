@@ -22,8 +22,9 @@ type kind struct {
 }
 
 // uncountedEvents stores the newest events that changed no count, and counts all such events, in
-// bounded memory. If there are too many events, it deletes old events of the most frequent kinds.
-// So a large number of repeated events does not displace a single late message.
+// bounded memory. A kind of events has one type and one reason. If there are too many events,
+// uncountedEvents deletes old events of the most frequent kinds. So a large number of repeated
+// events does not displace a single late message.
 type uncountedEvents struct {
 	// kept are the stored events in the order of the log, at most twice maxUncounted.
 	kept  []UncountedEvent

@@ -122,8 +122,8 @@ WHERE more.conversation_id = r.conversation_id AND more.n <> 0`, s.table("rooms"
 
 // countOthers sets the number of members of rooms in the first child to the parent's number minus
 // the second child's number. So the first child's number includes erased members. The names of the
-// tables end with `suffix`: "" or "_baseline". column is an SQL condition that selects the rooms r
-// of the parent.
+// tables end with `suffix`: "" or "_baseline". `column` is an SQL condition that selects the rooms
+// r of the parent.
 func (s *splitter) countOthers(ctx context.Context, tx pgx.Tx, suffix, column string) error {
 	_, err := tx.Exec(ctx, fmt.Sprintf(`UPDATE %s AS f SET members = r.members - o.members
 FROM %s AS r JOIN %s AS o USING (conversation_id)

@@ -61,8 +61,8 @@ func (s *splitter) filterLetters(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// letter divides a dead letter into the parts of the children, and returns one or two parts. If no
-// user of the letter belongs to a child, the first child gets the whole letter.
+// letter divides a dead letter into the parts of the children, and returns one or two parts. If
+// neither child gets a part, the first child gets the whole letter.
 func (s *splitter) letter(payload []byte, users []string) (shares []letter, err error) {
 	for _, c := range s.children {
 		part, n, err := c.Row(payload)
