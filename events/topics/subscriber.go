@@ -20,8 +20,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Metadata of the messages of a [Subscriber]. Messages of traced events also have
-// traceparent and tracestate.
+// Keys of the metadata of messages that a [Subscriber] delivers. The message of a traced event also
+// has the keys traceparent and tracestate.
 const (
 	// MetadataContentType is [events.ContentType] for a valid event, and
 	// application/octet-stream for anything else.

@@ -106,8 +106,8 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 }
 
 // ShownBadges returns the badges of up to MaxBadges users as clients get them: see
-// [pubsub.Badge.Shown]. If a user has many categories, it does not read all of them, as
-// [Reader.Badges] does.
+// [pubsub.Badge.Shown]. Unlike [Reader.Badges], it does not read all categories of a user who has
+// many.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -134,16 +134,16 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 // noPaths is an empty SQL array, for the parameter extra of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is an SQL array for the parameter extra of firstPaths: the paths of those rooms of a
-// member that contribute to the badge.
+// pathsOfSums is an SQL array for the parameter `extra` of firstPaths: the paths of those rooms of
+// a member that contribute to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns an SQL array for the parameter extra of firstPaths: the paths of all rooms
+// pathsOfRooms returns an SQL array for the parameter `extra` of firstPaths: the paths of all rooms
 // of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
-// firstPaths completes a statement on badges to read the first MaxCategories+1 paths by name, and
-// the paths in the SQL array extra.
+// firstPaths completes a statement on badges, so that it reads the first MaxCategories+1 paths by
+// name and the paths in the SQL array `extra`.
 func firstPaths(sql, extra string) string {
 	return strings.NewReplacer("ALSO", extra, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
@@ -470,10 +470,11 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, timeline, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction is known to be in the log: it is of the present timeline,
-// or an owner of one of the partitions has recorded it when its timeline ended. It returns ErrLost
-// if all partitions have had an owner since, and no owner has recorded the transaction, or if its
-// timeline is later than the present one.
+// survived reports whether a transaction is known to be in the log. That is true if the transaction
+// is of the present timeline, or if its timeline has ended and an owner of one of the partitions
+// has then recorded the transaction as folded. survived returns ErrLost if every partition has had
+// an owner since and none has recorded the transaction, and also if the transaction is of a later
+// timeline than the present one.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, timeline int64, partitions []int) (bool, error) {
 	switch t := token.Timeline(); {
 	case t > timeline:

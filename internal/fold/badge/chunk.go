@@ -47,7 +47,7 @@ func (c *Chunk) widest() []SeqRange {
 	return widest
 }
 
-// cut splits c after seq at: it removes the messages up to and including at, and returns them
+// cut splits c after seq: it removes the messages up to and including seq from c, and returns them
 // as a new chunk.
 func (c *Chunk) cut(seq int64) *Chunk {
 	lower := &Chunk{Bound: seq, Live: c.Live.cut(seq), All: c.All.cut(seq), Recalled: c.Recalled.cut(seq), Touched: true}
@@ -55,9 +55,9 @@ func (c *Chunk) cut(seq int64) *Chunk {
 	return lower
 }
 
-// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. If
-// seq is at or below Since, there is a closed chunk for seq, unless another program has
-// deleted rows; then chunk creates one.
+// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. The
+// closed chunks have all seqs up to Since. If none of them has seq, another program has deleted
+// their rows; then chunk creates a closed chunk.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open

@@ -162,8 +162,8 @@ func EachStored(stored string, visit func(name string, n category.Numbers, level
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
 
-// find returns a path that is about to change, and adds it to Touched. If paths have rows, the
-// path must have been loaded or looked up before; otherwise at panics.
+// find returns a path that is about to change, and adds it to Touched. If paths have rows, the path
+// must have been loaded or passed to Expect before; otherwise find panics.
 func (s *Paths) find(path string) *Path {
 	var p *Path
 	if s.rows != nil {
@@ -372,7 +372,7 @@ func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 // The row of a user has columns for Total, Mentions and UnreadConversations. One column,
 // extra, has all other numbers, in the form of EncodeExtra, which is "" for most users.
 
-// EncodeExtra returns the stored form of the numbers without a column of their own, "" if all
+// EncodeExtra returns the stored form of the numbers that have no column of their own, "" if all
 // stored values are 0. Like AppendNumbers, it stores Total - Unseen instead of Unseen.
 func EncodeExtra(n category.Numbers) string {
 	if n.Unseen == n.Total && n.Muted == (category.Muted{}) && n.Marked == 0 {

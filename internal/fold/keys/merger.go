@@ -23,8 +23,8 @@ type Merger struct {
 	Locked func(ctx context.Context, f func() error) error
 	Sizes  Sizes
 
-	// loads and present are copies of these fields of the window, from the last step. If the
-	// window's fields have changed at the next step, that step discards the current merge and
+	// loads and present are the values that the window's fields of the same names had at the last
+	// step. If these fields have changed at the next step, that step discards the current merge and
 	// the list of dropped runs.
 	loads, present int
 	current        *merge

@@ -28,8 +28,9 @@ const (
 	stuckFor = 30 * time.Second
 )
 
-// Progress is a health check: it fails if some partition of the database is folded by no
-// process. It is safe for concurrent use.
+// Progress is a health check of the partitions of a database. It fails if a partition has no owner,
+// or if a partition has unfolded events and its position does not change. It is safe for concurrent
+// use.
 type Progress struct {
 	q    events.Querier
 	held func() []int

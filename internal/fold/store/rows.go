@@ -25,8 +25,8 @@ type UserRow struct {
 	categories, claims       string
 	// extra has the other numbers of the badge, "" for most users: see [badge.EncodeExtra].
 	extra string
-	// pathRows is the number of rows of paths that the user has. It is 0 if the paths are in
-	// categories.
+	// pathRows is the number of rows in badged.paths that the user has. It is 0 if the user's paths
+	// are stored in the column categories.
 	pathRows int64
 }
 
