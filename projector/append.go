@@ -199,8 +199,9 @@ func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	return b
 }
 
-// lockPatience is how long a statement of the transaction waits for a lock of the database,
-// such as the lock of a rebuild that swaps tables. The publisher of the events waits as long.
+// lockPatience is how long a statement of the transaction waits for a lock of the database, such as
+// the lock of a rebuild that swaps tables. The publisher of the events waits for its response
+// during this time.
 const lockPatience = 200 * time.Millisecond
 
 // errNotBegun means that the transaction was not sent to the database.

@@ -17,7 +17,7 @@ import (
 // last range has no end. A range is complete, and can be archived, when Postgres assigns only
 // ids beyond its end.
 const (
-	// rangeSpan is about how long new events are appended to the same range.
+	// rangeSpan is about how long new events are appended to a range before the next range begins.
 	rangeSpan = 7 * 24 * time.Hour
 	// leastRange is the minimum number of transaction ids in a range; transactions of all databases
 	// of the Postgres server use these ids. The minimum limits the number of ranges, since each

@@ -170,7 +170,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 // handle while another subscriber of the group has the lock of the topic.
 //
 // Follow returns nil when ctx is done or Close is called. If the partition was split or moved to
-// another database, Follow neither returns nor logs an error: the caller must cancel ctx.
+// another database, Follow does not return, and does not log an error: the caller must cancel ctx.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
 	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {

@@ -98,9 +98,9 @@ func sortByChange(list []listed) {
 	})
 }
 
-// list returns the conversations of a user that were read, most recently changed first, and
-// the memberships among them. A message to a room writes no row of a member, so it does not
-// count as a change.
+// list returns all conversations of u that were loaded, most recently changed first, and the
+// memberships among them. A message to a room writes no row of a member, so it does not count as a
+// change.
 func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
 	for i := range u.conversations {
 		c := &u.conversations[i]

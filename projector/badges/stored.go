@@ -31,7 +31,7 @@ type Stored struct {
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
 // IsMention reports whether a message is unread and mentions the user. Like IsUnread, it returns
-// true for an old message of which the set may store only the number.
+// true for a message that may be one of the old messages of which the set stores only the number.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
 // Stored returns the conversations of users, in the order of keys. For a conversation without

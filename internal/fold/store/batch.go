@@ -311,8 +311,8 @@ func refusal(e *events.Event, members []string) events.FieldError {
 // OfRooms reports whether the batch had to look at rooms.
 func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
-// QueueWrites adds the statements of the transaction to writes. They fail unless the partition
-// is still in the state for which the batch was made. Pass their error to [Outcome].
+// QueueWrites adds the statements of the transaction to writes. They fail if the partition is no
+// longer in the state for which the batch was made. Pass their error to [Outcome].
 //
 // The fence is the first statement. If two writers commit at the same time, the second blocks
 // in the fence until the first has committed, and then fails. ADR 1 explains the fence.
