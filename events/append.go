@@ -76,9 +76,9 @@ func (l *Log) AppendOwn(ctx context.Context, evs ...Event) (Receipt, error) {
 	return l.AppendWith(ctx, nil, evs...)
 }
 
-// AppendWith does what [Log.AppendOwn] does. If queue is not nil, the transaction first runs the
-// statements that queue adds, even if there are no events. AppendWith may call queue several
-// times, once for each attempt to append.
+// AppendWith does what [Log.AppendOwn] does. If the function `queue` is not nil, the transaction
+// first runs the statements that `queue` adds, even if there are no events. AppendWith may call
+// `queue` several times, once for each attempt to append.
 func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
 	retried := false
 	for {

@@ -162,10 +162,10 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// Follow calls handle with the events of a topic, starting after the position of the consumer
-// group. Each call gets all events in up to 100 rows of the log, which suits handlers that are
-// faster with many events. When handle returns nil, the position moves after these rows. After an
-// error, Follow waits for RetryInterval and calls handle with the same events again. While there
+// Follow calls the function handle with the events of a topic, starting after the position of the
+// consumer group. Each call gets all events in up to 100 rows of the log, which suits handlers that
+// are faster with many events. When handle returns nil, the position moves after these rows. After
+// an error, Follow waits for RetryInterval and calls handle with the same events again. While there
 // are no new events, Follow calls handle without events once per PollInterval. It does not call
 // handle while another subscriber of the group has the lock of the topic.
 //

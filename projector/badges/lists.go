@@ -70,11 +70,11 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 	return page, next, nil
 }
 
-// Categories returns a page of the categories of a user, sorted by name, and the cursor of the
-// next page, "" after the last page. It includes categories that have a level but no numbers.
-// If parent is not empty, it returns only this category and the categories directly below it. If
-// within is not nil, it returns only categories that a category in within covers. The error is
-// ErrBadCursor for an invalid cursor.
+// Categories returns a page of the categories of a user, sorted by name, and the cursor of the next
+// page, "" after the last page. It includes categories that have a level but no numbers. If parent
+// is not empty, it returns only this category and the categories directly below it. If `within` is
+// not nil, it returns only categories that a category in `within` covers. The error is ErrBadCursor
+// for an invalid cursor.
 func (r *Reader) Categories(ctx context.Context, userID string, within []string, parent string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""
 	if cursor != "" {

@@ -1,7 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
 //
 // The package does not know the loop that folds, HTTP or frames. ADR 85 explains positions and
-// waiting for them, ADR 62 how rooms are read.
+// waiting for them. ADR 62 explains how rooms are read.
 package badges
 
 import (
@@ -262,16 +262,15 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 	return states[0], nil
 }
 
-// States returns what clients must receive to be up to date. held has the users of the
-// clients, and the epoch and the version that each client has. All users must belong to the
-// partition. The results are in the order of held, and each comes from one snapshot of the
-// database.
+// States returns what clients must receive to be up to date. `held` has the users of the clients,
+// and the epoch and the version that each client has. All users must belong to the partition. The
+// results are in the order of `held`, and each comes from one snapshot of the database.
 //
-// A result has the conversations that changed since the version in held, even if they have
-// nothing to show now. If anything has changed, the result has all memberships. If the
-// client's epoch differs, or its version is greater than the version in the tables, the result
-// is the whole state, as from Snapshot. If more than MaxSnapshot conversations have changed,
-// More is set and the result is incomplete: call again without an epoch.
+// A result has the conversations that changed since the version in `held`, even if they have
+// nothing to show now. If anything has changed, the result has all memberships. If the client's
+// epoch differs, or its version is greater than the version in the tables, the result is the whole
+// state, as from Snapshot. If more than MaxSnapshot conversations have changed, More is set and the
+// result is incomplete: call again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	states := make([]pubsub.Snapshot, len(held))
 	members, places, err := r.ordinaryStates(ctx, partition, held, states)
@@ -305,8 +304,8 @@ func statesSQL(sql string) string {
 	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
 }
 
-// ordinaryStates reads the states of users without memberships into states. It returns the
-// users with memberships, and their indexes in held.
+// ordinaryStates reads the states of users without memberships into `states`. It returns the users
+// with memberships, and their indexes in `held`.
 func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
 	for i, h := range held {
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}

@@ -34,9 +34,8 @@ func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 // true for a message that may be one of the old messages of which the set stores only the number.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
-// Stored returns the conversations of users, in the order of keys. For a conversation without
-// a row, it returns a new conversation. All conversations of one partition come from one
-// snapshot.
+// Stored returns the conversations of users, in the order of `keys`. For a conversation without a
+// row, it returns a new conversation. All conversations of one partition come from one snapshot.
 func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	found := make([]Stored, len(keys))
 	places := map[int][]int{} // indexes in keys, by partition

@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Message is a message and a user. [Reader.Count] reports whether the user's total counts the
-// message.
+// Message names a message of a conversation and a user. [Reader.Count] reports whether the user's
+// total counts the message.
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64

@@ -150,8 +150,8 @@ func (c *Conversation) read(seq int64) Reason {
 	return alreadyRead
 }
 
-// readDelivered is like read, but raises the read position at most to last, the seq of the
-// last delivered message.
+// readDelivered is like read, but raises the read position at most to `last`, the seq of the last
+// delivered message.
 func (c *Conversation) readDelivered(seq, last int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()

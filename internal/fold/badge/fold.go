@@ -224,7 +224,7 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the reads ahead of u that ended before now, the append time of the event that is
+// lapse removes the reads ahead of u that ended before `now`, the append time of the event that is
 // folded now.
 func (u *User) lapse(now time.Time) {
 	n := len(u.ReadsAhead)

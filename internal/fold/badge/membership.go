@@ -142,9 +142,9 @@ func (u *User) leaveAll(path string, state *State) bool {
 	return u.raiseAll(changed)
 }
 
-// moveTo removes the messages up to seq, the new read position, from the sets of the
-// membership, and from mentions, the set Mentions of the membership's conversation. It adds
-// the removed messages to Unmarked.
+// moveTo removes the messages up to seq, the new read position, from the sets of the membership,
+// and from `mentions`, the set Mentions of the membership's conversation. It adds the removed
+// messages to Unmarked.
 func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
 	mentions.upTo(seq, forget)
@@ -156,7 +156,7 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every stored seq of s up to last. Of the seqs in the block, the set stores
+// upTo calls f with every stored seq of s up to `last`. Of the seqs in the block, the set stores
 // only a few: see [BoundedSet].
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {

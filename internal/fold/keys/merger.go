@@ -204,8 +204,8 @@ func (m *Merger) take(ctx context.Context, tx pgx.Tx) (map[int][]Entry, error) {
 	return taken, nil
 }
 
-// decodeBlock appends the entries of a block to entries. Unlike decode, it does not require
-// that the new entries sort after the old ones.
+// decodeBlock appends the entries of a block to `entries`. Unlike decode, it does not require that
+// the new entries sort after the old ones.
 func decodeBlock(entries []Entry, block []byte) ([]Entry, error) {
 	more, err := decode(nil, block)
 	return append(entries, more...), err

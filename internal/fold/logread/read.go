@@ -250,8 +250,8 @@ func (p *payloads) keep(payload []byte) []byte {
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
-// Folded reads events that are folded by cursor, and whose position is greater than
-// `after`, in the order of folding. This part of the log is immutable, except for erasures.
+// Folded reads the events that are folded at `cursor` and whose position is greater than `after`,
+// in the order of folding. This part of the log is immutable, except for erasures.
 func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, cursor Cursor, size *Size) (records []events.Record, err error) {
 	args := append(append([]any{after.TransactionID, after.Offset}, cursor.Args()...), size.rows())
 	rows, _ := q.Query(ctx, foldedSQL(partition), args...)

@@ -69,8 +69,9 @@ type DeadLetter struct {
 }
 
 // NewBatch decodes the records of a page. partitions is the number of partitions of the log.
-// If the position was set back, events after it may have become dead letters before. letters
-// has these dead letters; the batch neither folds their events nor stores them again.
+// letters has the events of the page that became dead letters before; there are some if the
+// position was set back. The batch neither folds these events nor stores them as dead letters
+// again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	records := page.Records
 	b := &Batch{

@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// The numbers of key columns in the rows, not counting the partition. The key columns come
-// first, then the version.
+// How many key columns the rows have, not counting the partition. The key columns come first, then
+// the version.
 const (
 	UserKey         = 1
 	ConversationKey = 2

@@ -86,8 +86,8 @@ func (item *Item) Drop(users []string) {
 	})
 }
 
-// leave keeps the users of the item for whose index keep returns true, and removes the others.
-// It makes a new list of users, since other items may share the old one.
+// leave keeps the users of the item for whose index the function `keep` returns true, and removes
+// all other users. It makes a new list of users, since other items may share the old one.
 func (item *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder
