@@ -22,9 +22,9 @@ type Filter struct {
 	Category string
 	// Unread selects conversations that have unread messages or a mark.
 	Unread bool
-	// Muted, if not nil, selects by the effect of levels: true selects conversations of which
-	// a level excludes something from the total; false selects conversations that add
-	// something to the total.
+	// Muted, if not nil, selects conversations by the effect of their level on the total. If *Muted
+	// is true, it selects conversations of which the level excludes unread messages or the mark. If
+	// *Muted is false, it selects conversations that add something to the total.
 	Muted *bool
 }
 

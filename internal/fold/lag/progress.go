@@ -99,8 +99,8 @@ func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waitin
 	}
 }
 
-// Check returns an error that names the partitions that no process folds; nil if all are
-// folded.
+// Check returns an error that names the partitions that have no owner, and the partitions whose
+// position does not change although they have unfolded events; nil if there are none.
 func (p *Progress) Check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
