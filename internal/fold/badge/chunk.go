@@ -2,9 +2,9 @@ package badge
 
 import "slices"
 
-// Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have
-// no gaps has one chunk. With gaps, each message is a range of its own; in a single row, each
-// new message would rewrite the ranges of all earlier messages. So older messages are stored
+// Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have no
+// gaps has one chunk. With gaps, each message is a range of its own. If a room had a single row,
+// each new message would rewrite the ranges of all earlier messages. So older messages are stored
 // in closed chunks, and a new message writes only the newest chunk, the open chunk.
 type Chunk struct {
 	// Bound is the greatest seq that belongs to the chunk. The chunk begins after the bound of

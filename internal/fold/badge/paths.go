@@ -22,10 +22,10 @@ const MaxInline = 16
 // paths. The numbers exclude what memberships add. Either all paths are stored inline, in the
 // user's row, or each path is stored in a row of its own.
 type Paths struct {
-	// inline has all paths in the order of their names, if they are stored inline. If they
-	// have rows, inline is nil, and rows has the paths whose rows were loaded for the events
-	// that are folded. rows also has paths that were looked up and have neither a number nor a
-	// level.
+	// If the paths are stored inline, inline has all paths in the order of their names. If each
+	// path has a row, inline is nil, and rows has the paths whose rows were loaded for the events
+	// that are folded now. rows also has paths that were looked up and have no row, since they have
+	// neither a number nor a level.
 	inline []*Path
 	rows   map[string]*Path
 	// whole is true if rows has every path that has a number or a level.

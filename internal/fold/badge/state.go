@@ -94,8 +94,8 @@ func (s *State) Fold(e *events.Event) {
 }
 
 // foldInRoom folds an event that reaches all members of a room. If the event did not change the
-// room, it returns the reason. This reason ignores what each member has read: FoldFor considers
-// that.
+// room, it returns the reason. This reason does not depend on what each member has read; FoldFor
+// replaces it for a member who has read the message.
 func (s *State) foldInRoom(e *events.Event) Reason {
 	switch e.Type {
 	case events.RoomRecalled:

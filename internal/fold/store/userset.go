@@ -14,9 +14,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// UserSet is the users of an event, in order: the concatenated hashes of the user ids, eight
-// bytes each. An event may be published again with a longer list of users; the hashes then
-// show which of the users have not had the event.
+// UserSet is the users of an event, in order: the concatenated hashes of the user ids, eight bytes
+// each. If the event is published again with a longer list of users, the hashes show which users
+// have not had the event yet.
 type UserSet string
 
 // UserBytes is the size of a user in a UserSet, in bytes. Two users of one event may have the
