@@ -76,9 +76,9 @@ func (l *Log) AppendOwn(ctx context.Context, evs ...Event) (Receipt, error) {
 	return l.AppendWith(ctx, nil, evs...)
 }
 
-// AppendWith does what [Log.AppendOwn] does. If queue is not nil, the transaction first runs the
-// statements that queue adds, even if there are no events. AppendWith may call queue several
-// times, once for each attempt to append.
+// AppendWith does what [Log.AppendOwn] does. If the function `queue` is not nil, the transaction
+// first runs the statements that `queue` adds, even if there are no events. AppendWith may call
+// `queue` several times, once for each attempt to append.
 func (l *Log) AppendWith(ctx context.Context, queue func(*pgx.Batch), evs ...Event) (Receipt, error) {
 	retried := false
 	for {
@@ -139,9 +139,10 @@ func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (
 	return receiptOf(token, rows), nil
 }
 
-// waiting returns the partition whose INSERT failed to get a lock. If the INSERT failed while it
-// was being prepared, err contains its SQL, which names the partition. Otherwise the first `done`
-// statements succeeded, and the statement after them failed.
+// waiting returns the partition whose INSERT failed to get a lock. err is the error of commit,
+// whose transaction has one INSERT per partition. If the INSERT failed while it was being prepared,
+// err contains its SQL, which names the partition. Otherwise the first `done` INSERTs succeeded,
+// and the next INSERT failed.
 func waiting(rows []Rows, done int, err error) int {
 	preparing, ok := errors.AsType[pgx.ErrPreprocessingBatch](err)
 	for i := range rows {

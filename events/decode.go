@@ -327,9 +327,9 @@ func (d *decoder) quoted() []byte {
 }
 
 // texts reads an array of strings. An element that is not a string is reported and becomes "".
-// After element MaxUsers, where the array is longer than any field may be, such elements are not
-// reported any more. Many of the strings share memory: clone a string that is kept longer than the
-// others.
+// After element MaxUsers, where the array is longer than any field may be, texts no longer reports
+// these elements. Most of the returned strings share the memory of one large string: clone a string
+// that is stored for long, or it keeps the large string in memory.
 func (d *decoder) texts(path string) []string {
 	if !d.kind(path, '[', "an array of strings") {
 		return nil

@@ -14,7 +14,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return appendEvent(nil, &e, &e.Data)
 }
 
-// appendEvent appends e to dst, with data instead of e.Data. It fails only if a string is not
+// appendEvent appends e to dst, with `data` instead of e.Data. It fails only if a string is not
 // valid UTF-8.
 func appendEvent(dst []byte, e *Event, data *Data) ([]byte, error) {
 	a := appender{b: append(dst, `{"specversion":"1.0"`...)}

@@ -18,9 +18,9 @@ type dataField struct {
 	limit int
 	// isPath is true if the text is a category.
 	isPath bool
-	// allowed, if not empty, is another field, which has a list. If the event type allows that
-	// field, its list must contain every text of this field. For example, the mentioned users must
-	// be among the users of the event.
+	// allowed, if not empty, is another field of the event, which has a list of texts. If events of
+	// the type may have that field, every text of this field must be in that list. For example,
+	// each of mentioned_user_ids must be in user_ids.
 	allowed fields
 	// enum has the values that a text may have, nil if it may have any.
 	enum []string

@@ -34,7 +34,7 @@ type Layouts interface {
 }
 
 // NewLayout returns the layout of a log that began with n partitions and now has the partitions in
-// living; nil means that no partition was split. If living contains a partition and also a
+// `living`; nil means that no partition was split. If `living` contains a partition and also a
 // partition into which it was split, NewLayout ignores the split partition. This happens if one
 // database has recorded the split and another one has not.
 func NewLayout(n int, living []int) *Layout {

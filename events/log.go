@@ -125,16 +125,17 @@ func (l *Log) layoutIn(ctx context.Context, queryRow queryRow) (*Layout, error) 
 }
 
 // refused processes the error of a caller's transaction. If the error says that a partition was
-// split, refused marks the layout as outdated. The next transaction reads the layout: the present
-// one cannot, since it has failed.
+// split, refused marks the layout as outdated, and the next transaction reads it again. The present
+// transaction has failed, so Postgres accepts no more queries in it.
 func (l *Log) refused(err error) {
 	if !l.shared.Load() && errors.Is(err, ErrNotHeld) {
 		l.stale.Store(true)
 	}
 }
 
-// refreshAfter is called when an append that used the layout `used` fails with err. If the database
-// does not hold a partition, it reads the layout again and reports whether the layout has changed.
+// refreshAfter is called when an append that used the layout `used` has failed with err. If err
+// says that the database no longer has a partition, refreshAfter reads the layout again. It reports
+// whether the layout has changed; if so, the caller encodes and appends the events again.
 func (l *Log) refreshAfter(ctx context.Context, err error, used *Layout) bool {
 	if l.shared.Load() || !errors.Is(err, ErrNotHeld) {
 		return false
@@ -156,6 +157,6 @@ func (l *Log) Partitions() int { return l.Layout().First() }
 // PartitionOf returns the partition of a user in the last known layout.
 func (l *Log) PartitionOf(userID string) int { return l.Layout().PartitionOf(userID) }
 
-// Route returns the partition to which a user belonged before any split. It never changes. The bus
-// routes updates for clients by this number.
+// Route returns the partition to which a user belonged before any split. This number never changes,
+// so the bus routes updates for clients by it.
 func (l *Log) Route(userID string) int { return PartitionOf(userID, l.Partitions()) }

@@ -13,9 +13,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// Rows are events of one partition, encoded as rows of the log. A transaction of badged that
-// also does other work appends them with QueueAt or [Log.AppendRows]. ADR 58 says why a row has
-// several events.
+// Rows are events of one partition, encoded as rows of the log. badged appends them with
+// [Log.AppendRows], or with QueueAt in a transaction that also does other work. ADR 58 says why a
+// row has several events.
 type Rows struct {
 	Partition int
 	// Events are the events, each with only the users of the partition.

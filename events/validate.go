@@ -285,8 +285,8 @@ func CheckID(s string) string { return checkText(s, MaxIDBytes) }
 // 255 bytes of UTF-8 without control characters.
 func CheckCategory(s string) string { return cmp.Or(checkText(s, MaxCategoryBytes), category.Fault(s)) }
 
-// Covers reports whether the category path covers the category other: they are equal, or other
-// begins with path and a slash.
+// Covers reports whether the category `path` covers the category `other`: they are equal, or
+// `other` begins with `path` and a slash.
 func Covers(path, other string) bool { return category.Covers(path, other) }
 
 func checkText(s string, maxBytes int) string {

@@ -199,8 +199,9 @@ func (a *directAppend) batch(part *partition, rows *events.Rows) *store.Batch {
 	return b
 }
 
-// lockPatience is how long a statement of the transaction waits for a lock of the database,
-// such as the lock of a rebuild that swaps tables. The publisher of the events waits as long.
+// lockPatience is how long a statement of the transaction waits for a lock of the database, such as
+// the lock of a rebuild that swaps tables. The publisher of the events waits for its response
+// during this time.
 const lockPatience = 200 * time.Millisecond
 
 // errNotBegun means that the transaction was not sent to the database.
@@ -252,10 +253,10 @@ func (a *directAppend) commit(ctx context.Context) (receipt events.Receipt, err 
 	return receipt, nil
 }
 
-// refuse is called if an event of a.rows[i] cannot be folded; refused is the reason. If the
-// fence confirms that the cached rows are current, refuse returns refused. Otherwise another
-// owner may have changed the rows, so the reason may be wrong: refuse then returns an error
-// that wraps errNotBegun. The fence runs in a transaction that is rolled back.
+// refuse is called if an event of a.rows[i] cannot be folded; refused is the reason. If the fence
+// confirms that the cached rows are current, refuse returns `refused`. Otherwise another owner may
+// have changed the rows, so the reason may be wrong: refuse then returns an error that wraps
+// errNotBegun. The fence runs in a transaction that is rolled back.
 func (a *directAppend) refuse(ctx context.Context, conn *pgxpool.Conn, i int, part *directPart, refused error) error {
 	var checks pgx.Batch
 	a.rows[i].QueueAt(&checks, a.appendedAt)

@@ -12,8 +12,9 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// beginEpochSQL begins a new epoch of a partition. The batches of other projectors then fail,
-// since they expect the old epoch, and these projectors clear their caches.
+// beginEpochSQL begins a new epoch of a partition. The update also raises the revision that the
+// fence of each batch compares. So batches of other projectors then fail, and these projectors
+// clear their caches.
 var beginEpochSQL = `UPDATE badged.partitions
 SET epoch = substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), incarnation = ` + store.IncarnationSQL + `
 WHERE partition_id = $1`
@@ -82,7 +83,7 @@ func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	if !begun {
 		return nil
 	}
-	p.reached = p.cursor.Position // set here in case learn fails later: the epoch must begin only once
+	p.reached = p.cursor.Position // set here in case reload fails later: the epoch must begin only once
 	p.projector.metrics.epochs.WithLabelValues(reason).Inc()
 	if reason == epochRewind {
 		p.projector.log.WarnContext(ctx, "Postgres lost commits that clients have seen; a new epoch begins and clients get snapshots. Publish the lost events again",

@@ -17,19 +17,19 @@ import (
 // last range has no end. A range is complete, and can be archived, when Postgres assigns only
 // ids beyond its end.
 const (
-	// rangeSpan is about how long new events are appended to the same range.
+	// rangeSpan is about how long new events are appended to a range before the next range begins.
 	rangeSpan = 7 * 24 * time.Hour
-	// leastRange is the minimum number of transaction ids in a range. All transactions of the
-	// Postgres server use ids. The value limits the number of ranges, since each range adds to
-	// the cost of reading the log.
+	// leastRange is the minimum number of transaction ids in a range; transactions of all databases
+	// of the Postgres server use these ids. The minimum limits the number of ranges, since each
+	// range adds to the cost of reading the log.
 	leastRange = 1 << 20
 )
 
 const buryUnissuedSQL = `SELECT badged.bury_unissued($1)`
 
-// buryUnissued makes events dead letters if Postgres has not assigned their transaction ids
-// yet. Only the owner of the schema can write such events. They could not be folded until
-// Postgres assigns the ids, and until then no range could end before them.
+// buryUnissued makes events dead letters if Postgres has not assigned their transaction ids yet.
+// Only the owner of the schema can write such events. Until Postgres assigns the ids, the events
+// could not be folded, and the range of the log that has them could not be completed and archived.
 func (p *partition) buryUnissued(ctx context.Context) error {
 	n, err := query.One[int](ctx, p.projector.cfg.Pool, fmt.Sprintf("bury events with unissued transaction ids in partition %d", p.id), buryUnissuedSQL, p.id)
 	if n > 0 {
@@ -78,8 +78,8 @@ func (p *Projector) indexLog(ctx context.Context) error {
 	return nil
 }
 
-// indexRanges builds the missing indexes of a partition's ranges, unless an erasure is writing to
-// the range.
+// indexRanges builds the missing indexes of a partition's ranges. If an erasure is writing to a
+// range, indexRanges ends without an error, and the next call tries again.
 func (p *Projector) indexRanges(ctx context.Context, partition int) error {
 	return p.repeat(ctx, fmt.Sprintf("index the log of partition %d", partition), indexLogSQL, partition)
 }

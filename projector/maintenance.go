@@ -19,8 +19,9 @@ import (
 const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <= now() FROM badged.dedup_generations
 WHERE partition_id = $1`
 
-// maintain runs the periodic tasks of the owned partitions every MaintenanceInterval. After
-// them, and whenever merges has a token, it merges event keys. It returns when ctx is done.
+// maintain runs the periodic tasks of the owned partitions every MaintenanceInterval. After these
+// tasks, and whenever the channel merges has a token, it merges event keys. It returns when ctx is
+// done.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
 	defer tick.Stop()
@@ -76,8 +77,8 @@ func (p *partition) rotateGenerations(ctx context.Context) error {
 	return nil
 }
 
-// mergeKeys merges event keys in the owned partitions until no merge is due. It goes round the
-// partitions, and does one step in each.
+// mergeKeys merges event keys in the owned partitions until no merge is due. It does one step in
+// each partition, then the next step in each, and so on.
 func (p *Projector) mergeKeys(ctx context.Context) {
 	busy := p.OwnedPartitions()
 	for len(busy) > 0 && ctx.Err() == nil {

@@ -41,9 +41,9 @@ func (p *poller) poll(ctx context.Context) {
 }
 
 // partitionsBehind returns the owned partitions with events after their positions. It skips a
-// partition if an append has proved since the last poll that no other event is unfolded; the next
-// poll does not skip it. So while appends fold in all partitions, partitionsBehind runs no query.
-// While no transaction commits, it reads only the snapshot.
+// partition if an append has proved, since the last poll, that no other event of the partition is
+// unfolded. So while appends fold in all partitions, partitionsBehind runs no query. While no
+// transaction commits, it reads only the snapshot.
 func (p *poller) partitionsBehind(ctx context.Context) ([]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()

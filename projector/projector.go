@@ -219,12 +219,12 @@ const openPatience = 20 * time.Millisecond
 // could hold locks forever.
 const pausedBatch = 3 * time.Second
 
-// ConfigurePool configures the sessions of a pool for the projector. All queries of the
-// projector look up rows by key. Without statistics, as on new tables, the planner would
-// choose sequential scans, hash joins or merge joins, so ConfigurePool disables these. It also
-// disables memoize nodes and bitmap scans: most look-ups are for different rows, so caching
-// results, or sorting rows by page, costs more than it saves. Settings of the database or of
-// the role have no effect in these sessions. others are further settings.
+// ConfigurePool configures the sessions of a pool for the projector. All queries of the projector
+// look up rows by key. Without statistics, as on new tables, the planner would choose sequential
+// scans, hash joins or merge joins, so ConfigurePool disables these. It also disables memoize nodes
+// and bitmap scans: most look-ups are for different rows, so caching results, or sorting rows by
+// page, costs more than it saves. Settings of the database or of the role have no effect in these
+// sessions. `others` are further settings.
 func ConfigurePool(cfg *pgxpool.Config, others ...pgsession.Setting) {
 	settings := append([]pgsession.Setting{
 		{Name: "idle_in_transaction_session_timeout", Value: strconv.FormatInt(pausedBatch.Milliseconds(), 10)},

@@ -37,8 +37,8 @@ func newLeapLog(log *slog.Logger) *rareLog {
 		"a read up to such a seq hides later messages with lower seqs: if the seq is wrong, publish conversation.reset or room.reset"}
 }
 
-// add counts new events; first describes one of them. It logs the events at once, unless the
-// last line is more recent than rareLogInterval.
+// add counts new events; first describes one of them. It logs the events at once, unless it has
+// logged a line less than rareLogInterval ago.
 func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	if events == 0 {
 		return
@@ -52,8 +52,8 @@ func (l *rareLog) add(events int, first slog.Attr, now time.Time) {
 	l.flush(now)
 }
 
-// flush logs the number of events since the last line. It does nothing if there were no
-// events, or if the last line is more recent than rareLogInterval.
+// flush logs the number of events since the last line. It does nothing if there were no events, or
+// if a line was logged less than rareLogInterval ago.
 func (l *rareLog) flush(now time.Time) {
 	l.mu.Lock()
 	events, first := l.events, l.first

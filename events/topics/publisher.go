@@ -28,10 +28,11 @@ var _ message.Publisher = (*Publisher)(nil)
 // NewPublisher returns a publisher to log. It need not be closed.
 func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
-// Publish appends all messages in one transaction; if it fails, it has appended no message, unless
-// the commit was interrupted. The payload of each message is an event as CloudEvents JSON. The UUID
-// and metadata of a message are not used: an event is identified by its source and id, and carries
-// its own trace context. Publish uses the context of the first message.
+// Publish appends all messages in one transaction. If Publish fails, it has appended no message,
+// except if the connection broke during the commit: then all or none are appended. The payload of
+// each message is an event as CloudEvents JSON. The UUID and metadata of a message are not used: an
+// event is identified by its source and id, and carries its own trace context. Publish uses the
+// context of the first message.
 //
 // Each event is appended to the partitions of its users, and topic must be the topic of one of
 // these partitions. If an event has users of several partitions, publish it once, to the topic

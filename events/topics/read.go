@@ -33,9 +33,9 @@ const (
 )
 
 // read returns the next rows after the position of the group, up to the position of the projector.
-// It omits rows of pending transactions, which the projector has not folded: when it folds them, it
-// moves these rows to places directly after its own position. So no row appears later at a place
-// that the group has already passed.
+// It omits the rows of pending transactions, which the projector has not folded. When the projector
+// folds these rows, it first moves them to places directly after its own position. So no row
+// appears later at a place that the group has already passed.
 func (s *subscription) read(ctx context.Context, conn *pgx.Conn) ([]logRow, error) {
 	var end, position events.Position
 	var pending []int64
@@ -61,9 +61,9 @@ WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s
 	return page, err
 }
 
-// pageSQL returns a query for the next rows, up to and including the row with which their size
-// reaches pageBytes. The conditions on transaction_id alone are redundant, but with them Postgres
-// skips parts of the log.
+// pageSQL returns a query for the next rows: at most pageRows, and not beyond the row with which
+// their size reaches pageBytes. The conditions on transaction_id alone are redundant, but with them
+// Postgres skips the tables of old and of later ranges of the log.
 func pageSQL(topic string) string {
 	return fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid, %s, coalesce(octet_length(payload), 0)
 FROM (

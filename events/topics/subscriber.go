@@ -20,8 +20,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Metadata of the messages of a [Subscriber]. Messages of traced events also have
-// traceparent and tracestate.
+// Keys of the metadata of messages that a [Subscriber] delivers. The message of a traced event also
+// has the keys traceparent and tracestate.
 const (
 	// MetadataContentType is [events.ContentType] for a valid event, and
 	// application/octet-stream for anything else.
@@ -162,15 +162,15 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// Follow calls handle with the events of a topic, starting after the position of the consumer
-// group. Each call gets all events in up to 100 rows of the log, which suits handlers that are
-// faster with many events. When handle returns nil, the position moves after these rows. After an
-// error, Follow waits for RetryInterval and calls handle with the same events again. While there
+// Follow calls the function handle with the events of a topic, starting after the position of the
+// consumer group. Each call gets all events in up to 100 rows of the log, which suits handlers that
+// are faster with many events. When handle returns nil, the position moves after these rows. After
+// an error, Follow waits for RetryInterval and calls handle with the same events again. While there
 // are no new events, Follow calls handle without events once per PollInterval. It does not call
 // handle while another subscriber of the group has the lock of the topic.
 //
 // Follow returns nil when ctx is done or Close is called. If the partition was split or moved to
-// another database, Follow neither returns nor logs an error: the caller must cancel ctx.
+// another database, Follow does not return, and does not log an error: the caller must cancel ctx.
 func (s *Subscriber) Follow(ctx context.Context, topic string, handle func(ctx context.Context, page []*message.Message) error) error {
 	partition, err := s.cfg.Log.PartitionOfTopic(topic)
 	if err != nil {

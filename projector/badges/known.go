@@ -9,10 +9,10 @@ import (
 // MB.
 const maxKnown = 100_000
 
-// known has users who were members of rooms when an earlier read looked, or were members
-// before. For these users, a reader skips the first statement (see badges.sql) and runs only
-// the statement for members. This remains correct if a user is no longer a member, since that
-// statement is correct for all users. known is safe for concurrent use.
+// known has the users that an earlier read has found to be members or former members of rooms. For
+// these users, a reader skips the first statement (see badges.sql) and runs only the statement for
+// members. This remains correct if a user is no longer a member, since that statement is correct
+// for all users. known is safe for concurrent use.
 type known struct {
 	mu  sync.RWMutex
 	ids map[string]struct{}

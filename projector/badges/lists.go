@@ -22,9 +22,9 @@ type Filter struct {
 	Category string
 	// Unread selects conversations that have unread messages or a mark.
 	Unread bool
-	// Muted, if not nil, selects by the effect of levels: true selects conversations of which
-	// a level excludes something from the total; false selects conversations that add
-	// something to the total.
+	// Muted, if not nil, selects conversations by the effect of their level on the total. If *Muted
+	// is true, it selects conversations of which the level excludes unread messages or the mark. If
+	// *Muted is false, it selects conversations that add something to the total.
 	Muted *bool
 }
 
@@ -70,11 +70,11 @@ func (r *Reader) Conversations(ctx context.Context, userID string, f Filter, lim
 	return page, next, nil
 }
 
-// Categories returns a page of the categories of a user, sorted by name, and the cursor of the
-// next page, "" after the last page. It includes categories that have a level but no numbers.
-// If parent is not empty, it returns only this category and the categories directly below it. If
-// within is not nil, it returns only categories that a category in within covers. The error is
-// ErrBadCursor for an invalid cursor.
+// Categories returns a page of the categories of a user, sorted by name, and the cursor of the next
+// page, "" after the last page. It includes categories that have a level but no numbers. If parent
+// is not empty, it returns only this category and the categories directly below it. If `within` is
+// not nil, it returns only categories that a category in `within` covers. The error is ErrBadCursor
+// for an invalid cursor.
 func (r *Reader) Categories(ctx context.Context, userID string, within []string, parent string, limit int, cursor string) (page []Category, next string, err error) {
 	after := ""
 	if cursor != "" {

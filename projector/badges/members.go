@@ -21,8 +21,8 @@ const (
 	roomKind
 )
 
-// memberRow is the scan target for rows of all kinds. The third column of a row is a record;
-// its fields depend on the kind.
+// memberRow is the scan target for rows of all four kinds. The third column of a row is a record;
+// its fields depend on the kind of the row.
 type memberRow struct {
 	kind int32
 	// ord says which user of the request the row is about: the index of the user, counted from
@@ -98,9 +98,9 @@ func sortByChange(list []listed) {
 	})
 }
 
-// list returns the conversations of a user that were read, most recently changed first, and
-// the memberships among them. A message to a room writes no row of a member, so it does not
-// count as a change.
+// list returns all conversations of u that were loaded, most recently changed first, and the
+// memberships among them. A message to a room writes no row of a member, so it does not count as a
+// change.
 func (all *members) list(u *member) (list []listed, memberships []pubsub.Membership) {
 	for i := range u.conversations {
 		c := &u.conversations[i]
@@ -155,10 +155,10 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 	return s
 }
 
-// View returns the state of a user as Snapshot does, but only with the conversations that the
-// given categories cover: at most MaxSnapshot with something to show, most recently changed
-// first. The badge has the categories that other states have, and also all categories that the
-// given ones cover, since a gateway stores one badge for all connections of a user.
+// View returns the state of a user as Snapshot does, but only with the conversations that the given
+// categories cover: at most MaxSnapshot with something to show, most recently changed first. The
+// badge has the categories that other states have, and also all categories that one of `categories`
+// covers, since a gateway stores one badge for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
 	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))

@@ -1,7 +1,7 @@
 // Package badges reads the badges and conversations of users from the tables.
 //
 // The package does not know the loop that folds, HTTP or frames. ADR 85 explains positions and
-// waiting for them, ADR 62 how rooms are read.
+// waiting for them. ADR 62 explains how rooms are read.
 package badges
 
 import (
@@ -106,8 +106,8 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 }
 
 // ShownBadges returns the badges of up to MaxBadges users as clients get them: see
-// [pubsub.Badge.Shown]. If a user has many categories, it does not read all of them, as
-// [Reader.Badges] does.
+// [pubsub.Badge.Shown]. Unlike [Reader.Badges], it does not read all categories of a user who has
+// many.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -134,16 +134,16 @@ func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge
 // noPaths is an empty SQL array, for the parameter extra of firstPaths.
 const noPaths = "'{}'::text[]"
 
-// pathsOfSums is an SQL array for the parameter extra of firstPaths: the paths of those rooms of a
-// member that contribute to the badge.
+// pathsOfSums is an SQL array for the parameter `extra` of firstPaths: the paths of those rooms of
+// a member that contribute to the badge.
 var pathsOfSums = statements.Get("paths of sums")
 
-// pathsOfRooms returns an SQL array for the parameter extra of firstPaths: the paths of all rooms
+// pathsOfRooms returns an SQL array for the parameter `extra` of firstPaths: the paths of all rooms
 // of a member.
 func pathsOfRooms(partition int) string { return statements.Of(partition, "paths of rooms") }
 
-// firstPaths completes a statement on badges to read the first MaxCategories+1 paths by name, and
-// the paths in the SQL array extra.
+// firstPaths completes a statement on badges, so that it reads the first MaxCategories+1 paths by
+// name and the paths in the SQL array `extra`.
 func firstPaths(sql, extra string) string {
 	return strings.NewReplacer("ALSO", extra, "FIRSTPATHS", strconv.Itoa(pubsub.MaxCategories+1)).Replace(sql)
 }
@@ -262,16 +262,15 @@ func (r *Reader) Snapshot(ctx context.Context, userID string) (pubsub.Snapshot, 
 	return states[0], nil
 }
 
-// States returns what clients must receive to be up to date. held has the users of the
-// clients, and the epoch and the version that each client has. All users must belong to the
-// partition. The results are in the order of held, and each comes from one snapshot of the
-// database.
+// States returns what clients must receive to be up to date. `held` has the users of the clients,
+// and the epoch and the version that each client has. All users must belong to the partition. The
+// results are in the order of `held`, and each comes from one snapshot of the database.
 //
-// A result has the conversations that changed since the version in held, even if they have
-// nothing to show now. If anything has changed, the result has all memberships. If the
-// client's epoch differs, or its version is greater than the version in the tables, the result
-// is the whole state, as from Snapshot. If more than MaxSnapshot conversations have changed,
-// More is set and the result is incomplete: call again without an epoch.
+// A result has the conversations that changed since the version in `held`, even if they have
+// nothing to show now. If anything has changed, the result has all memberships. If the client's
+// epoch differs, or its version is greater than the version in the tables, the result is the whole
+// state, as from Snapshot. If more than MaxSnapshot conversations have changed, More is set and the
+// result is incomplete: call again without an epoch.
 func (r *Reader) States(ctx context.Context, partition int, held []pubsub.Held) ([]pubsub.Snapshot, error) {
 	states := make([]pubsub.Snapshot, len(held))
 	members, places, err := r.ordinaryStates(ctx, partition, held, states)
@@ -305,8 +304,8 @@ func statesSQL(sql string) string {
 	return strings.ReplaceAll(sql, "MOST", strconv.Itoa(MaxSnapshot+1))
 }
 
-// ordinaryStates reads the states of users without memberships into states. It returns the
-// users with memberships, and their indexes in held.
+// ordinaryStates reads the states of users without memberships into `states`. It returns the users
+// with memberships, and their indexes in `held`.
 func (r *Reader) ordinaryStates(ctx context.Context, partition int, held []pubsub.Held, states []pubsub.Snapshot) (members []pubsub.Held, places []int, err error) {
 	for i, h := range held {
 		states[i] = pubsub.Snapshot{Badge: pubsub.Badge{UserID: h.UserID}, Conversations: []pubsub.Conversation{}}
@@ -470,10 +469,11 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 	return r.survived(ctx, token, timeline, r.layouts.Layout().Living())
 }
 
-// survived reports whether a transaction is known to be in the log: it is of the present timeline,
-// or an owner of one of the partitions has recorded it when its timeline ended. It returns ErrLost
-// if all partitions have had an owner since, and no owner has recorded the transaction, or if its
-// timeline is later than the present one.
+// survived reports whether a transaction is known to be in the log. That is true if the transaction
+// is of the present timeline, or if its timeline has ended and an owner of one of the partitions
+// has then recorded the transaction as folded. survived returns ErrLost if every partition has had
+// an owner since and none has recorded the transaction, and also if the transaction is of a later
+// timeline than the present one.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, timeline int64, partitions []int) (bool, error) {
 	switch t := token.Timeline(); {
 	case t > timeline:

@@ -68,9 +68,11 @@ type membershipRow struct {
 	levelUntil                               int64
 	marked                                   bool
 	own                                      ownMessages
-	// closed counts the messages above the read position in closed chunks: all, and those that
-	// mention everybody. ranges has their first ranges (start, size), one more than the user's own
-	// messages can fill. closed and ranges are nil if the read position is in the open chunk.
+	// closed counts the messages above the read position in closed chunks: all messages, and the
+	// messages that mention everybody. ranges has the first ranges of these messages, as an array
+	// of starts and an array of sizes. It has one range more than the user's own messages can fill,
+	// so one range has a message of another member. closed and ranges are nil if the read position
+	// is in the open chunk.
 	closed []int64
 	// unseen and closedUnseen count messages above the seen position. Both are nil if the seen
 	// position is the read position. closedUnseen is also nil if the seen position is in the

@@ -26,17 +26,16 @@ type Stored struct {
 	unread, mentions messageSet
 }
 
-// IsUnread reports whether a message is unread. Of some messages, a set stores only the number
-// (the block of the set). If the message may be in the block, IsUnread returns true.
+// IsUnread reports whether a message is unread. Of the oldest messages, a large set stores only the
+// number: see [badge.BoundedSet]. If the message may be one of these, IsUnread returns true.
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
-// IsMention reports whether a message is unread and mentions the user. If the message may be
-// in the block of the set, IsMention returns true, like IsUnread.
+// IsMention reports whether a message is unread and mentions the user. Like IsUnread, it returns
+// true for a message that may be one of the old messages of which the set stores only the number.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
-// Stored returns the conversations of users, in the order of keys. For a conversation without
-// a row, it returns a new conversation. All conversations of one partition come from one
-// snapshot.
+// Stored returns the conversations of users, in the order of `keys`. For a conversation without a
+// row, it returns a new conversation. All conversations of one partition come from one snapshot.
 func (r *Reader) Stored(ctx context.Context, keys []Key) ([]Stored, error) {
 	found := make([]Stored, len(keys))
 	places := map[int][]int{} // indexes in keys, by partition

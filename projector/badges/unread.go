@@ -10,8 +10,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Message is a message and a user. [Reader.Count] reports whether the user's total counts the
-// message.
+// Message names a message of a conversation and a user. [Reader.Count] reports whether the user's
+// total counts the message.
 type Message struct {
 	UserID, ConversationID string
 	Seq                    int64
@@ -79,9 +79,8 @@ func (s *messageSet) ScanBytes(stored []byte) (err error) {
 	return err
 }
 
-// has reports whether a message is in the set. Of some messages, the set stores only the
-// number (the block of the set). For a message that may be in the block, it returns
-// true.
+// has reports whether a message is in the set. Of the oldest messages, a large set stores only the
+// number: see [badge.BoundedSet]. If the message may be one of these, has returns true.
 func (s *messageSet) has(seq int64) bool {
 	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
 }

@@ -190,8 +190,8 @@ func (s *BoundedSet) RemoveAbove(last int64) {
 	if s.RangeSet = s.cut(last); s.block.Count == 0 || last >= s.block.Hi {
 		return
 	}
-	// RemoveUpTo(last) computes how many seqs of the block are above last. Subtract this
-	// number.
+	// On a copy of the block, RemoveUpTo(last) estimates how many seqs of the block are above last.
+	// Subtract this number from the count of the block.
 	rest.known = slices.Clone(s.known)
 	rest.RangeSet = RangeSet{}
 	rest.RemoveUpTo(last)

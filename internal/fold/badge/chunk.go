@@ -2,9 +2,9 @@ package badge
 
 import "slices"
 
-// Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have
-// no gaps has one chunk. With gaps, each message is a range of its own; in a single row, each
-// new message would rewrite the ranges of all earlier messages. So older messages are stored
+// Chunk has the messages of a room between two seqs, stored as one row. A room whose seqs have no
+// gaps has one chunk. With gaps, each message is a range of its own. If a room had a single row,
+// each new message would rewrite the ranges of all earlier messages. So older messages are stored
 // in closed chunks, and a new message writes only the newest chunk, the open chunk.
 type Chunk struct {
 	// Bound is the greatest seq that belongs to the chunk. The chunk begins after the bound of
@@ -47,7 +47,7 @@ func (c *Chunk) widest() []SeqRange {
 	return widest
 }
 
-// cut splits c after seq at: it removes the messages up to and including at, and returns them
+// cut splits c after seq: it removes the messages up to and including seq from c, and returns them
 // as a new chunk.
 func (c *Chunk) cut(seq int64) *Chunk {
 	lower := &Chunk{Bound: seq, Live: c.Live.cut(seq), All: c.All.cut(seq), Recalled: c.Recalled.cut(seq), Touched: true}
@@ -55,9 +55,9 @@ func (c *Chunk) cut(seq int64) *Chunk {
 	return lower
 }
 
-// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. If
-// seq is at or below Since, there is a closed chunk for seq, unless another program has
-// deleted rows; then chunk creates one.
+// chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. The
+// closed chunks have all seqs up to Since. If none of them has seq, another program has deleted
+// their rows; then chunk creates a closed chunk.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open

@@ -140,8 +140,8 @@ func (c *Conversation) deliver(e *events.Event, mentioned bool) Reason {
 	return alreadyDelivered
 }
 
-// read raises the read position to seq, unless the position is higher, and ends the marks. A
-// read below the read position does not end the marks: it is older than they are.
+// read raises the read position to seq, unless the position is higher, and ends the marks. A read
+// below the read position does not end the marks, since it is older than the marks.
 func (c *Conversation) read(seq int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()
@@ -150,8 +150,8 @@ func (c *Conversation) read(seq int64) Reason {
 	return alreadyRead
 }
 
-// readDelivered is like read, but raises the read position at most to last, the seq of the
-// last delivered message.
+// readDelivered is like read, but raises the read position at most to `last`, the seq of the last
+// delivered message.
 func (c *Conversation) readDelivered(seq, last int64) Reason {
 	if seq >= c.ReadPosition() {
 		c.unmark()

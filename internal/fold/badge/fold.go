@@ -30,8 +30,8 @@ type User struct {
 	Version int64
 	category.Numbers
 	Paths Paths
-	// Carried is the part of the version shown to clients that comes from rooms which the user
-	// has left.
+	// Carried counts the changes of rooms that the user has left, from the user's joining to the
+	// leaving. It is a part of the version that clients see: see [Membership].
 	Carried int64
 	// Joined is true if the user is or was a member of a room. Otherwise readers do not look
 	// for memberships.
@@ -47,8 +47,9 @@ type User struct {
 	Complete bool
 	// Changed lists the conversations changed since their rows were last read or written.
 	Changed []*Conversation
-	// Stored and StoredCarried are Version and Carried in the user's row, 0 without a row. HasRow
-	// reports whether a row exists: a row with only reads ahead has version 0.
+	// Stored and StoredCarried are the values of Version and Carried in the user's row, 0 without a
+	// row. HasRow reports whether the row exists: Stored does not show it, since a row that has
+	// only reads ahead has version 0.
 	Stored, StoredCarried int64
 	HasRow                bool
 	// ChangedAt is the append time, in microseconds since 1970, of the first event that raised
@@ -223,7 +224,7 @@ func (u *User) raiseAll(changed []*Conversation) bool {
 	return true
 }
 
-// lapse removes the reads ahead of u that ended before now, the append time of the event that is
+// lapse removes the reads ahead of u that ended before `now`, the append time of the event that is
 // folded now.
 func (u *User) lapse(now time.Time) {
 	n := len(u.ReadsAhead)

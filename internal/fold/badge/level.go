@@ -44,8 +44,8 @@ func (u *User) setLevel(d *events.Data) (changed bool, reason Reason) {
 	return true, none
 }
 
-// setLevel sets the level until a time, or permanently if until is zero. At that time, the
-// last level that was set permanently applies again.
+// setLevel sets the level until a time, or permanently if `until` is zero. At that time, the last
+// level that was set permanently applies again.
 func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	switch {
 	case until.IsZero():
@@ -58,8 +58,8 @@ func (c *Conversation) setLevel(level events.Level, until time.Time) Reason {
 	return sameLevel
 }
 
-// endLevel ends the level if it expires at or before until. It does nothing if the level was
-// set again with a later expiry.
+// endLevel ends the level if it expires at or before `until`. It does nothing if the level was set
+// again with a later expiry.
 func (c *Conversation) endLevel(until time.Time) Reason {
 	if c.LevelUntil != 0 && c.LevelUntil <= until.UnixMicro() {
 		c.replaceLevel(c.LevelAfter, 0, "")

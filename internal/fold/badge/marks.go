@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxRecent limits the lists Sent and Named of a membership. If a user marks a room unread from a
-// seq on, only messages above the seq that known returns count again.
+// maxRecent limits the lists Sent and Named of a membership. So if a user marks the messages of a
+// room from a seq on as unread, messages that are older than the lists remain read: see known.
 const maxRecent = 64
 
 // Recent has the greatest seqs of a set. Its content is the same for every order in which seqs
@@ -32,8 +32,8 @@ func (r *Recent) remember(seq int64) bool {
 // membership makes earlier messages unknown; seq is then the position of the join or reset.
 func (m *Membership) begin(seq int64) { m.Sent.Add(seq) }
 
-// known returns the seq above which Sent and Named are complete. The least seq in Sent is a bound:
-// it is not a message that the user sent.
+// known returns the seq above which Sent and Named are complete. The least seq in Sent serves only
+// as this bound: it does not count as a message that the user sent.
 func (m *Membership) known() int64 {
 	if m.Named.Len() > maxRecent {
 		return max(m.Sent.Min(), m.Named.Min())
@@ -49,17 +49,18 @@ func (m *Membership) sent(seq int64) bool { return seq > m.Sent.Min() && m.Sent.
 // below the least seq in Sent.
 func (m *Membership) named(seq int64) bool { return seq > m.Sent.Min() && m.Named.remember(seq) }
 
-// unname removes a message from Named. A full list keeps it: with one message less, the list would
-// seem to have all mentions by name since the user joined.
+// unname removes a message from Named, unless Named has more than maxRecent messages. Such a full
+// list shows that older mentions may have been dropped; if it were shortened, it would seem to have
+// all mentions by name since the user joined.
 func (m *Membership) unname(seq int64) {
 	if m.Named.Len() <= maxRecent {
 		m.Named.Remove(seq)
 	}
 }
 
-// MayCount returns the messages in Sent and Named of a membership whose seq is at least
-// `from`. Before folding a mark of the messages from this seq on, load the room's chunks that
-// have these messages, since the chunks show which messages are live.
+// MayCount returns the messages in Sent and Named of a membership whose seq is at least `from`.
+// Call it before folding an event that marks the messages from this seq on as unread, and load the
+// room's chunks that have these messages: the chunks show which messages are live.
 func (c *Conversation) MayCount(from int64) []int64 {
 	m := c.Membership
 	return slices.AppendSeq(slices.Collect(m.Sent.between(from-1, math.MaxInt64)), m.Named.between(from-1, math.MaxInt64))
@@ -74,10 +75,9 @@ func (c *Conversation) ReadPosition() int64 {
 	return c.ReadSeq
 }
 
-// markFrom marks messages of a room unread for u, a member: if u has read messages whose seq
-// is at least `from`, these messages count again. Messages up to the result of known remain
-// read, since the lists of the membership are incomplete for them. So messages posted before u
-// joined also remain read.
+// markFrom marks messages of a room unread for u, a member: if u has read messages whose seq is at
+// least `from`, these messages count again. Messages up to the result of known remain read, since
+// Sent and Named are incomplete for them. So messages posted before u joined also remain read.
 func (u *User) markFrom(r *Room, from int64, appendedAt time.Time) (changed bool, reason Reason) {
 	c := u.Conversation(r.ID)
 	m := c.Membership
@@ -92,8 +92,8 @@ func (u *User) markFrom(r *Room, from int64, appendedAt time.Time) (changed bool
 	return true, none
 }
 
-// moveBack lowers the read position of a member to back. The room's messages above back count
-// again, except messages that the membership's lists show as sent by the member.
+// moveBack lowers the read position of a member to `back`. The room's messages above `back` count
+// again, except the messages in Sent, which the member sent.
 func (u *User) moveBack(r *Room, c *Conversation, back int64, appendedAt time.Time) {
 	m, read := c.Membership, c.ReadSeq
 	c.ReadSeq = back
@@ -127,21 +127,21 @@ func (c *Conversation) UnreadIn(r *Room) iter.Seq[int64] {
 	}
 }
 
-// remark stores the [Mark] of u at a message of the room: u had read the message, and it
-// counts again.
+// remark is called for a message of the room that u had read and that counts again. It stores the
+// [Mark] of u at the message: u sent it (own), or is mentioned in it by name.
 func (u *User) remark(r *Room, c *Conversation, seq int64, own bool) {
 	r.AddMark(seq, u.ID, Mark{Own: own, Touched: true})
 	c.Membership.keep(seq)
 }
 
-// keep removes a message from Unmarked, so that the next write does not delete the user's
-// [Mark].
+// keep removes a message from Unmarked, so that the next write does not delete the user's [Mark] at
+// this message.
 func (m *Membership) keep(seq int64) {
 	m.Unmarked = slices.DeleteFunc(m.Unmarked, func(other int64) bool { return other == seq })
 }
 
-// unmarkFrom ends a mark of a room's messages from a seq on: the read position becomes
-// Reached, its value before the mark.
+// unmarkFrom ends the effect of markFrom: the messages of the room that were marked unread are read
+// again. The read position becomes Reached, its value before the mark.
 func (c *Conversation) unmarkFrom() {
 	if m := c.Membership; m != nil && m.Reached > 0 {
 		reached := m.Reached

@@ -13,7 +13,7 @@ import (
 // Membership is the additional state of a conversation that is a room of which the user is a
 // member. Three numbers that a client sees are computed from the membership and its [Room]:
 //
-//   - unread: the room's live messages above ReadSeq, less those in Own;
+//   - unread: the room's live messages above ReadSeq, less the messages in Own;
 //   - mentions: the room's live messages above ReadSeq that mention everybody, less OwnAll,
 //     plus Mentions of the conversation. At the level direct_mentions: Mentions plus NamedAll;
 //   - version of the user: User.Version + User.Carried + the sum of
@@ -123,8 +123,8 @@ func (u *User) endMembership(c *Conversation, r *Room) {
 }
 
 // leaveAll folds user.left_all. u leaves every room that path covers, and every ordinary
-// conversation that path covers and of which a client may know: also one without messages, which
-// may be marked unread or have a level. The version of u grows by at most one.
+// conversation that path covers and that a client may know. Conversations without messages are
+// included, since they may be marked unread or have a level. The version of u grows by at most one.
 func (u *User) leaveAll(path string, state *State) bool {
 	var changed []*Conversation
 	for _, c := range u.Conversations {
@@ -142,9 +142,9 @@ func (u *User) leaveAll(path string, state *State) bool {
 	return u.raiseAll(changed)
 }
 
-// moveTo removes the messages up to seq, the new read position, from the sets of the
-// membership, and from mentions, the set Mentions of the membership's conversation. It adds
-// the removed messages to Unmarked.
+// moveTo removes the messages up to seq, the new read position, from the sets of the membership,
+// and from `mentions`, the set Mentions of the membership's conversation. It adds the removed
+// messages to Unmarked.
 func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	forget := func(seq int64) { m.Unmarked = append(m.Unmarked, seq) }
 	mentions.upTo(seq, forget)
@@ -156,7 +156,7 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every stored seq of s up to last. Of the seqs in the block, the set stores
+// upTo calls f with every stored seq of s up to `last`. Of the seqs in the block, the set stores
 // only a few: see [BoundedSet].
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {
@@ -224,9 +224,12 @@ func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 // Named returns how many unread messages of a membership mention the user by name.
 func (c *Conversation) Named() int64 { return c.Mentions.Len() + c.Membership.NamedAll.Len() }
 
-// UnseenCorrection returns what a membership contributes to the counts above its seen position, or
-// nil if that position equals ReadSeq: the user's own messages (to subtract from the room's), the
-// mentions to add to the room's mention-all count (may be negative), and the mentions by name.
+// UnseenCorrection returns three counts of messages of a room above the member's seen position.
+// Readers combine them with counts of the room to get the numbers that the member sees. The first
+// counts the member's own messages: it is subtracted from the room's messages. The second is added
+// to the room's messages that mention everybody, to get the mentions; it may be negative. The third
+// counts messages that mention the member by name. The result is nil if the seen position equals
+// ReadSeq.
 func (c *Conversation) UnseenCorrection() *[3]int64 {
 	m, seen := c.Membership, c.SeenPosition()
 	if seen == c.ReadSeq {
@@ -236,8 +239,9 @@ func (c *Conversation) UnseenCorrection() *[3]int64 {
 	return &[3]int64{m.Own.Above(seen), mentions - m.OwnAll.Above(seen), mentions + m.NamedAll.Above(seen)}
 }
 
-// IsMention reports whether an unread message of a membership mentions the user at the given
-// level. all is whether the message mentions everybody.
+// IsMention reports whether an unread message of a membership counts as a mention at the given
+// level. `all` is whether the message mentions everybody, which does not count at the level
+// direct_mentions.
 func (c *Conversation) IsMention(seq int64, all bool, level string) bool {
 	return all && level != category.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
 }

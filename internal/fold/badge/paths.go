@@ -22,10 +22,10 @@ const MaxInline = 16
 // paths. The numbers exclude what memberships add. Either all paths are stored inline, in the
 // user's row, or each path is stored in a row of its own.
 type Paths struct {
-	// inline has all paths in the order of their names, if they are stored inline. If they
-	// have rows, inline is nil, and rows has the paths whose rows were loaded for the events
-	// that are folded. rows also has paths that were looked up and have neither a number nor a
-	// level.
+	// If the paths are stored inline, inline has all paths in the order of their names. If each
+	// path has a row, inline is nil, and rows has the paths whose rows were loaded for the events
+	// that are folded now. rows also has paths that were looked up and have no row, since they have
+	// neither a number nor a level.
 	inline []*Path
 	rows   map[string]*Path
 	// whole is true if rows has every path that has a number or a level.
@@ -162,8 +162,8 @@ func EachStored(stored string, visit func(name string, n category.Numbers, level
 
 func byName(a, b *Path) int { return cmp.Compare(a.Name, b.Name) }
 
-// find returns a path that is about to change, and adds it to Touched. If paths have rows, the
-// path must have been loaded or looked up before; otherwise at panics.
+// find returns a path that is about to change, and adds it to Touched. If paths have rows, the path
+// must have been loaded or passed to Expect before; otherwise find panics.
 func (s *Paths) find(path string) *Path {
 	var p *Path
 	if s.rows != nil {
@@ -372,7 +372,7 @@ func ParseNumbers(stored string) (n category.Numbers, level string, err error) {
 // The row of a user has columns for Total, Mentions and UnreadConversations. One column,
 // extra, has all other numbers, in the form of EncodeExtra, which is "" for most users.
 
-// EncodeExtra returns the stored form of the numbers without a column of their own, "" if all
+// EncodeExtra returns the stored form of the numbers that have no column of their own, "" if all
 // stored values are 0. Like AppendNumbers, it stores Total - Unseen instead of Unseen.
 func EncodeExtra(n category.Numbers) string {
 	if n.Unseen == n.Total && n.Muted == (category.Muted{}) && n.Marked == 0 {

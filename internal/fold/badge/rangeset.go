@@ -166,7 +166,7 @@ func (s *RangeSet) RemoveUpTo(last int64) bool {
 	return true
 }
 
-// cut splits s after last: it removes the seqs up to and including last from s, and returns
+// cut splits s after `last`: it removes the seqs up to and including `last` from s, and returns
 // them as another set.
 func (s *RangeSet) cut(last int64) (lower RangeSet) {
 	n := s.find(last)
@@ -180,8 +180,7 @@ func (s *RangeSet) cut(last int64) (lower RangeSet) {
 	return lower
 }
 
-// and returns the union of s and above. Every seq in above must be greater than every seq in
-// s.
+// and returns the union of s and `above`. Every seq in `above` must be greater than every seq in s.
 func (s *RangeSet) and(above *RangeSet) RangeSet {
 	if len(s.Ranges) == 0 || len(above.Ranges) == 0 {
 		return RangeSet{slices.Concat(s.Ranges, above.Ranges), s.size + above.size}

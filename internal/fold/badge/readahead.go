@@ -65,8 +65,9 @@ func (c ReadAhead) covers(other ReadAhead) bool {
 	return c.Conversation == other.Conversation && c.UpTo >= other.UpTo && c.Until >= other.Until
 }
 
-// Reach returns the read position that the reads ahead justify when message seq of a conversation
-// is delivered: at most seq, 0 without a read ahead. Expired reads must have been removed.
+// Reach is called when message `seq` of a conversation is delivered. It returns the seq up to which
+// the reads ahead mark the conversation as read: the greatest UpTo, but at most `seq`, or 0 if
+// there is no read ahead. Call Lapse before, since Reach does not check Until.
 func (s ReadsAhead) Reach(conversation string, seq int64) (upTo int64) {
 	for _, c := range s {
 		if c.Conversation == conversation {

@@ -45,8 +45,8 @@ type Room struct {
 	Ended   bool
 	EndedAt int64
 
-	// Marks has the loaded marks, by seq of the message and id of the user: a member who sent
-	// the message or is mentioned in it by name.
+	// Marks has the loaded marks. Its keys are the seq of a message, and the id of a member who
+	// sent this message or is mentioned in it by name.
 	Marks map[int64]map[string]*Mark
 
 	// Touched is true if a column of the room's row changed that does not belong to the open
@@ -64,8 +64,8 @@ type Room struct {
 }
 
 // Mark records that a member sent a message or is mentioned in it by name. When the message is
-// changed or recalled, the marks tell which memberships to update: the message is in Own,
-// Mentions or NamedAll of the member. A mark at or below the member's read position has no
+// changed or recalled, its marks show which members have it in Own, Mentions or NamedAll, so that
+// the fold updates only their memberships. A mark at or below the member's read position has no
 // effect.
 type Mark struct {
 	// Own is true if the member sent the message.

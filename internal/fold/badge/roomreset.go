@@ -46,8 +46,8 @@ func (s *State) reset(e *events.Event) Reason {
 	return sameRoom
 }
 
-// end removes the messages of r above last, which becomes LastSeq. The chunk that contains
-// last becomes the open chunk.
+// end removes the messages of r above `last`, which becomes LastSeq. The chunk to which `last`
+// belongs becomes the open chunk.
 func (r *Room) end(last int64) {
 	if i := r.closedAt(last); i < len(r.Closed) {
 		r.Open, r.Closed = *r.Closed[i], r.Closed[:i]
@@ -73,10 +73,10 @@ func (r *Room) end(last int64) {
 	maps.DeleteFunc(r.Marks, func(seq int64, _ map[string]*Mark) bool { return seq > last })
 }
 
-// end updates a membership after a reset of its room that kept the messages up to the seq last:
-// it removes the messages above last, and lowers read and seen positions that are above last to
-// last. If upTo is higher than the read position, it then raises the read position to upTo. It
-// reports whether the membership changed.
+// end updates a membership after a reset of its room that kept the messages up to the seq `last`:
+// it removes the messages above `last`. If the read or the seen position is above `last`, it lowers
+// this position to `last`. If upTo is higher than the read position, end then raises the read
+// position to upTo. end reports whether the membership changed.
 func (c *Conversation) end(last, upTo int64) bool {
 	m := c.Membership
 	if c.SeenPosition() <= last && m.Sent.Max() <= last && m.Named.Max() <= last && upTo <= c.ReadSeq {

@@ -93,8 +93,9 @@ func (s *State) Fold(e *events.Event) {
 	}
 }
 
-// foldInRoom folds an event that reaches all members of a room. If the event did not change
-// the room, it returns the reason; the reason does not say what each member has read.
+// foldInRoom folds an event that reaches all members of a room. If the event did not change the
+// room, it returns the reason. This reason does not depend on what each member has read; FoldFor
+// replaces it for a member who has read the message.
 func (s *State) foldInRoom(e *events.Event) Reason {
 	switch e.Type {
 	case events.RoomRecalled:
@@ -172,10 +173,10 @@ func (s *State) post(e *events.Event) (reason Reason) {
 	return none
 }
 
-// recollect adds a message to Sent of the sender's membership and, if the message is live, to
-// Named of the memberships of the users that it mentions. It also adds messages that are read,
-// since a mark may later make them count again. A recalled message counts again only after a
-// change, which names all users that it then mentions.
+// recollect adds a message to Sent of the sender's membership and, if the message is live, to Named
+// of the memberships of the users that it mentions. It also adds messages that are read, since a
+// mark may later make them count again. It need not add a recalled message to Named: such a message
+// counts again only after a change, and the change names all users that it then mentions.
 func (s *State) recollect(r *Room, d *events.Data, live bool) {
 	member := func(id string) (*User, *Conversation) {
 		if u, ok := s.Users[id]; ok {

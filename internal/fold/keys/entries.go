@@ -44,9 +44,9 @@ const (
 	blockBytes = 8113
 )
 
-// pack encodes sorted entries in parts of at most limit bytes, and returns the number of
-// entries in each part. All entries with the same prefix are in one part, which may therefore
-// exceed the limit.
+// pack encodes sorted entries in parts of at most `limit` bytes, and returns the number of entries
+// in each part. All entries with the same prefix are in one part, which may therefore exceed the
+// limit.
 func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	for len(entries) > 0 {
 		n := fit(entries, limit)
@@ -56,8 +56,8 @@ func pack(entries []Entry, limit int) (parts [][]byte, counts []int) {
 	return parts, counts
 }
 
-// fit returns how many of the sorted entries to encode in a part of limit bytes. It includes
-// at least all entries with the first prefix.
+// fit returns how many of the sorted entries to encode in a part of `limit` bytes. It includes at
+// least all entries with the first prefix.
 func fit(entries []Entry, limit int) (n int) {
 	single, grouped := true, 1
 	for n < len(entries) {
@@ -110,7 +110,7 @@ func encode(entries []Entry) []byte {
 	return b
 }
 
-// decode appends the entries of a block or page to entries. It fails if b is not a result of
+// decode appends the entries of a block or page to `entries`. It fails if b is not a result of
 // encode.
 func decode(entries []Entry, b []byte) ([]Entry, error) {
 	if len(b) < 1+entryBytes {

@@ -118,9 +118,9 @@ func (m *Merger) fill(ctx context.Context, c *cursor) error {
 	return nil
 }
 
-// finishMerge replaces the inputs with the output, in the tables and in the window. Meanwhile
-// it locks the fold lock of the partition: otherwise a batch could look up keys in runs that
-// are being dropped.
+// finishMerge replaces the inputs with the output, in the tables and in the window. During this
+// time it has the fold lock of the partition: otherwise a batch could look up keys in runs that are
+// being dropped.
 func (m *Merger) finishMerge(ctx context.Context, c *merge) error {
 	return m.Locked(ctx, func() error {
 		w := m.Window

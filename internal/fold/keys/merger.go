@@ -23,8 +23,8 @@ type Merger struct {
 	Locked func(ctx context.Context, f func() error) error
 	Sizes  Sizes
 
-	// loads and present are copies of these fields of the window, from the last step. If the
-	// window's fields have changed at the next step, that step discards the current merge and
+	// loads and present are the values that the window's fields of the same names had at the last
+	// step. If these fields have changed at the next step, that step discards the current merge and
 	// the list of dropped runs.
 	loads, present int
 	current        *merge
@@ -204,8 +204,8 @@ func (m *Merger) take(ctx context.Context, tx pgx.Tx) (map[int][]Entry, error) {
 	return taken, nil
 }
 
-// decodeBlock appends the entries of a block to entries. Unlike decode, it does not require
-// that the new entries sort after the old ones.
+// decodeBlock appends the entries of a block to `entries`. Unlike decode, it does not require that
+// the new entries sort after the old ones.
 func decodeBlock(entries []Entry, block []byte) ([]Entry, error) {
 	more, err := decode(nil, block)
 	return append(entries, more...), err

@@ -114,8 +114,8 @@ func NotFolded(ctx context.Context, q events.Querier, partitions []int) (n int64
 	return n, err
 }
 
-// Measure returns how far the projector is behind in each partition. It counts the events of
-// at most limit rows per partition. It omits partitions that the database no longer has.
+// Measure returns how far the projector is behind in each partition. It counts the events of at
+// most `limit` rows per partition. It omits partitions that the database no longer has.
 func Measure(ctx context.Context, q events.Querier, partitions []int, limit int) ([]Lag, error) {
 	lags := make([]Lag, 0, len(partitions))
 	for _, p := range partitions {

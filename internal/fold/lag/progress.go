@@ -28,8 +28,9 @@ const (
 	stuckFor = 30 * time.Second
 )
 
-// Progress is a health check: it fails if some partition of the database is folded by no
-// process. It is safe for concurrent use.
+// Progress is a health check of the partitions of a database. It fails if a partition has no owner,
+// or if a partition has unfolded events and its position does not change. It is safe for concurrent
+// use.
 type Progress struct {
 	q    events.Querier
 	held func() []int
@@ -98,8 +99,8 @@ func (p *Progress) note(now time.Time, held, owned []int, waiting map[int]Waitin
 	}
 }
 
-// Check returns an error that names the partitions that no process folds; nil if all are
-// folded.
+// Check returns an error that names the partitions that have no owner, and the partitions whose
+// position does not change although they have unfolded events; nil if there are none.
 func (p *Progress) Check(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

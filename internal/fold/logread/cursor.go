@@ -50,10 +50,9 @@ FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock
 	return c, nil
 }
 
-// LoadAll reads the cursors of the partitions, and returns them in the order of partitions.
-// Callers pass a cursor to later queries as parameters. If they joined its row instead,
-// Postgres would have to open the tables of all old ranges of the log; with parameters it
-// skips them.
+// LoadAll reads the cursors of the partitions, and returns them in the order of `partitions`.
+// Callers pass a cursor to later queries as parameters. If they joined its row instead, Postgres
+// would have to open the tables of all old ranges of the log; with parameters it skips them.
 func LoadAll(ctx context.Context, q events.Querier, partitions []int) ([]Cursor, error) {
 	each := make([]string, len(partitions))
 	for i, p := range partitions {

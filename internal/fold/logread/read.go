@@ -23,8 +23,9 @@ type Page struct {
 	Late []events.Position
 	// More is true if a limit cut the page short, so that there may be more to read now.
 	More bool
-	// Waits is true if a later event must not be read yet: a transaction with a lower id than
-	// the event's is still open, and was first seen less than the Patience of the [Watch] ago.
+	// Waits is true if the log has an event that must not be read yet: a transaction with a lower
+	// id than the event's transaction is still open, and was first seen less than the Patience of
+	// the [Watch] ago.
 	Waits bool
 	// ReadAt is when the page was read, by the clock of the database.
 	ReadAt time.Time
@@ -119,8 +120,8 @@ type pager struct {
 	watch               *Watch
 
 	snapshot snapshot
-	// young has the open transactions for which the page waits, in ascending order: it must
-	// not have events with greater transaction ids.
+	// young has the open transactions for which the page waits, in ascending order: the page must
+	// not have events of transactions with greater ids.
 	young              []int64
 	late, next         []events.Record
 	lateRows, nextRows int
@@ -186,11 +187,11 @@ func (p *pager) read(rows pgx.Rows) error {
 	return nil
 }
 
-// arrange puts late events before the events that follow the position, and sets the new
-// cursor. Late rows get places between the old position and the next transaction. But if the
-// position is inside a transaction, late rows cannot get places there. The page then has only
-// the rest of this transaction, since late events must be folded before later transactions: a
-// publisher may have appended the late events earlier.
+// arrange puts late events before the events that follow the position, and sets the new cursor.
+// Late rows get new places between the old position and the next transaction. If the old position
+// is inside a transaction, there are no such places. The page then has only the rest of this
+// transaction, and no later transactions. The late events must be folded before later transactions,
+// since a publisher may have appended the late events earlier.
 func (p *pager) arrange() {
 	p.To = Cursor{Position: p.From.Position}
 	p.Records = p.next
@@ -227,7 +228,7 @@ func (p *pager) moved(id int64) bool {
 	return len(p.Late) > 0 && id < p.Late[len(p.Late)-1].TransactionID
 }
 
-// arenaBytes is the size of the memory blocks that payloads share. This costs little memory,
+// arenaBytes is the size of the memory blocks that payloads share. Sharing costs little memory,
 // since payloads that are read together mostly become garbage together.
 const arenaBytes = 64 << 10
 
@@ -249,8 +250,8 @@ func (p *payloads) keep(payload []byte) []byte {
 	return slices.Clip(p.arena[len(p.arena)-len(payload):])
 }
 
-// Folded reads events that are folded by cursor, and whose position is greater than
-// `after`, in the order of folding. This part of the log is immutable, except for erasures.
+// Folded reads the events that are folded at `cursor` and whose position is greater than `after`,
+// in the order of folding. This part of the log is immutable, except for erasures.
 func Folded(ctx context.Context, q events.Querier, partition int, after events.Position, cursor Cursor, size *Size) (records []events.Record, err error) {
 	args := append(append([]any{after.TransactionID, after.Offset}, cursor.Args()...), size.rows())
 	rows, _ := q.Query(ctx, foldedSQL(partition), args...)

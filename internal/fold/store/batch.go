@@ -69,8 +69,9 @@ type DeadLetter struct {
 }
 
 // NewBatch decodes the records of a page. partitions is the number of partitions of the log.
-// If the position was set back, events after it may have become dead letters before. letters
-// has these dead letters; the batch neither folds their events nor stores them again.
+// letters has the events of the page that became dead letters before; there are some if the
+// position was set back. The batch neither folds these events nor stores them as dead letters
+// again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	records := page.Records
 	b := &Batch{
@@ -94,8 +95,8 @@ func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *
 	return b
 }
 
-// NewAppend returns a batch that appends rows to the log and folds their events. from is the
-// cursor of the partition, at is the append time. It fails if an event cannot be folded.
+// NewAppend returns a batch that appends rows to the log and folds their events. `from` is the
+// cursor of the partition, appendedAt is the append time. It fails if an event cannot be folded.
 func NewAppend(from logread.Cursor, rows *events.Rows, appendedAt time.Time, partition, partitions int) (*Batch, error) {
 	b := &Batch{
 		From: from, appends: true, readAt: appendedAt, Oldest: appendedAt, origin: eventlog.Ancestor(partition, partitions),
@@ -195,8 +196,8 @@ func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache,
 	return r, nil
 }
 
-// QueueLoads adds statements to `loads`, which load the rows that the batch needs and c does not
-// have. The statements need no transaction: at the commit, the fence proves that no other
+// QueueLoads adds to `loads` the statements that load the rows that the batch needs and the cache c
+// does not have. The statements need no transaction: at the commit, the fence proves that no other
 // program has written meanwhile.
 func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window, known PartitionState) {
 	b.known = known
@@ -211,8 +212,9 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 	t.QueueLoads(loads, &b.missing, b.state, c)
 }
 
-// QueueMoreLoads adds statements to `loads`, which load further rows: only the rows that
-// QueueLoads has loaded show that the batch needs them. Few batches need any.
+// QueueMoreLoads adds to `loads` the statements that load further rows. Call it after the
+// statements of QueueLoads have run, since the rows that they load show which further rows the
+// batch needs. Few batches need any.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMoreLoads(loads, b.Items, b.state)
 }
@@ -280,8 +282,8 @@ type Refused struct {
 // Error implements error.
 func (e *RefusedError) Error() string { return (*e)[0].Why.Error() }
 
-// refusal returns the reason why an event is not folded for the given users, for the
-// publisher.
+// refusal returns the error that the publisher gets: the reason why e is not folded for the users
+// in `members`.
 func refusal(e *events.Event, members []string) events.FieldError {
 	message := func(format string, args ...any) events.FieldError {
 		return events.FieldError{Field: "conversation_id", Message: fmt.Sprintf(format, args...)}
@@ -310,8 +312,8 @@ func refusal(e *events.Event, members []string) events.FieldError {
 // OfRooms reports whether the batch had to look at rooms.
 func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
-// QueueWrites adds the statements of the transaction to writes. They fail unless the partition
-// is still in the state for which the batch was made. Pass their error to [Outcome].
+// QueueWrites adds the statements of the transaction to writes. They fail if the partition is no
+// longer in the state for which the batch was made. Pass their error to [Outcome].
 //
 // The fence is the first statement. If two writers commit at the same time, the second blocks
 // in the fence until the first has committed, and then fails. ADR 1 explains the fence.
@@ -361,9 +363,9 @@ func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
 	}
 }
 
-// sweptAge is the age of an event from which folding it resets the expiry sweep: the sweep may
-// have passed the hour in which the event was appended. Younger events need no reset, since
-// each sweep checks the last two hours again.
+// sweptAge is the greatest age of an event that a batch folds without resetting the expiry sweep.
+// If the event is older, the sweep may have passed the hour in which the event was appended.
+// Younger events need no reset, since each sweep checks the last two hours again.
 const sweptAge = time.Hour
 
 // Finish computes the result of a batch after its commit, and stores the users and rooms that

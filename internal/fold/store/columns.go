@@ -12,7 +12,7 @@ import (
 // a table are generated from the Columns of its row type.
 type Column struct {
 	Name string
-	// at points to the value, which is a string, int64, bool or seqSet.
+	// target points to the value, which is a string, int64, bool or seqSet.
 	target any
 	// kind is the SQL type of a column whose value is passed as text; "" for other columns.
 	kind string
@@ -202,8 +202,8 @@ func (r *rows) add(row interface{ Columns() []Column }) {
 	r.n++
 }
 
-// add adds v, the value of the next row, to the values of a column. Usual values are omitted
-// at the end; add inserts them when an unusual value follows.
+// add adds v, the value of the next row, to the values of a column. It omits usual values at the
+// end of the slice, and inserts them when an unusual value follows.
 func add[V comparable](values []V, v V, usual any, r *rows) []V {
 	u, rare := usual.(V)
 	if rare && v == u {

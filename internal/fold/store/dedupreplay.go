@@ -16,8 +16,8 @@ import (
 type DedupReplay struct {
 	// Present is the number of the present generation, 0 before the first.
 	Present int
-	// ahead has the generations that have not begun, in order: they begin after the last
-	// position that was passed to a method.
+	// ahead has, in order, the generations that have not begun at the last position that was passed
+	// to First, Fresh or Earlier.
 	ahead []Generation
 	// Keys has the keys of each probed generation, the present generation first.
 	Keys [keys.ProbedGenerations]map[uuid.UUID]UserSet
@@ -32,9 +32,10 @@ func NewDedupReplay(generations []Generation) *DedupReplay {
 }
 
 // First removes from an event the users who have had it before, and records that the remaining
-// users have had it. It reports whether any users remain. position is the position of the event's
-// record; a call must not have a lower position than the call before. A caller may skip
-// events. For a key and user, it must skip either all events or none.
+// users have had it. It reports whether anything is left to fold, like [Item.RemoveUsers].
+// `position` is the position of the event's record; a call must not have a lower position than the
+// call before. A caller may skip events, but for each pair of key and user it must skip either all
+// events or none.
 func (d *DedupReplay) First(item *Item, position events.Position) bool {
 	if !d.Fresh(item, position) {
 		return false

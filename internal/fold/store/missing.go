@@ -30,9 +30,9 @@ type Missing struct {
 	ResetRooms []string
 }
 
-// StateOf returns the state into which items are folded, and the rows that must first be
-// loaded into it. The state has cached users and rooms, and new users for all others. rooms is
-// whether the partition has rooms.
+// StateOf returns the state into which items are folded, and the rows that must first be loaded
+// into it. The state has cached users and rooms, and new users for all other ids. `rooms` is true
+// if the partition has rooms.
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {

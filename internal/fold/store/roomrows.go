@@ -9,8 +9,7 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// The numbers of key columns in the rows, not counting the partition. The key columns come
-// first.
+// How many key columns the rows have, not counting the partition. The key columns come first.
 const (
 	RoomKey  = 1
 	ChunkKey = 2

@@ -137,7 +137,7 @@ func MoreMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	return rooms, seqs
 }
 
-// ScanRooms reads rows of rooms and adds them to rooms.
+// ScanRooms reads rows of rooms and adds them to the map `rooms`.
 func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	var r RoomRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {
@@ -152,8 +152,8 @@ func ScanRooms(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	return err
 }
 
-// ScanChunks reads rows of closed chunks and adds them to their rooms. It skips rows of rooms
-// that are not in rooms.
+// ScanChunks reads rows of closed chunks and adds the chunks to their rooms in the map `rooms`. It
+// skips chunks of rooms that the map does not have.
 func ScanChunks(rows pgx.Rows, rooms map[string]*badge.Room) error {
 	var r ChunkRow
 	_, err := pgx.ForEachRow(rows, targets(r.Columns()), func() error {

@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// The numbers of key columns in the rows, not counting the partition. The key columns come
-// first, then the version.
+// How many key columns the rows have, not counting the partition. The key columns come first, then
+// the version.
 const (
 	UserKey         = 1
 	ConversationKey = 2
@@ -25,8 +25,8 @@ type UserRow struct {
 	categories, claims       string
 	// extra has the other numbers of the badge, "" for most users: see [badge.EncodeExtra].
 	extra string
-	// pathRows is the number of rows of paths that the user has. It is 0 if the paths are in
-	// categories.
+	// pathRows is the number of rows in badged.paths that the user has. It is 0 if the user's paths
+	// are stored in the column categories.
 	pathRows int64
 }
 

@@ -72,8 +72,8 @@ func TablesNamed(partition int, suffix string) *Tables {
 	return t
 }
 
-// IncarnationSQL is an SQL expression that identifies the incarnation of Postgres. An
-// incarnation begins with a start or a promotion, and ends with the next.
+// IncarnationSQL is an SQL expression that identifies the incarnation of Postgres. An incarnation
+// begins with a start or a promotion of Postgres, and ends with the next start or promotion.
 var IncarnationSQL = statements.Get("incarnation")
 
 // LoadIncarnationSQL is the query that reads IncarnationSQL.
@@ -82,9 +82,9 @@ var LoadIncarnationSQL = statements.Get("read the incarnation")
 // ResetExpirySQL makes the next expiry sweep check all conversations of a partition again.
 var ResetExpirySQL = statements.Get("reset the expiry sweep")
 
-// QueueLoads adds to batch the statements that load the missing rows into s. A loaded row may
-// name another user, such as a marked member of a room: QueueLoads takes this user from c if c
-// has it.
+// QueueLoads adds to batch the statements that load the missing rows into s. A loaded row may name
+// a user that is not in s, such as a marked member of a room. This user is then added to s, from
+// the cache c if c has the user.
 func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cache) {
 	conversations := func(rows pgx.Rows) error { return ScanConversations(rows, s.Users) }
 	if len(m.Users) > 0 {

@@ -9,9 +9,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Updates has the updates to publish after a commit. The updates in Users are published before
-// those in Rooms, since the update of a member has more information than the update of the
-// room.
+// Updates has the updates to publish after a commit. The updates in Users are published before the
+// updates in Rooms, since the update of a member has more information than the update of the room.
 type Updates struct {
 	Users []pubsub.Update
 	Rooms []pubsub.RoomUpdate

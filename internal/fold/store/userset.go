@@ -14,9 +14,9 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// UserSet is the users of an event, in order: the concatenated hashes of the user ids, eight
-// bytes each. An event may be published again with a longer list of users; the hashes then
-// show which of the users have not had the event.
+// UserSet is the users of an event, in order: the concatenated hashes of the user ids, eight bytes
+// each. If the event is published again with a longer list of users, the hashes show which users
+// have not had the event yet.
 type UserSet string
 
 // UserBytes is the size of a user in a UserSet, in bytes. Two users of one event may have the
@@ -86,8 +86,8 @@ func (item *Item) Drop(users []string) {
 	})
 }
 
-// leave keeps the users of the item for whose index keep returns true, and removes the others.
-// It makes a new list of users, since other items may share the old one.
+// leave keeps the users of the item for whose index the function `keep` returns true, and removes
+// all other users. It makes a new list of users, since other items may share the old one.
 func (item *Item) leave(keep func(i int) bool) {
 	var left []string
 	var users strings.Builder
