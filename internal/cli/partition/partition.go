@@ -206,8 +206,8 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// Continue with the database --to: it may still have old rows of the partition, which was
-		// split.
+		// The partition was split. Continue: if it was moved to --to before, moving.Move deletes
+		// the rows that the earlier move has left on another database.
 	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if an earlier move was interrupted between the commits of the switch in the two databases
 		return err
 	}

@@ -121,8 +121,8 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 }
 
 // failed counts a key that was wrong, or was refused without a check. Only a key that was checked
-// (lookedAt) counts against the limit of its address. At limited intervals, failed logs the number
-// of such keys of the address.
+// (lookedAt) counts against the limit of its address. At limited intervals, failed logs how many
+// keys from the address were wrong or refused since the last log line.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
 	if a.report != nil {

@@ -33,8 +33,8 @@ const (
 	// request writes rows and starts a push. A burst may have the requests of ten seconds, since an
 	// app registers its device whenever it starts.
 	deviceRequests = 2
-	// usersOfAnAddress is the factor between the two rates: an address may have the rate of this
-	// number of users.
+	// usersOfAnAddress is how many times as many requests per second are permitted to an address as
+	// to a user.
 	usersOfAnAddress = 10
 	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
 	// from an address. devicesAtOnce limits the concurrent queries for devices of all users

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// usage has the counters of a key. A reload of the file does not replace it, so the limits are
-// not reset.
+// usage has the counters of a key. A reload of the file of keys does not replace it, so it does not
+// reset what a publisher has used of its rate and its quota.
 type usage struct {
 	kind, name       string
 	requests, events prometheus.Counter
