@@ -240,8 +240,9 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns cell as the first cell of a row of a table. The column exists only if there are
-// several databases: Before returns "" if name is "", which is the name of a single database.
+// Before returns cell with a tab, to put it before the other cells of a row of a table. The column
+// exists only if there are several databases. If name is "", the name of a single database, Before
+// returns "".
 func Before(cell, name string) string {
 	if name == "" {
 		return ""

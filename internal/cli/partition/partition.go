@@ -42,7 +42,7 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 }
 
 // listPartitions lists the partitions of a cluster. If databases are unavailable, it lists their
-// partitions as away or unknown, and also returns an error.
+// partitions with the state "away" or "unknown", and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
 	var away []error

@@ -293,9 +293,9 @@ func (g grant) operator() operations.Operator {
 	return operations.Operator{Name: g.key.Name, Via: operations.ViaAPI}
 }
 
-// vouch counts the connection of a request for the key or user of the request. It fails if this
-// key, this user or the address of the client already has requests in progress on too many
-// connections.
+// vouch counts the connection of a request for the key or user of the request. It fails if requests
+// are in progress on too many connections: of this key or user, of the client's address, or of all
+// keys or all users together.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 	holder := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {

@@ -46,8 +46,8 @@ type tries struct {
 	updatedAt time.Time
 	// goodAt is when the last valid key arrived.
 	goodAt time.Time
-	// unlogged is the number of wrong keys since the last log line about this address. loggedAt is
-	// the time of that line.
+	// unlogged is the number of keys that were wrong or refused since the last log line about this
+	// address. loggedAt is the time of that line.
 	unlogged int
 	loggedAt time.Time
 }

@@ -144,8 +144,8 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// exceeds reports whether n open connections and a new one would be more than limit connections. If
-// limit is 0, there is no limit.
+// exceeds reports whether a new connection would exceed a limit of which n connections are in use
+// already. If `limit` is 0, there is no limit.
 func exceeds(n, limit int) bool { return limit > 0 && n >= limit }
 
 func oldest(conns *list.List) *conn {
