@@ -142,8 +142,9 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
-// pause has the flag --max-pause, which limits how long an attempt to switch may block
-// publishing and folding.
+// pause has the flag --max-pause of the commands that move and split a partition. In its last step,
+// the switch, such a command blocks publishing to the partition and folding. The flag limits how
+// long one attempt to switch may block them.
 type pause struct {
 	MaxPause     time.Duration `help:"How long an attempt to switch may block publishing to the partition and folding, from 100ms to 3s." default:"800ms" env:"-"`
 	connect.Wait `embed:""`

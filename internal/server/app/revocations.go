@@ -23,8 +23,8 @@ const loadPatience = 2 * time.Second
 
 // openRevocations creates the list of revoked tokens of each database. If this process accepts
 // tokens, it also reads the lists, and adds the stages that read new revocations and delete old
-// ones. Until all revocations of a database are read, this process refuses the tokens of all users
-// of this database.
+// revocations. Until all revocations of a database are read, this process refuses the tokens of all
+// users of this database.
 func (a *App) openRevocations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()

@@ -96,8 +96,8 @@ func New(cfg Config) (*Ring, []error) {
 	return r, nil
 }
 
-// HasAdmins reports whether there may be admin keys, now or later: a flag gives one, or there is a
-// file of keys, to which operators can add one while the process runs.
+// HasAdmins reports whether there may be admin keys, now or later: a flag gives an admin key, or
+// there is a file of keys, to which operators can add admin keys while the process runs.
 func (r *Ring) HasAdmins() bool {
 	return r != nil && (r.cfg.File != "" || slices.ContainsFunc(r.flags, func(k *Key) bool { return k.Kind == Admin }))
 }

@@ -26,8 +26,8 @@ type row struct {
 type page struct {
 	// last is the highest seq that was assigned to a row so far.
 	last int64
-	// database is the name of the database. The name is another one after a failover, a restart
-	// of Postgres or a restore: see the statement "database" in revocation.sql.
+	// database is the name of the database. This name changes with a failover, a restart of
+	// Postgres, and a restore: see the statement "database" in revocation.sql.
 	database string
 	secret   []byte
 	rows     []row
