@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// usage has the counters of a key. A reload of the file of keys does not replace it, so it does not
-// reset what a publisher has used of its rate and its quota.
+// usage has the counters of a key. When the file of keys is loaded again, the key gets the same
+// usage. So the load does not reset what a publisher has used of its rate and its quota.
 type usage struct {
 	kind, name       string
 	requests, events prometheus.Counter
