@@ -38,8 +38,8 @@ const (
 	usersOfAnAddress = 10
 	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
 	// from an address. devicesAtOnce limits the concurrent queries for devices of all users
-	// together; [Config].AppBadges limits the other queries of all users. A query above a limit
-	// waits for up to placeWait, then fails.
+	// together. All other queries of users read through [Config].AppBadges, which may have a limit
+	// of its own. A query above a limit waits for up to placeWait, then fails.
 	userAtOnce    = 2
 	addressAtOnce = 2
 	devicesAtOnce = 2

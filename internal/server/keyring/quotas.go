@@ -33,7 +33,7 @@ const (
 // Quotas divides the daily quotas of keys among processes: each process reserves parts of a
 // quota.
 type Quotas interface {
-	// Take reserves a part of a key's quota of a day: limit events, or all remaining events if
+	// Take reserves a part of a key's quota of a day: `limit` events, or all remaining events if
 	// fewer remain. If fewer than `least` events remain, it reserves nothing. part is the
 	// number of events that it has reserved. taken is the number of events that all processes
 	// together have reserved, including part.
