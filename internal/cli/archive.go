@@ -158,8 +158,8 @@ type resealed struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// reencrypt encrypts the files of an archive with the first key. It skips files that are encrypted
-// with this key already.
+// reencrypt encrypts the files of an archive with the first key of --archive-keys. It skips files
+// that are encrypted with this key already.
 func (c *archiveCmd) reencrypt(ctx context.Context, streams Streams, s *cluster.Database, to string) (done resealed, err error) {
 	store, err := c.Store(to)
 	if err != nil {

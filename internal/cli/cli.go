@@ -177,8 +177,8 @@ func newParser(ctx context.Context, all *commands, streams Streams) (*kong.Kong,
 
 // notUTF8 returns the name of an argument or setting that is not valid UTF-8, or "" if there is none.
 // kong would replace the invalid bytes by U+FFFD, and the command might then act on another user. The
-// configuration file needs no check, since YAML is UTF-8. The name does not have the value, which may
-// be a secret.
+// configuration file needs no check, since YAML is UTF-8. The result does not contain the value,
+// which may be a secret.
 func notUTF8(args, environment []string) string {
 	for i, arg := range args {
 		name, _, isFlag := strings.Cut(arg, "=")

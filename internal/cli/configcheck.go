@@ -179,8 +179,8 @@ func lookAround(ctx context.Context, cfg *config.Server) []finding {
 	return found
 }
 
-// names checks that the databases have the names in the configuration. It is called instead of
-// cluster if a database is unavailable or has failed a check.
+// names checks that the databases have the names in the configuration. It is called instead of the
+// method cluster, which checks more, if a database is unavailable or has failed a check.
 func (f *findings) names(ctx context.Context, present config.Database) {
 	databases, err := connect.Separate(ctx, present, true)
 	if err != nil {

@@ -29,8 +29,8 @@ type demoCmd struct {
 // databaseStop limits the time to stop a private Postgres.
 const databaseStop = 20 * time.Second
 
-// reconcileInterval is short, since a user of the page can interrupt the bus: clients should then
-// show correct badges soon.
+// reconcileInterval is the interval at which the demo reconciles clients. It is short, so that
+// clients soon show correct badges again after a user of the demo's page has interrupted the bus.
 const reconcileInterval = 5 * time.Second
 
 // Run runs the demo until it is interrupted.

@@ -263,8 +263,8 @@ func (p *explanationPrinter) history(h *replay.History) {
 	p.table(rows...)
 }
 
-// delivered prints the last delivered messages. Each has its fate, such as read, and the event that
-// decided it, if any.
+// delivered prints the last messages that were delivered to the user. For each message it prints
+// what became of it (its fate), such as read, and the event that caused this, if there is one.
 func (p *explanationPrinter) delivered(d *replay.Delivered) {
 	if d == nil {
 		return

@@ -158,8 +158,9 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 // partitionsPerShard is the default number of partitions per database in a new cluster.
 const partitionsPerShard = 4
 
-// partitionsOfAll returns the number of partitions of the cluster, which every database must
-// have. If databases are already migrated, it is the number that these databases have.
+// partitionsOfAll returns the number of partitions with which every database of the cluster is
+// created. If some databases are already migrated, it returns their number, and fails if their
+// numbers differ or --partitions is another number.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
 	if err := connect.EachCandidate(databases, func(d cluster.Candidate) (err error) {
@@ -253,7 +254,7 @@ func migrateAll(ctx context.Context, streams Streams, all []config.NamedDatabase
 const locksPerPartition = 45
 
 // migrateOne applies the pending migrations of one database and returns the lines to print at
-// the end. It calls tell with a line to print at once.
+// the end. It calls `tell` with each line to print at once, such as a line about a retry.
 func migrateOne(ctx context.Context, s config.NamedDatabase, conn *pgx.ConnConfig, partitions int, tell func(string)) (lines []string, err error) {
 	if _, err := pooler.Find(ctx, conn); err != nil {
 		return nil, err

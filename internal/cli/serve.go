@@ -95,9 +95,9 @@ func notifySystemd(ctx context.Context, log *slog.Logger, state string) {
 }
 
 const (
-	// smallHeap is the heap size in bytes below which the heap is not collected. By default Go
-	// collects garbage whenever the heap has doubled. A server with a small heap would then collect
-	// several times a second, and spend an eighth of its processor time on this.
+	// smallHeap is the size in bytes to which the heap may grow before garbage is collected. By
+	// default Go collects garbage whenever the heap has doubled. A server with a small heap would
+	// then collect several times a second, and spend an eighth of its processor time on this.
 	smallHeap = 64 << 20
 	// defaultGrowth is Go's default growth of the heap between two collections, in percent. It
 	// applies to larger heaps.

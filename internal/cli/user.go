@@ -117,8 +117,8 @@ func recordRead(ctx context.Context, pool *pgxpool.Pool, streams Streams, action
 	return err
 }
 
-// behindRows is the number of rows of a partition after which unfolded events are not counted any
-// further.
+// behindRows limits the count of the events of a partition that are not folded yet: after this
+// number of rows of the log, the events in further rows are not counted.
 const behindRows = 10_000
 
 // printSnapshot prints the state of a user. folded is true if all events of the partition are
@@ -334,8 +334,8 @@ func (c *userMergeCmd) Run(ctx context.Context, streams Streams) error {
 	return nil
 }
 
-// numbersOf returns the numbers of a category as text: the total, and the numbers of unseen and
-// muted messages if they do not follow from the total.
+// numbersOf returns the numbers of a category as text: the total, the number of unseen messages if
+// it is less than the total, and the number of muted messages if there are any.
 func numbersOf(n pubsub.Numbers) string {
 	text := strconv.FormatInt(n.Total, 10)
 	if n.Unseen < n.Total {

@@ -15,15 +15,16 @@ import (
 // openInterval is the time between two queries for open transactions.
 const openInterval = 5 * time.Second
 
-// OpenTransactions is a collector for the age of the oldest open transaction. This age matters
-// because events that were appended after the start of an open transaction cannot be archived.
+// OpenTransactions is a collector for the age of the oldest open transaction that has written.
+// Events that were appended after the start of this transaction cannot be archived.
 type OpenTransactions struct {
 	pool    *pgxpool.Pool
 	seconds *prometheus.Desc
 
 	mu sync.Mutex
-	// seen maps the id of each transaction whose start time the role may not see to the time when this
-	// process first saw the transaction. This time is used in place of the start time.
+	// seen is about transactions whose start time the database role may not read. It maps the id of
+	// each of them to the time when this process first saw the transaction, which is used in place
+	// of the start time.
 	seen map[string]time.Time
 	// oldest is the age of the oldest transaction of each kind: kindSession or kindPrepared.
 	oldest map[string]time.Duration

@@ -49,8 +49,9 @@ func Database(ctx context.Context, d config.Database) (*pgxpool.Pool, *events.Lo
 }
 
 // Databases connects to all databases of a cluster, or to the single database. It fails if
-// migrations are pending. It prints a warning if the databases have different schemas. A
-// database may be unavailable: see [cluster.Database.Err]. The caller must close the cluster.
+// migrations are pending. It prints a warning if the databases have different versions of the
+// schema. A database may be unavailable: see [cluster.Database.Err]. The caller must close the
+// cluster.
 func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*cluster.Cluster, error) {
 	var guard cluster.Guard
 	databases, err := Pools(ctx, d, &guard)
@@ -81,8 +82,8 @@ func Databases(ctx context.Context, d config.Database, warnings io.Writer) (*clu
 // Separate connects to databases for a command that works on each of them separately. The
 // configuration need not have all databases of the cluster, and databases may be unavailable.
 // Separate fails if a database has another name than in the configuration. If joining is true,
-// databases may be new to the cluster: see [cluster.Identify]. Call [EachCandidate] with the result, and
-// [Close] at the end.
+// databases may be new to the cluster: see [cluster.Identify]. Call [EachCandidate] with the
+// result, and [Close] at the end.
 func Separate(ctx context.Context, d config.Database, joining bool) ([]cluster.Candidate, error) {
 	databases, err := Pools(ctx, d, &cluster.Guard{})
 	if err != nil || !d.Sharded() {
@@ -163,9 +164,9 @@ func AtOnce(all []config.NamedDatabase, do func(i int, s config.NamedDatabase) e
 	return errors.Join(errs...)
 }
 
-// EachCandidate calls do for one database after another. If a database is unavailable or do fails,
-// EachCandidate continues with the next database. At the end it returns all errors; each names its
-// database.
+// EachCandidate calls `do` for one database after another. If a database is unavailable or `do`
+// fails, EachCandidate continues with the next database. At the end it returns all errors; each
+// error names its database.
 func EachCandidate(databases []cluster.Candidate, do func(cluster.Candidate) error) error {
 	var errs []error
 	for _, d := range databases {
@@ -239,8 +240,9 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns cell as the first cell of a row of a table. The column exists only if there are
-// several databases: Before returns "" if name is "", which is the name of a single database.
+// Before returns cell with a tab, to put it before the other cells of a row of a table. The column
+// exists only if there are several databases. If name is "", the name of a single database, Before
+// returns "".
 func Before(cell, name string) string {
 	if name == "" {
 		return ""

@@ -18,10 +18,10 @@ import (
 // time.
 const silence = 5 * time.Second
 
-// Watch calls tell when the database stops answering, and when it answers again, until stop is
-// called. Use it while a command works on the database: a server that hangs does not close its
-// connections, so the command would block without saying why. Watch calls tell from another
-// goroutine.
+// Watch probes a database until `stop` is called. It calls `tell` when the database stops
+// answering, and again when it answers again. Use it while a command works on the database: a
+// server that hangs does not close its connections, so the command would block without saying
+// why. Watch calls `tell` from another goroutine.
 func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (stop func()) {
 	return watch(ctx, s.Pool, s.Label(), silence, tell)
 }

@@ -42,7 +42,7 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 }
 
 // listPartitions lists the partitions of a cluster. If databases are unavailable, it lists their
-// partitions as away or unknown, and also returns an error.
+// partitions with the state "away" or "unknown", and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
 	var away []error
@@ -142,8 +142,9 @@ func (c *planCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return nil
 }
 
-// pause has the flag --max-pause, which limits how long an attempt to switch may block
-// publishing and folding.
+// pause has the flag --max-pause of the commands that move and split a partition. In its last step,
+// the switch, such a command blocks publishing to the partition and folding. The flag limits how
+// long one attempt to switch may block them.
 type pause struct {
 	MaxPause     time.Duration `help:"How long an attempt to switch may block publishing to the partition and folding, from 100ms to 3s." default:"800ms" env:"-"`
 	connect.Wait `embed:""`
@@ -206,8 +207,8 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// Continue with the database --to: it may still have old rows of the partition, which was
-		// split.
+		// The partition was split. Continue: if it was moved to --to before, moving.Move deletes
+		// the rows that the earlier move has left on another database.
 	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if an earlier move was interrupted between the commits of the switch in the two databases
 		return err
 	}

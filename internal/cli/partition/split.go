@@ -113,9 +113,10 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// lowest returns the partitions of the lowest level that still has partitions, in ascending order.
-// A split of a partition makes two partitions of the next level. n is the number of partitions of
-// the first level.
+// lowest returns the partitions to split if the command names none: the partitions that were split
+// least often, in ascending order. They are the partitions of the lowest level that still has any,
+// since a split makes two partitions of the next level. n is the number of partitions of the first
+// level.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {
@@ -131,8 +132,8 @@ func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	return nil
 }
 
-// holderOf returns a database that has one of the partitions into which p was split, or nil if
-// there is none.
+// holderOf is called for a partition p that no database has. It returns a database that has one of
+// the two partitions into which p was split, or nil if there is no such database.
 func holderOf(dbs *cluster.Cluster, holders map[int]*cluster.Database, p int) *cluster.Database {
 	if a, b, ok := eventlog.Children(p, dbs.Partitions()); ok {
 		for _, child := range []int{a, b} {

@@ -263,9 +263,9 @@ const watchingLockTimeout = time.Second
 // idle.
 const leastFolding = 3
 
-// lockTimeout returns how long statements of a pool may wait for a lock, 0 for no limit. It should
-// be longer than 3 s: when a partition is split or moved, the gate (a lock) stops its publishers
-// for up to 3 s.
+// lockTimeout returns how long statements of a pool may wait for a lock; 0 means no limit. For the
+// pool of publishers ("serving") it should be longer than 3 s: when a partition is split or moved,
+// the gate, a lock, stops publishers of this partition for up to 3 s.
 func (a *App) lockTimeout(purpose string) time.Duration {
 	switch purpose {
 	case "serving":
@@ -389,8 +389,9 @@ const (
 	// it. A larger part is only appended. The projector folds its events later, together with the
 	// events of other calls.
 	largeCall = 500
-	// Parts above that size and up to largePart events share a transaction with parts of other
-	// calls, since the commit of a part costs as much as the commit of a whole call.
+	// largePart is the maximum size, in events, of a part of a call that shares a transaction with
+	// parts of other calls, if the part is too large to be folded at once (see largeCall). It shares
+	// a transaction since the commit of a part costs as much as the commit of a whole call.
 	largePart = 1000
 )
 

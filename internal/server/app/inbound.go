@@ -27,8 +27,9 @@ func internalLimits() inbound.Limits {
 	}
 }
 
-// The memory for the bodies of requests, in bytes, if it is not configured. defaultBodyMemory
-// applies if the process has no memory limit. If it has one, mostBodyMemory is the maximum.
+// These constants are used if the memory for the bodies of requests is not configured, in bytes. A
+// process without a memory limit uses defaultBodyMemory. A process with a memory limit uses a part
+// of the limit, but at most mostBodyMemory.
 const (
 	defaultBodyMemory = 256 << 20
 	mostBodyMemory    = 1 << 30

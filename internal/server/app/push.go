@@ -37,7 +37,8 @@ func (a *App) openPush(d *database, n *outbound.Notifier, apps push.Apps, box *s
 }
 
 // tokenPlace identifies the row that stores a device token. The encryption of the token
-// authenticates this text, so that a token that was copied to another row cannot be decrypted.
+// authenticates this text as additional data. So a token that was copied to another row cannot be
+// decrypted.
 func tokenPlace(userID, deviceID string) string { return "device\x00" + userID + "\x00" + deviceID }
 
 // sealedRetry is the delay of the next attempt to push to a device whose token cannot be decrypted.

@@ -21,9 +21,10 @@ import (
 // that, the server reads the remaining revocations while it serves requests.
 const loadPatience = 2 * time.Second
 
-// openRevocations reads which tokens are revoked, and adds the stages that keep this list up to
-// date. It does nothing if this process does not accept tokens. Until all revocations of a database
-// are read, this process refuses the tokens of all users of this database.
+// openRevocations creates the list of revoked tokens of each database. If this process accepts
+// tokens, it also reads the lists, and adds the stages that read new revocations and delete old
+// revocations. Until all revocations of a database are read, this process refuses the tokens of all
+// users of this database.
 func (a *App) openRevocations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -48,8 +49,8 @@ func (a *App) openRevocations(ctx context.Context) {
 
 func (a *App) acceptsTokens() bool { return a.cfg.Has(config.RoleAPI) || a.cfg.Has(config.RoleGateway) }
 
-// unread returns an error if this process has not yet read the revocations of the database of a
-// user.
+// unread returns an error while this process does not know all revocations in the database of a
+// user: at the start, or because the database cannot be read any more.
 func (a *App) unread(userID string) error {
 	d, err := a.databaseOf(userID)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// besideDrainTimeout limits how long a command that has been stopped waits for requests for
-// metrics.
+// besideDrainTimeout limits how long a command such as relay, when it is stopped, waits for the end
+// of HTTP requests in progress, such as requests for metrics.
 const besideDrainTimeout = 5 * time.Second
 
 // newSidecar returns an app for a command that runs beside servers, such as relay. The app

@@ -92,8 +92,9 @@ func (t *traces) fold(f projector.TracedBatch) []string {
 	return contexts
 }
 
-// deliver records a span for an update of a client. The span begins when the update came from the
-// bus, and ends when it was written to the client.
+// deliver records a span for an update that the gateway has sent to a client. The span begins at
+// `came`, when the update arrived from the bus, and ends at `written`, when the frame with the
+// update was written to the client.
 func (t *traces) deliver(traceParent string, came, written time.Time) {
 	ctx := context.Background() // the frame is written
 	parent := remote(ctx, traceParent)

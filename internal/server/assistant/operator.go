@@ -12,7 +12,7 @@ import (
 )
 
 // Operator retries and discards dead letters through the admin API of a running server. The
-// server checks the key, records its name in the audit trail, and wakes projectors.
+// server checks the admin key, records the name of the key in the audit trail, and wakes projectors.
 type Operator struct {
 	server string
 	key    string

@@ -17,8 +17,8 @@ import (
 )
 
 // claims are the claims of a token that badged uses. They are decoded without encoding/json,
-// which would accept "SUB" as "sub": RFC 7519 requires that names are case-sensitive, and lets
-// a parser refuse repeated names, which UnmarshalJSON does.
+// which would accept "SUB" as "sub", although RFC 7519 says that names are case-sensitive. The
+// method UnmarshalJSON also refuses a token with a repeated name, as RFC 7519 permits.
 type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings

@@ -65,9 +65,8 @@ func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	return keys, nil
 }
 
-// tokenKey returns the key, with the only signing method that is allowed for its type. It
-// refuses symmetric keys, since anyone who can read the set could sign tokens with a symmetric
-// key.
+// tokenKey returns the key, with the only signing method that is allowed for its type. It refuses
+// symmetric keys: anyone who can read the key set could sign tokens with such a key.
 func (k *jwk) tokenKey() (tokenKey, error) {
 	if k.Use != "" && k.Use != "sig" || len(k.KeyOps) > 0 && !slices.Contains(k.KeyOps, "verify") {
 		return tokenKey{}, errors.New("it is not for signatures")

@@ -31,10 +31,10 @@ type Report struct {
 }
 
 // Check reads the settings of a server from flags, the environment and a file, and reports all
-// mistakes, not only the first. args must select a command of parser that has the flags of `serve`,
-// and s must be the settings of that command. Check stores the settings in s. If a value cannot be
-// read, it stores the default. The environment and the file may also have settings of other
-// commands.
+// mistakes, not only the first. `args` must select a command of parser that has the flags of
+// `serve`, and s must be the variable in which this command stores its settings. Check stores the
+// settings in s. If a value cannot be read, it stores the default. The environment and the file may
+// also have settings of other commands.
 func Check(parser *kong.Kong, args []string, s *Server) (r Report) {
 	given, broken := r.trace(parser, args)
 	r.readEnvironment(parser.Model)

@@ -129,8 +129,8 @@ func isWide(p netip.Prefix) bool {
 	return p.Bits() < 7 // fc00::/7
 }
 
-// similarShards returns the names of shards that differ only in upper and lower case, in groups of
-// such names.
+// similarShards returns groups of names of shards: the names in a group differ only in upper and
+// lower case.
 func (d Database) similarShards() (groups [][]string) {
 	all, err := d.All()
 	if err != nil {
@@ -152,8 +152,8 @@ func (d Database) similarShards() (groups [][]string) {
 const (
 	// shortKey is the length of a key in bytes below which it can be guessed.
 	shortKey = 16
-	// fewCharacters is the minimum number of different characters that a random secret can be
-	// expected to have.
+	// fewCharacters is the number of different characters below which a secret is probably not
+	// random, so that KeyRisks warns about it.
 	fewCharacters = 8
 )
 

@@ -133,8 +133,8 @@ func (t *Tracing) Validate() error {
 // minimum they stay valid if one fetch fails.
 const minJWKSMaxAge = 10 * time.Minute
 
-// minDedupWindow is the minimum of --dedup-window. A generation of event keys lasts half a window,
-// and this must be long compared with the interval at which generations are checked.
+// minDedupWindow is the minimum of --dedup-window. A generation of event keys lasts half a window.
+// This half must be much longer than the interval between two checks of the generations.
 const minDedupWindow = time.Hour
 
 // Has reports whether this process has a role.

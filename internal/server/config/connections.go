@@ -53,9 +53,9 @@ func (c Connections) Least() Connections {
 	return c
 }
 
-// Within returns smaller pools, so that all connections together are at most n. No pool becomes
-// smaller than in Least. Within starts from Least and enlarges the pools in turn, first the pool
-// for folding.
+// Within reduces the sizes of the pools, so that the process opens at most n connections. It does
+// not reduce a pool below its size in Least, so n must be at least the sum of Least. From these
+// sizes it enlarges the pools in turn by one connection, first the pool for folding.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
 		return c

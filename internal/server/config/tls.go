@@ -23,8 +23,8 @@ func (t TLS) Validate() error {
 	return nil
 }
 
-// ClearTextRisks returns warnings about connections to Postgres and Redis on other hosts that
-// may be unencrypted.
+// ClearTextRisks returns warnings about connections to other hosts that may be unencrypted. It
+// checks --database-url and --redis-url, but not --shard.
 func (s *Server) ClearTextRisks() []string {
 	var risks []string
 	if cfg, err := s.PoolConfig(); err == nil {

@@ -58,10 +58,11 @@ func (s access) schemes() []string {
 	return names
 }
 
-// restrict restricts a route to the keys, and to the tokens of users, that s admits. limits limits
-// the rate of requests with tokens. If the request names several users, the handler must check
-// whether the key permits access to them. The route refuses invalid ids of users in its path, query
-// parameters that r does not describe, and a body if r describes none.
+// restrict restricts a route to the keys, and to the tokens of users, that s admits. Requests with
+// tokens are subject to `limits`. The route checks access only to the user in its path: if a request
+// names users elsewhere, the handler must check whether the key permits access to them. The route
+// refuses an invalid id of a user in its path, query parameters that r does not describe, and a body
+// if r describes none.
 func (a *API) restrict(s access, limits *tokenLimits, h handler, r describe.Route) describe.Route {
 	ofUser, undescribed := strings.Contains(r.Path, "{user}"), refuseUndescribed(r)
 	admit := func(w http.ResponseWriter, r *http.Request) (answer, error) {
@@ -166,8 +167,9 @@ func (a *API) forOperators(h handler, r describe.Route) describe.Route {
 	}, r)
 }
 
-// grantOf returns the key or token of a request. It fails if s does not admit it, or if a token of
-// users is admitted and the key or token does not permit reading the state of the user in the path.
+// grantOf returns the key or token of a request. It fails if s does not admit this key or token. If
+// s admits tokens of users, the route is about the user in the path; then grantOf also fails if the
+// key or token does not permit reading the state of this user.
 func (a *API) grantOf(r *http.Request, s access) (caller grant, err error) {
 	secret, err := bearer(r)
 	if err != nil {
@@ -291,9 +293,9 @@ func (g grant) operator() operations.Operator {
 	return operations.Operator{Name: g.key.Name, Via: operations.ViaAPI}
 }
 
-// vouch counts the connection of a request for the key or user of the request. It fails if this
-// key, this user or the address of the client already has requests in progress on too many
-// connections.
+// vouch counts the connection of a request for the key or user of the request. It fails if requests
+// are in progress on too many connections: of this key or user, of the client's address, or of all
+// keys or all users together.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 	holder := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {

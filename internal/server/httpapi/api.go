@@ -226,8 +226,8 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// handler handles a request with the key or token of by. If err is a *problem, the client sees its
-// text; the text of any other error is not shown.
+// handler handles a request; caller has its key or token. If err is a *problem, the client sees the
+// text of err. The text of any other error is not shown to the client.
 type handler func(w http.ResponseWriter, r *http.Request, caller grant) (_ answer, err error)
 
 // answer is an answer to send as JSON. The zero value means that the handler has written the answer.

@@ -46,8 +46,8 @@ type tries struct {
 	updatedAt time.Time
 	// goodAt is when the last valid key arrived.
 	goodAt time.Time
-	// unlogged is the number of wrong keys since the last log line about this address. loggedAt is
-	// the time of that line.
+	// unlogged is the number of keys that were wrong or refused since the last log line about this
+	// address. loggedAt is the time of that line.
 	unlogged int
 	loggedAt time.Time
 }
@@ -121,8 +121,8 @@ func (a *attempts) succeeded(from netip.Prefix, now time.Time) {
 }
 
 // failed counts a key that was wrong, or was refused without a check. Only a key that was checked
-// (lookedAt) counts against the limit of its address. At limited intervals, failed logs the number
-// of such keys of the address.
+// (lookedAt) counts against the limit of its address. At limited intervals, failed logs how many
+// keys from the address were wrong or refused since the last log line.
 func (a *attempts) failed(ctx context.Context, from netip.Prefix, now time.Time, lookedAt bool) {
 	a.count.Inc()
 	if a.report != nil {

@@ -145,8 +145,9 @@ func (a *API) writeBadges(ctx context.Context, answer *badgesWriter, q badgesQue
 	return answer.end()
 }
 
-// leftOut returns the failure of the users whose badges are not read: the query has already failed
-// for other users, so its answer must fit into the buffer, and the buffer is full.
+// leftOut returns a failure for the given users of a query, without reading their badges. It is
+// called when the query has failed for other users and the buffer is full: the answer to a query
+// that has failed must fit into the buffer, so it has no space for more badges.
 func leftOut(userIDs []string, partitions int) *cluster.PartialFailure {
 	e := &cluster.PartialFailure{UserIDs: userIDs, Partitions: make([]bool, partitions)}
 	for _, id := range userIDs {

@@ -69,9 +69,9 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]b
 	return body, a.stillAuthorized(r.Context())
 }
 
-// refuseBody fails if a request to a route without a body has one, or announces one that cannot be
-// read: the client may rely on a field of the body, such as a dry run. parameters are the names of
-// the query parameters that the route has, for the error.
+// refuseBody is for routes that read no body. It fails if a request has a body, or announces a body
+// that cannot be read: the client may rely on a field in it, such as a dry run. The error lists
+// `parameters`, the names of the query parameters of the route.
 func refuseBody(r *http.Request, parameters []string) error {
 	if r.ContentLength == 0 {
 		return nil

@@ -18,9 +18,9 @@ import (
 
 // Devices stores the registrations of devices that get pushes.
 type Devices interface {
-	// Put registers a device, or replaces its registration. The token of r is not sealed. created is
-	// true if the device was not registered before. Put fails with a *DeviceError or
-	// outbound.ErrTooManyDevices.
+	// Put registers a device, or replaces its registration. The device token in r is in plain text;
+	// Put encrypts it. created is true if the device was not registered before. Put fails with a
+	// *DeviceError or outbound.ErrTooManyDevices.
 	Put(ctx context.Context, r outbound.Registration) (created bool, err error)
 	// Device returns a registered device. Device and Delete fail with outbound.ErrNotFound if the
 	// user has no such device.

@@ -13,12 +13,13 @@ import (
 
 // Disconnects closes the connections of users and revokes their tokens.
 type Disconnects interface {
-	// Disconnect closes the connections of a user in all gateways and revokes tokens. by is the
-	// name of the API key. It returns a time: tokens of this user that were issued before it are
-	// refused. It is the latest time of all revocations of the user, or zero if there are none. If
-	// the error is nil, the revocation is durable and in force. Disconnect fails with ErrFuture if
-	// revoke.Before is more than 5 seconds in the future, and with ErrNotInForce if the revocation
-	// is stored but this process cannot read it.
+	// Disconnect closes the connections of a user in all gateways, and revokes the tokens that
+	// `revoke` selects. `by` is the name of the API key. Disconnect returns a time: all tokens of
+	// this user that were issued before this time are now refused. The time is the latest of all
+	// revocations of the user, or zero if there are none. If the error is nil, the revocation is
+	// durable and in force. Disconnect fails with ErrFuture if revoke.Before is more than 5 seconds
+	// in the future, and with ErrNotInForce if the revocation is stored but this process cannot
+	// read it.
 	Disconnect(ctx context.Context, by, userID string, revoke Revoke) (time.Time, error)
 }
 

@@ -59,8 +59,8 @@ func isEmpty(v jsontext.Value) bool {
 	return string(v) == `""` || v.Kind() == jsontext.KindBeginArray && len(bytes.TrimSpace(v[1:len(v)-1])) == 0
 }
 
-// fieldError converts an error of decoding a body: it names the field, and the byte if the JSON is
-// broken.
+// fieldError converts an error of decoding a body to an error for the client. The new error names
+// the field, and if the body is not valid JSON, the byte at which the mistake is.
 func fieldError(err error) error {
 	const broken = "the body is not valid JSON: "
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {

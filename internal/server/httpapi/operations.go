@@ -284,9 +284,10 @@ func idOf(r *http.Request, bits int) (int64, error) {
 	return id, nil
 }
 
-// pageOf returns the parameters of a page. after is the id after which the page begins, 0 for the
-// first page; `from` is the name of its parameter. No page begins before the id 0. limit is 100 by default. bits is the size of the
-// ids in bits.
+// pageOf returns the parameters of a page of a list. `from` is the name of the parameter with the
+// last id of the previous page: "after", or "before" if the list is sorted from the newest element.
+// pageOf returns this id as `after`; it is 0 for the first page. limit is 100 by default. bits is
+// the size of the ids in bits.
 func pageOf(q url.Values, from string, bits int) (after int64, limit int, err error) {
 	if s := q.Get(from); s != "" {
 		if after, err = strconv.ParseInt(s, 10, bits); err != nil || after < 0 || after == 0 && from == "before" {

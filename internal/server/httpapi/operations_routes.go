@@ -99,9 +99,10 @@ func (a *API) operationRoutes() []describe.Route {
 	return append(routes, verifications.routes("Verification", operations.VerifyOptions{}, `{"sample":100}`, verificationsPage{})...)
 }
 
-// routes returns the routes for jobs of one kind. name is the kind as it appears in the ids of API
-// operations, such as Rebuild. options is a value of the type of the body, and page a value of the
-// type of a page.
+// routes returns the routes that list, start, read and cancel jobs of one kind. name is the kind as
+// it appears in the ids of API operations, such as Rebuild. options and page are values whose types
+// describe JSON in the reference: options describes the body that starts a job, and page describes a
+// page of the list. example is the JSON of options.
 func (j jobRoutes) routes(name string, options any, example string, page any) []describe.Route {
 	aJob := `{"id":12,"kind":"` + string(j.kind) + `","state":"running","arguments":` + example + `,"started_by":"ops","started_at":"2026-11-21T09:40:54Z","process":"db1/2478","progress":{"done":0.42,"events":1250000,"seconds_left":31},"cancel_requested":false}`
 	unread := describe.Problem(http.StatusBadRequest, problem{}, "A parameter or field is unknown or cannot be understood.", "")

@@ -40,8 +40,8 @@ type lacking struct {
 	UserIDs []string `json:"user_ids,omitempty" doc:"Only for a query of badges: the ids of these users."`
 }
 
-// incompleteError means that a request to publish, or to read the badges of several users, failed
-// for some of its users and succeeded for the others. It wraps the reason.
+// incompleteError means that a request failed for some or all of its users: a request to publish, or
+// a request to read the badges of several users. It wraps the reason.
 type incompleteError struct {
 	err error
 	// publishing is true for a request to publish. For a request to read, badges has the badges

@@ -14,8 +14,9 @@ import (
 // ProfilesPath is the path of the routes of profiles.
 const ProfilesPath = "/debug/pprof/"
 
-// The names of the profiles that are recorded over a period, only one at a time. All other profiles
-// are snapshots of the Go runtime.
+// These profiles are always recorded over a period. Only one of them can be recorded at a time. Any
+// other profile is a snapshot of the Go runtime, or with the parameter seconds the difference
+// between two snapshots.
 const (
 	cpuProfile  = "profile"
 	traceOfTime = "trace"

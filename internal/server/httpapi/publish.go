@@ -46,8 +46,9 @@ type accepted struct {
 	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
 }
 
-// postEvents appends the events of a request, all or none of them. The body is one event, a JSON
-// array of events, or JSON lines. ADR 46 explains how publishers are slowed.
+// postEvents appends the events of a request. The body is one event, a JSON array of events, or JSON
+// lines. If an event is invalid, none is appended. With several databases, the append may fail in
+// some and succeed in the others. ADR 46 explains how publishers are slowed.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {

@@ -33,13 +33,13 @@ const (
 	// request writes rows and starts a push. A burst may have the requests of ten seconds, since an
 	// app registers its device whenever it starts.
 	deviceRequests = 2
-	// usersOfAnAddress is the factor between the two rates: an address may have the rate of this
-	// number of users.
+	// usersOfAnAddress is how many times as many requests per second are permitted to an address as
+	// to a user.
 	usersOfAnAddress = 10
 	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
 	// from an address. devicesAtOnce limits the concurrent queries for devices of all users
-	// together; [Config].AppBadges limits the other queries of all users. A query above a limit
-	// waits for up to placeWait, then fails.
+	// together. All other queries of users read through [Config].AppBadges, which may have a limit
+	// of its own. A query above a limit waits for up to placeWait, then fails.
 	userAtOnce    = 2
 	addressAtOnce = 2
 	devicesAtOnce = 2

@@ -37,14 +37,14 @@ const (
 
 // LimitsFor returns the limits for a process that may open `files` files. It reserves
 // `reserved` files for other uses; the remaining files are for connections. The limit of
-// unauthenticated connections is `unauthenticated`, or less so that 16 other connections are
-// possible. If `unauthenticated` is 0, the limit is a third of all connections, and at most
-// 8,192.
+// unauthenticated connections is `unauthenticated`, but at least 16 connections remain for
+// authenticated clients. If `unauthenticated` is 0, the limit is a third of all connections, and
+// at most 8,192. One address may use three quarters of the limit.
 //
-// Of the other connections, an eighth is for requests with keys, and an eighth is for requests
-// with tokens. Of the eighth for keys, one key may use three quarters, and one address may use
-// all. Of the eighth for tokens, one address may use three quarters, and one user may use three
-// quarters, but at most 24 connections.
+// Of the authenticated connections, an eighth is for requests with keys, and an eighth is for
+// requests with tokens. One key may use three quarters of the eighth for keys, and one address
+// may use this whole eighth. One address or one user may use three quarters of the eighth for
+// tokens, and one user at most 24 connections.
 func LimitsFor(files, reserved, unauthenticated int, trusted []netip.Prefix) Limits {
 	l := Limits{Connections: max(files-reserved, MinConnections), TrustedProxies: trusted}
 	l.Unauthenticated = min(l.Connections/3, maxUnauthenticated)

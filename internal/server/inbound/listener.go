@@ -27,9 +27,9 @@ type Listener struct {
 	metrics *Metrics
 
 	mu sync.Mutex
-	// strangers is the share of unauthenticated connections. In this share every connection
-	// counts as idle from its start, so the oldest connection is the connection that has been
-	// idle for longest.
+	// strangers limits the unauthenticated connections. It counts each of these connections as
+	// idle from its start. So when a limit is reached, the oldest connection is closed, since a
+	// share closes the connection that has been idle for longest.
 	strangers *share
 	// known is the number of authenticated connections. users and keys are the shares of
 	// authenticated connections that carry requests. Connections with streams and WebSockets
@@ -144,8 +144,8 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// exceeds reports whether one more connection than n would exceed a limit. A limit of 0 means that
-// there is no limit.
+// exceeds reports whether a new connection would exceed a limit of which n connections are in use
+// already. If `limit` is 0, there is no limit.
 func exceeds(n, limit int) bool { return limit > 0 && n >= limit }
 
 func oldest(conns *list.List) *conn {

@@ -172,8 +172,8 @@ func (p *fileParser) key(i int, n *yaml.Node) *Key {
 	return k
 }
 
-// suit reports fields that have no effect for a kind of key as mistakes. Otherwise the author
-// of the file might rely on a limit that does not apply.
+// suit reports a mistake for each field that has no effect on keys of the given kind. Otherwise
+// the author of the file might rely on a limit that does not apply.
 func (p *fileParser) suit(kind Kind, f map[string]*yaml.Node) {
 	without := map[Kind][]string{
 		Reader: {"sources", "types", "rooms", "read", "disconnect", "rate", "quota"},

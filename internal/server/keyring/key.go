@@ -165,9 +165,9 @@ func (k *Key) CheckDisconnect(userID string) error {
 // reached, the remaining users of the event are not checked.
 const maxFields = 20
 
-// CheckEvents checks whether the key may publish events. It returns an error with the wrong
-// fields for each event that the key may not publish, but for at most limit events. It returns
-// nil if the key may publish all events.
+// CheckEvents checks whether the key may publish events. For each event that the key may not
+// publish, it returns an error with the wrong fields, but it returns at most `limit` errors. It
+// returns nil if the key may publish all events.
 func (k *Key) CheckEvents(evs []events.Event, limit int) []events.IndexedError {
 	if k.sources == nil && k.types == nil && k.users == nil && k.rooms == nil {
 		return nil

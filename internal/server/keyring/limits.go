@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// usage has the counters of a key. A reload of the file does not replace it, so the limits are
-// not reset.
+// usage has the counters of a key. When the file of keys is loaded again, the key gets the same
+// usage. So the load does not reset what a publisher has used of its rate and its quota.
 type usage struct {
 	kind, name       string
 	requests, events prometheus.Counter
@@ -36,9 +36,9 @@ type usage struct {
 	// part is how many events of today's quota this process has reserved. taken is how many
 	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
-	// refusedAt is when quotas last refused a reservation or failed; zero if the last reservation
-	// succeeded. refusedEvents is the number of events of that reservation. refusedErr is the error
-	// if quotas failed, nil if they refused.
+	// refusedAt is when the last call of quotas.Take ended, if it reserved nothing or failed; zero
+	// if it reserved events. refusedEvents is the number of events for which it was called.
+	// refusedErr is its error, nil if it reserved nothing.
 	refusedAt     time.Time
 	refusedEvents int64
 	refusedErr    error

@@ -33,7 +33,7 @@ const (
 // Quotas divides the daily quotas of keys among processes: each process reserves parts of a
 // quota.
 type Quotas interface {
-	// Take reserves a part of a key's quota of a day: limit events, or all remaining events if
+	// Take reserves a part of a key's quota of a day: `limit` events, or all remaining events if
 	// fewer remain. If fewer than `least` events remain, it reserves nothing. part is the
 	// number of events that it has reserved. taken is the number of events that all processes
 	// together have reserved, including part.
@@ -98,9 +98,10 @@ type unused struct {
 	events int64
 }
 
-// limit sets the quota, and the Quotas (nil for none) in which it is shared. If the quota has
-// changed, limit returns the events of the former quota that this process has reserved and not
-// used. The caller must return them to q, since they may exceed the new quota.
+// limit sets the daily quota of a key. q is the Quotas through which processes share the quota;
+// nil means that they do not share it. If the quota has changed, limit cancels what this process
+// has reserved and not used of the former quota, and returns it. The caller must return these
+// events to q, since they may exceed the new quota.
 func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -96,8 +96,8 @@ func New(cfg Config) (*Ring, []error) {
 	return r, nil
 }
 
-// HasAdmins reports whether there is an admin key from a flag, or a file, which may contain
-// admin keys now or later.
+// HasAdmins reports whether there may be admin keys, now or later: a flag gives an admin key, or
+// there is a file of keys, to which operators can add admin keys while the process runs.
 func (r *Ring) HasAdmins() bool {
 	return r != nil && (r.cfg.File != "" || slices.ContainsFunc(r.flags, func(k *Key) bool { return k.Kind == Admin }))
 }
@@ -169,7 +169,7 @@ func (r *Ring) parse(contents [][]byte, err error) ([]*Key, []error) {
 }
 
 // use makes the keys of the flags and of the file current. For each key whose quota has
-// changed, it returns the events that were reserved and not used.
+// changed, it returns the events of the former quota that this process has reserved and not used.
 func (r *Ring) use(fromFile []*Key) (left []unused) {
 	all := make(map[[sha256.Size]byte]*Key, len(r.flags)+len(fromFile))
 	usages := make(map[usageKey]*usage, len(all))

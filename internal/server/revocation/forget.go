@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// keepEnds is how long a row is stored that ends connections but revokes no tokens. If a
-	// process cannot read the table for a shorter time, it still gets the row afterwards. Rows
-	// that revoke tokens are stored until the tokens have expired, and for keepEnds after that.
+	// keepEnds is the age at which a row is deleted if it only ends connections and revokes no
+	// tokens. A process that cannot read the table for a shorter time still gets the row
+	// afterwards. A row that revokes tokens is deleted keepEnds after these tokens have expired.
 	keepEnds = time.Hour
 	// forgetRows is the maximum number of rows of each kind that one transaction deletes. If a
 	// transaction has deleted rows, the next transaction follows after forgetPause.

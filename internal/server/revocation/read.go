@@ -26,8 +26,8 @@ type row struct {
 type page struct {
 	// last is the highest seq that was assigned to a row so far.
 	last int64
-	// database is a name of the database that changes with a failover, a restart of Postgres,
-	// and a restore: see the statement "database" in revocation.sql.
+	// database is the name of the database. This name changes with a failover, a restart of
+	// Postgres, and a restore: see the statement "database" in revocation.sql.
 	database string
 	secret   []byte
 	rows     []row
@@ -102,8 +102,8 @@ func (l *List) follow(ctx context.Context) error {
 
 // readOlder reads the next page of old rows: rows that existed when the database was first
 // seen. It begins with the newest of these rows. It reports whether there are more old rows.
-// While it queries Postgres, it does not hold the semaphore, so the query does not delay the
-// read of new revocations.
+// It releases the semaphore `reading` while it queries Postgres, so that follow can read new
+// revocations meanwhile.
 func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 	if err := l.take(ctx); err != nil {
 		return false, err
@@ -177,8 +177,8 @@ func (l *List) learn(rows []row, ends func(news bool) bool) {
 	}
 }
 
-// connected returns the connected users for whose ids digestOf returns one of the given
-// digests.
+// connected returns the connected users whose ids have one of the given digests (see digestOf).
+// It finds erased users: the table stores their digests in place of their ids.
 func (l *List) connected(secret []byte, digests [][sha256.Size]byte) (found []string) {
 	if len(digests) == 0 || l.cfg.Connected == nil {
 		return nil
