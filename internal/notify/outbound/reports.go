@@ -97,8 +97,8 @@ func (r *reports) takeTold() []*reader {
 }
 
 // DeviceTold reports that a device got its number, the alerts p.Alerts and the retractions
-// p.Retract. Until quiet has passed, only alerts are pushed to the device. DeviceTold does not
-// block; nor do the other methods that report results.
+// p.Retract. For the duration `quiet` after this, only alerts are pushed to the device. DeviceTold
+// does not block; nor do the other methods that report results.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, delay: quiet})
 }
@@ -113,7 +113,7 @@ func (p DevicePush) KeepRetract() DevicePush {
 
 // DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
 // sent before the failure; each push of an alert also had the number of the badge. The device is
-// due again after delay, or earlier if it is registered with another token.
+// due again after delay, or as soon as it is registered again.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, delay time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, delay: delay, reason: reason})
@@ -129,8 +129,8 @@ func (n *Notifier) DeviceHold(p DevicePush, delay time.Duration) {
 // unless the device was registered again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook got an event or does not need it. It is due again when the
-// subject changes, or after c.RepeatAfter.
+// CallTold reports that a webhook got an event, or does not need it. The subject of the call is due
+// again when it changes and, unless c.RepeatAfter is 0, after c.RepeatAfter.
 func (n *Notifier) CallTold(c Call) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Unchanged {
 		n.reports.add(report{kind: callTold, call: c, delay: c.RepeatAfter})

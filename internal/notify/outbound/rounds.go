@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers limits the rooms whose rounds need no pause: if a room has more members in a
-// partition, the rounds through these members begin at least RoomInterval apart.
+// MaxPromptMembers is the greatest number of members of a room in a partition with which rounds
+// need no pause. A round makes the devices of all members due. In a larger room, two rounds begin
+// at least RoomInterval apart.
 const MaxPromptMembers = 1000
 
-// MaxToldMembers limits the rooms about whose members webhooks get single events: if a room has
-// more members in a partition, webhooks get one event about the room instead. Events for forty
-// members cost as much as publishing the message.
+// MaxToldMembers is the greatest number of members of a room in a partition with which webhooks get
+// an event about each member when the room changes. Webhooks get one event about a larger room
+// instead: events about forty members cost as much as publishing the message.
 const MaxToldMembers = 50
 
 // rooms schedules a round for each room in rooms: the round makes the devices of the members due,

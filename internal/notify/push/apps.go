@@ -30,7 +30,7 @@ type vendor interface {
 	// send sends a push and waits for the answer.
 	send(ctx context.Context, p *Push) Outcome
 	// route returns a name for the vendor's server to which a push is sent. All pushes with the
-	// same route share limits, and pause together when the server fails.
+	// same route pause together when the server fails or asks for a pause.
 	route(p *Push) string
 }
 
@@ -302,8 +302,8 @@ func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	return a, errors.Join(errs...)
 }
 
-// reach returns the TLS settings for connections to the vendor. If s.URL is set, reach calls use
-// with the URL, without a final slash.
+// reach returns the TLS settings for connections to the vendor. If s.URL is set, reach calls the
+// function `use` with this URL, without a final slash.
 func (s *server) reach(use func(base string), dir string) (*tls.Config, error) {
 	var errs []error
 	if s.URL != "" {
