@@ -27,8 +27,9 @@ type change struct {
 	// ids.
 	round int64
 	// since distinguishes changes that are otherwise equal, so that the same change can be
-	// published again later with another event id. For a level, since is the version of the row in
-	// the tables that has the old level. For a mark, it is the seq of the last message.
+	// published again later with another event id. In a change of the level, `since` is the version
+	// that the row in the tables has before the change. In a mark, it is the seq of the last
+	// message.
 	since int64
 }
 

@@ -113,8 +113,8 @@ func (p *positionOf) has(partition int, position string) bool {
 	return at.resets == p.resets && !isBehind(position, at.position)
 }
 
-// isAhead reports whether any partition of the log has stored messages after the position, since an
-// earlier attempt was interrupted.
+// isAhead reports whether any partition of the log has stored messages after the position. This
+// happens if an earlier attempt to store a batch was interrupted.
 func (p *positionOf) isAhead() bool {
 	for _, at := range p.places.byPartition {
 		if at.resets == p.resets && isBehind(at.position, p.position) {

@@ -81,8 +81,8 @@ func (s *source) share(ctx context.Context, partitions []Partition) {
 	owner.Run(ctx)
 }
 
-// awaitOthers lists the broker's partitions at intervals. It returns when ctx is done, or when they
-// differ from the given partitions.
+// awaitOthers lists the broker's partitions at intervals. It returns when the listed partitions
+// differ from the given partitions, or when ctx is done.
 func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	for wait.For(ctx, s.cfg.DiscoveryInterval) == nil {
 		now, err := s.partitions(ctx)

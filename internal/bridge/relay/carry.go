@@ -107,7 +107,7 @@ type carrier struct {
 	waiting
 	conn *pgxpool.Conn
 	// passed is the offset up to which all rows have been read, except the rows of the transactions
-	// in open.
+	// in the field `open`.
 	passed int64
 	open   openTransactions
 	// carried has the offsets of the rows that the next read of a page deletes. refused has the

@@ -18,8 +18,8 @@ type Divided interface {
 	AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be unavailable. The number of
-	// the partition is from before any split, as PartitionOf returns it.
+	// Away reports whether the database of a partition is known to be unavailable. partition is a
+	// number as PartitionOf returns it: the numbers of the partitions before any split.
 	Away(partition int) bool
 }
 
@@ -53,8 +53,8 @@ type waiting struct {
 	// partitions have all rows.
 	catching []bool
 	reached  int64
-	// held has the rooms whose rows must wait for the users of all databases, since a join to the
-	// room waits.
+	// held has the rooms whose rows must stay in the outbox, without being carried to any database,
+	// because a row that joins users to the room waits.
 	held rooms
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms

@@ -106,10 +106,9 @@ func (c *changes) add(e *events.Event) {
 	}
 }
 
-// maxMembers bounds the badges that a message to a room publishes. If the room has at most
-// maxMembers members in the partition, the badges of all these members are published. For a larger
-// room, the state of the room is published, and the badges of the mentioned users only, as for
-// webhooks.
+// maxMembers is the greatest number of members of a room in the partition with which a message to
+// the room publishes the badges of all members. For a larger room, the state of the room is
+// published, and the badges of the mentioned users only.
 const maxMembers = 1000
 
 // room is the state of a room in a partition.

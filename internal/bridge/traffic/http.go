@@ -197,8 +197,8 @@ type ServerError struct {
 	Detail string
 	// Events has the errors about single events of the request.
 	Events []EventError
-	// Lacking names the users who did not get their events because databases are unavailable. If
-	// it is nil, any of the events may be missing.
+	// Lacking identifies the users who did not get their events because databases are unavailable.
+	// If it is nil, any of the events may be missing.
 	Lacking *Lacking
 }
 

@@ -329,9 +329,9 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// Spread sorts the positions, removes duplicates, and returns at most n of them: from a longer list
-// every k-th one, where k is about the length divided by n. The greatest position is always
-// included.
+// Spread sorts the positions, removes duplicates, and returns at most n positions. If there are
+// more, it selects every k-th position, where k is about their number divided by n. The greatest
+// position is always included.
 func Spread(positions []int64, n int) []int64 {
 	sorted := slices.Compact(slices.Sorted(slices.Values(positions)))
 	if len(sorted) <= n {
