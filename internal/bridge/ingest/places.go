@@ -125,8 +125,8 @@ func (p *positionOf) isAhead() bool {
 }
 
 // appendAll appends events to all databases except the home, and moves the places of the partitions
-// that get events to the position `to`. Then it calls last with the events for the home. If there
-// is only one database, it just calls last with all events.
+// that get events to the position `to`. Then it calls the function `last` with the events for the
+// home. If there is only one database, it just calls `last` with all events.
 func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
 	if p.places == nil {

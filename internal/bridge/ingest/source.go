@@ -93,8 +93,8 @@ func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	}
 }
 
-// lockClass returns the first of the two keys of the advisory locks that this source uses for a
-// purpose.
+// lockClass returns the first of the two keys of this source's advisory locks. Locks for different
+// purposes have different first keys.
 func (s *source) lockClass(purpose string) int {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "badged ingest %s of %s: %s", purpose, s.Name, strings.Join(s.Streams, " "))

@@ -157,8 +157,8 @@ func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID
 	return answer.Badges, nil
 }
 
-// post sends body to the URL `to`. If the response has the status `want`, post calls read with the
-// response.
+// post sends body to the URL `to`. If the response has the status `want`, post calls the function
+// `read` with the response.
 func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

@@ -100,9 +100,9 @@ func (h *feed) take() lastBatches {
 	return s
 }
 
-// covers reports whether s has all changes from position to s.to, and the tables include these
-// changes. folded is the position up to which the tables are folded. It can be before s.to after
-// a failover, when the tables may have lost reported batches.
+// covers reports whether s has all changes from `position` to s.to, and the tables include these
+// changes. folded is the position up to which the tables are folded. It can be before s.to after a
+// failover, when the tables may have lost reported batches.
 func (s *lastBatches) covers(position, folded events.Position) bool {
 	return !position.Before(s.from) && position.Before(s.to) && !folded.Before(s.to)
 }

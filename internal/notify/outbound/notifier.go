@@ -328,8 +328,9 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes a page of devices due, for one of these reasons: new events, a new revision, or a
-// round through the members of a room. more reports whether to call step again.
+// step makes devices due, at most one page. These are the devices of users that new events have
+// changed, of the next users after badges have changed without events, or of the next members in a
+// round through a room. more reports whether to call step again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}

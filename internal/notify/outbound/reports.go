@@ -183,8 +183,8 @@ func (n *Notifier) giveBack(c *Call, delay time.Duration) {
 	}
 }
 
-// CallsAccepted reports that the endpoint of a webhook accepts calls. If it has refused subjects
-// of the log, CallsAccepted moves these subjects to the queue, so that the webhook's position can
+// CallsAccepted reports that the endpoint of a webhook accepts calls. Subjects from the log that
+// the endpoint has refused are moved to the queue, so that the webhook's position in the log can
 // move past them.
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
@@ -196,8 +196,9 @@ func (n *Notifier) CallsAccepted(webhook string) {
 	}
 }
 
-// CallsRenewed reports that a webhook has new settings. All subjects and rows that are waiting
-// for a retry become due, and the failed calls about subjects of the log do not count any more.
+// CallsRenewed reports that a webhook has new settings. Subjects from the log that wait for a retry
+// become due, and their number of failed calls becomes 0. Rows of the queue that CallHold has
+// delayed become due, too.
 func (n *Notifier) CallsRenewed(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		r.renew()

@@ -106,8 +106,8 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// atIndex adds the number of the line in text to an error of encoding/json. It replaces errors that
-// name Go types.
+// atIndex adds the number of the line in text to an error of encoding/json. It replaces an error
+// that names Go types by an error that names JSON types.
 func atIndex(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
@@ -359,8 +359,8 @@ func newWebPush(s webPushSettings, dir string, client *http.Client, now func() t
 	return &webPush{client: &turns, vapid: signer}, errors.Join(errs...)
 }
 
-// checkContact returns an error if push services cannot use an address. subject is the mailto: or
-// https: address that VAPID sends, so that push services can contact the operator.
+// checkContact returns an error if push services cannot contact the operator at `subject`, the
+// mailto: or https: address that VAPID sends to them.
 func checkContact(subject string) error {
 	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {

@@ -162,8 +162,8 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 	}
 }
 
-// pause makes a route pause for d. If all is true, all routes of the app pause. The result is true
-// if this begins a pause, and false if the route was pausing already.
+// pause makes a route pause for the duration `d`. If `all` is true, all routes of the app pause.
+// The result is true if this begins a pause, and false if the route was pausing already.
 func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -132,8 +132,8 @@ func (f *feed) update(w outbound.Webhook, readAt time.Time) (unrecorded bool) {
 	return unrecorded
 }
 
-// run makes calls until ctx is done. Then it waits for the calls in progress, whose context,
-// calling, ends later than ctx.
+// run makes calls until ctx is done. Then it waits for the calls in progress. Their context is
+// `calling`, which ends later than ctx.
 func (f *feed) run(ctx, calling context.Context) {
 	var running sync.WaitGroup
 	defer func() {
@@ -363,10 +363,10 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
 }
 
-// failed reports to the queue, and records in the store, that a call failed. If the breaker is
-// open, the endpoint seems to fail for all events. Then, or if the step of the webhook is already
-// above 0, failed increments the step. If the endpoint answered 410 Gone, failed disables the
-// webhook.
+// failed reports to the queue, and records in the store, that a call failed. If the endpoint seems
+// to fail for all events, failed increments the step of the webhook, and so the wait before the
+// next call grows. This is the case if the breaker is open or the step is already above 0. If the
+// endpoint answered 410 Gone, failed disables the webhook.
 func (f *feed) failed(ctx context.Context, c *call) {
 	attempts := 1
 	for _, change := range c.changes {
