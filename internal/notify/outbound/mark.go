@@ -110,8 +110,8 @@ func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to eve
 	return w.gather(records), to, nil
 }
 
-// mark processes the next events after the notifier's position: it makes the devices of the users
-// due whose badges these events may have changed, and moves the position past the events.
+// mark processes the next events after the notifier's position. The devices of all users whose
+// badges these events may have changed become due, and the position moves past the events.
 func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
