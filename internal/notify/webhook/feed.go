@@ -39,15 +39,15 @@ const probes = 16
 // see record.
 const recordInterval = 5 * time.Second
 
-// recordTimeout limits a call of Store.Record. In a healthy database, Record takes much less
-// time.
+// recordTimeout limits a call of Store.RecordCall. In a healthy database, RecordCall takes much
+// less time.
 const recordTimeout = 5 * time.Second
 
 // feed makes the calls of one webhook.
 type feed struct {
 	*Sender
 	// breaker is a circuit breaker. After tripAfter consecutive failures it opens and refuses
-	// calls. After the time recovery it permits one call at a time; a success closes it.
+	// calls. After the duration `recovery` it permits one call at a time; a success closes it.
 	breaker *gobreaker.CircuitBreaker
 	limit   *rate.Limiter
 	// slots limits the calls in progress.
