@@ -92,9 +92,9 @@ type Gate struct {
 type partition struct {
 	lag time.Duration
 	// suspected is true if the last measurement found a lag above MaxLag. late is true if the last
-	// two measurements found one. A single measurement does not suffice: the age of an event counts
-	// from the start of its transaction, and this may be a long transaction that has committed just
-	// now.
+	// two measurements found such a lag. A single measurement does not suffice: the age of an event
+	// counts from the start of its transaction, and this may be a long transaction that has
+	// committed just now.
 	late, suspected bool
 	folded          events.Position
 	moved           time.Time // when folded last changed

@@ -78,8 +78,9 @@ type Form[T any] struct {
 // events and names of consumer groups contain the name.
 const maxName = 32
 
-// Parse parses a URL in the form of its scheme. name is the parameter name of the URL or, without
-// it, the default. shown is the URL without secrets. The error quotes no secrets.
+// Parse parses a URL in the form that belongs to its scheme. name is the value of the parameter
+// `name` of the URL, or the default name of the form if the URL has no such parameter. shown is the
+// URL without secrets. The error quotes no secrets.
 func Parse[T any](text string, forms map[string]Form[T]) (parsed T, name, shown string, err error) {
 	var none T
 	a, err := parseAddress(text, slices.Collect(maps.Keys(forms)))

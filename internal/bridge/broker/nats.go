@@ -16,8 +16,8 @@ import (
 // NATSTimeout bounds each connection attempt and each request to a NATS server.
 const NATSTimeout = 5 * time.Second
 
-// NATS returns the servers of a URL, and the options for a connection with the client name name. It
-// removes the parameters creds, tls and ca.
+// NATS returns the servers of a URL, and the options for a connection. `name` is the name of this
+// client on the servers. NATS removes the parameters creds, tls and ca.
 func NATS(a *Address, name string) (servers []string, options []nats.Option, err error) {
 	for _, host := range a.Hosts {
 		servers = append(servers, "nats://"+host)

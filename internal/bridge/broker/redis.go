@@ -9,9 +9,9 @@ import (
 	"github.com/badged/badged/internal/base/resp"
 )
 
-// Redis returns a function that opens a client for a go-redis URL: the URL of a, without the
-// parameters that Take and List have removed. blocking is the number of calls that may block at the
-// same time, each on a separate connection. The client does not retry, since its caller does.
+// Redis returns a function that opens a client for the go-redis URL in `a`, without the parameters
+// that Take and List have removed. blocking is the number of calls that may block at the same time,
+// each on a separate connection. The client does not retry, since its caller does.
 func Redis(a *Address, blocking int) (func() redis.UniversalClient, error) {
 	const others = 4
 	u, err := url.Parse(a.Text)

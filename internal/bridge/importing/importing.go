@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// chunkRows limits the rows that are planned together, and chunkSeqs the unread messages of
-	// these rows. So they limit the memory, and the number of users of an event.
+	// An import reads its rows in chunks, and plans the events of one chunk at a time. A chunk has
+	// at most chunkRows rows, and ends when its rows have chunkSeqs unread messages. These limits
+	// bound the memory, and the number of users of an event.
 	chunkRows = 5000
 	chunkSeqs = 50_000
 	// batchEvents and batchBytes bound the events of one append.
@@ -44,10 +45,11 @@ type Config struct {
 	DryRun bool
 	// EmptyUnread says what an empty list of unread messages means; "" is EmptyIsAsked.
 	EmptyUnread EmptyUnread
-	// Undo reverts earlier imports of the files. It does not revert the conversation of a user if
-	// events of other sources have changed it; Touched finds these events, and is needed only for
-	// Undo. Round is the number of earlier undos. It is part of the ids of the events, so that the
-	// events of an import after an undo are not ignored as repeated.
+	// Undo reverts earlier imports of the files. It does not revert a row if the tables differ from
+	// the row, or if events of other sources have changed the conversation for the user. Touched
+	// finds these events, and is needed only for Undo. Round is the number of earlier undos. It is
+	// part of the ids of the events, so that the events of an import after an undo are not ignored
+	// as repeated.
 	Undo    bool
 	Touched Touched
 	Round   int64
@@ -74,8 +76,8 @@ type Summary struct {
 	// Rows counts the rows, without bad lines.
 	Rows     int64 `json:"rows"`
 	BadLines int64 `json:"bad_lines"`
-	// LeftOut counts, by reason, the rows that were skipped because the other chat system does not
-	// show a number for them.
+	// LeftOut counts the rows that were skipped, by reason: for example, the channel is archived,
+	// or the export does not say up to which message the user has read.
 	LeftOut map[string]int64 `json:"left_out,omitempty"`
 	// Users and Conversations are exact up to [MaxExact]; greater numbers are estimates.
 	Users         int64 `json:"users"`
@@ -253,9 +255,9 @@ func (im *importer) chunks(ctx context.Context, f func(rows []located, now []bad
 	return err
 }
 
-// publish plans events for all rows and appends them. The function addEvents adds the events for a
-// chunk of rows to a plan. Its parameter now has the state of each of these rows in the tables. In
-// a dry run, publish only counts the events.
+// publish plans events for all rows and appends them. It calls the function `addEvents` with a plan
+// and a chunk of rows; the parameter `now` has the state of each row in the tables. addEvents adds
+// the events for the rows to the plan. In a dry run, publish only counts the events.
 func (im *importer) publish(ctx context.Context, addEvents func(p *plan, rows []located, now []badges.Stored) error) error {
 	im.sample = map[int]string{}
 	im.meter.Begin("publish", im.size, true)

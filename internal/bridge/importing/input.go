@@ -69,9 +69,9 @@ func removeInputs(inputs []input) error {
 	return errors.Join(errs...)
 }
 
-// each calls f with each row of the inputs, and bad with each bad line. done is the number of bytes
-// that have been read so far from the files, which may be compressed. Errors name the file and the
-// line.
+// each calls `f` with each row of the inputs, and `bad` with each bad line. done is the number of
+// bytes that have been read so far from the files, which may be compressed. Errors name the file
+// and the line.
 func each(ctx context.Context, inputs []input, f func(source *input, row *Row, done int64) error, bad func(*traffic.LineError)) error {
 	var before int64
 	for i := range inputs {

@@ -13,9 +13,10 @@ import (
 // Source is the CloudEvents source of the events that an import publishes.
 const Source = "badged/import"
 
-// change is a change of one conversation, which an event applies to each of its users. All users
-// who need the same change share one event, and the id of the event is derived from the change. So
-// a change counts once for each user, even if a second import groups the rows in another way.
+// change is a change of one conversation that an event makes for each of the event's users. All
+// users who need the same change share one event, and the id of the event is derived from the
+// change. So a change counts once for each user, even if a second import groups the rows in another
+// way.
 type change struct {
 	kind           events.Type
 	conversationID string
@@ -27,8 +28,9 @@ type change struct {
 	// ids.
 	round int64
 	// since distinguishes changes that are otherwise equal, so that the same change can be
-	// published again later with another event id. For a level, since is the version of the row in
-	// the tables that has the old level. For a mark, it is the seq of the last message.
+	// published again later with another event id. In a change of the level, `since` is the version
+	// that the row in the tables has before the change. In a mark, it is the seq of the last
+	// message.
 	since int64
 }
 

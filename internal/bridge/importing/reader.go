@@ -44,8 +44,8 @@ const required = 4
 type Reader struct {
 	// Empty defines what an empty list of unread messages means.
 	Empty EmptyUnread
-	// LeftOut counts, by reason, the rows that were skipped because the other system does not show
-	// a number for them.
+	// LeftOut counts the rows that were skipped, by reason: for example, the channel is archived,
+	// or the export does not say up to which message the user has read.
 	LeftOut map[string]int64
 
 	lines *traffic.Lines

@@ -9,12 +9,13 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// Touched calls visit with the users and the conversation of each event that no import published.
-// An empty conversation means all conversations of the users.
+// Touched reads the log. For each event that no import published, it calls the function `visit`
+// with the users and the conversation of the event. An empty conversation means all conversations
+// of the users.
 type Touched func(ctx context.Context, visit func(users []string, conversation string)) error
 
-// others is the set of pairs of user and conversation that events of other sources than imports
-// have changed.
+// others is the set of the pairs (user, conversation) that were changed by events which no import
+// published.
 type others struct {
 	seed  maphash.Seed
 	pairs map[uint64]struct{}

@@ -54,13 +54,14 @@ func (p Partition) String() string {
 // Batch has the messages of one read, in order.
 type Batch struct {
 	Messages []Message
-	// Position is the position after the last message, and also after entries behind it that are no
-	// messages, such as Kafka's transaction markers. It is "" if the position has not changed.
+	// Position is the position after the last message and any entries that directly follow it but
+	// are no messages, such as Kafka's transaction markers. It is "" if the position has not
+	// changed.
 	Position string
 	// Backlog is the approximate number of unread messages after the batch; negative if unknown.
 	Backlog int64
-	// Lost is the maximum possible number of messages that the broker has deleted, before they
-	// were read, between the last batch and this batch.
+	// Lost is an upper bound of the number of messages between the previous batch and this batch
+	// that the broker deleted before they were read.
 	Lost int64
 	// Note describes an unusual condition, which the caller logs; usually "".
 	Note string

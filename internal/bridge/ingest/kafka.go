@@ -26,9 +26,10 @@ func parseKafka(a broker.Address) (Source, error) {
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
-		// Control records are kept, so that the position can move past transaction markers. There
-		// is no reset offset, so that the client returns an error if the next message was deleted;
-		// the worker then opens a new reader, which counts the deleted messages.
+		// The client also returns control records, so that the position can move past transaction
+		// markers. There is no reset offset, so that the client returns an error if the next
+		// message was deleted; the worker then opens a new reader, which counts the deleted
+		// messages.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
 	connecting, err := broker.Kafka(&a)

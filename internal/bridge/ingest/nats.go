@@ -102,8 +102,8 @@ type natsReader struct {
 	// seq is the stream sequence of the last message that was read. delivered is the number of
 	// messages that this process has received from the consumer.
 	seq, delivered uint64
-	// first is true until a reader without a stored position has read a message. A gap before that
-	// message is not a loss.
+	// first is true until the reader has read a message, if it began without a stored position.
+	// Messages that were deleted before this first message do not count as lost.
 	first bool
 	// everything is true if the consumer reads all subjects of the stream. Then a gap in the stream
 	// sequences means that messages were deleted.

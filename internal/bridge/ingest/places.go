@@ -113,8 +113,8 @@ func (p *positionOf) has(partition int, position string) bool {
 	return at.resets == p.resets && !isBehind(position, at.position)
 }
 
-// isAhead reports whether any partition of the log has stored messages after the position, since an
-// earlier attempt was interrupted.
+// isAhead reports whether any partition of the log has stored messages after the position. This
+// happens if an earlier attempt to store a batch was interrupted.
 func (p *positionOf) isAhead() bool {
 	for _, at := range p.places.byPartition {
 		if at.resets == p.resets && isBehind(at.position, p.position) {
@@ -125,8 +125,8 @@ func (p *positionOf) isAhead() bool {
 }
 
 // appendAll appends events to all databases except the home, and moves the places of the partitions
-// that get events to the position `to`. Then it calls last with the events for the home. If there
-// is only one database, it just calls last with all events.
+// that get events to the position `to`. Then it calls the function `last` with the events for the
+// home. If there is only one database, it just calls `last` with all events.
 func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
 	if p.places == nil {

@@ -81,8 +81,8 @@ func (s *source) share(ctx context.Context, partitions []Partition) {
 	owner.Run(ctx)
 }
 
-// awaitOthers lists the broker's partitions at intervals. It returns when ctx is done, or when they
-// differ from the given partitions.
+// awaitOthers lists the broker's partitions at intervals. It returns when the listed partitions
+// differ from the given partitions, or when ctx is done.
 func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	for wait.For(ctx, s.cfg.DiscoveryInterval) == nil {
 		now, err := s.partitions(ctx)
@@ -93,8 +93,8 @@ func (s *source) awaitOthers(ctx context.Context, partitions []Partition) {
 	}
 }
 
-// lockClass returns the first of the two keys of the advisory locks that this source uses for a
-// purpose.
+// lockClass returns the first of the two keys of this source's advisory locks. Locks for different
+// purposes have different first keys.
 func (s *source) lockClass(purpose string) int {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "badged ingest %s of %s: %s", purpose, s.Name, strings.Join(s.Streams, " "))

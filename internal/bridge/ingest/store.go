@@ -86,8 +86,8 @@ type decoded struct {
 	// positions has, for each event, the position after its message.
 	positions []string
 	letters   []letter
-	// lost has a dead letter about the messages that the broker has deleted unread before this
-	// batch, if there are any.
+	// lost has a dead letter about the messages before this batch that the broker deleted before
+	// they were read. It is empty if there are no such messages.
 	lost []letter
 }
 
@@ -170,7 +170,7 @@ func (p *positionOf) stages(b *Batch, d decoded) (ends []int) {
 }
 
 // storeParts stores the parts of a batch one after the other. ends has the end index of each part.
-// lost has the dead letters about deleted messages before the batch; they are stored with the first
+// lost has the dead letter about deleted messages before the batch; it is stored with the first
 // part.
 func (p *positionOf) storeParts(ctx context.Context, b *Batch, lost []letter, ends []int) (all stored, err error) {
 	began := 0

@@ -47,7 +47,7 @@ type worker struct {
 }
 
 // follow reads and stores batches, beginning at the stored position, until ctx is done or an error
-// occurs. It calls well after it has stored a batch.
+// occurs. After each stored batch, it calls the function `well`.
 func (w *worker) follow(ctx context.Context, well func()) error {
 	position := positionOf{pool: w.cfg.Pool, log: w.cfg.Log, broker: w.Name, partition: w.partition}
 	if w.cfg.Cluster != nil {
@@ -88,8 +88,8 @@ func (w *worker) follow(ctx context.Context, well func()) error {
 	return <-read
 }
 
-// readAhead reads batches and sends them to `to`. So it reads a batch while the caller stores the
-// batch before.
+// readAhead reads batches and sends them to the channel `to`. So it reads the next batch while the
+// caller stores the previous batch.
 func readAhead(ctx context.Context, r Reader, to chan<- Batch) error {
 	for {
 		b, err := r.Next(ctx)

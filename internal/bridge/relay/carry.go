@@ -107,7 +107,7 @@ type carrier struct {
 	waiting
 	conn *pgxpool.Conn
 	// passed is the offset up to which all rows have been read, except the rows of the transactions
-	// in open.
+	// in the field `open`.
 	passed int64
 	open   openTransactions
 	// carried has the offsets of the rows that the next read of a page deletes. refused has the
@@ -191,8 +191,8 @@ func (c *carrier) read(ctx context.Context) (page, error) {
 }
 
 // fetch runs a statement that reads rows. In the same round trip, it deletes the rows of the
-// previous page that were carried, and sets refused rows aside. full reports whether the page is
-// full, so that more rows may follow.
+// previous page that were carried, and moves the rows that badged refused to badged.outbox_refused.
+// full reports whether the page is full, so that more rows may follow.
 func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p page, full bool, err error) {
 	// Do not cancel the statement with ctx: pgx would close the connection, and the state of the
 	// carrier would be lost.
@@ -248,9 +248,9 @@ func storable(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\\0"), "\uFFFD")
 }
 
-// settle is called when the relay stops. It deletes the carried rows of the last page and sets
-// refused rows aside. If it fails, the next relay carries the page again, and repeated events count
-// once.
+// settle is called when the relay stops. It deletes the rows of the last page that were carried,
+// and moves the rows that badged refused to badged.outbox_refused. If it fails, the next relay
+// carries the page again, and repeated events count once.
 func (c *carrier) settle(ctx context.Context) {
 	if len(c.carried) == 0 {
 		return

@@ -148,8 +148,9 @@ func (r *Relay) setTrouble(err error) (before error) {
 	return before
 }
 
-// Health returns the reason why no event can be carried now, nil if events can be carried or if
-// this process is on standby.
+// Health returns the reason why events cannot be carried now, or a [*WaitingError] if only the
+// events of some users cannot be carried. It returns nil if all events can be carried, or if this
+// process is on standby.
 func (r *Relay) Health() error {
 	if !r.carrying.Load() && !r.opening.Load() {
 		return nil

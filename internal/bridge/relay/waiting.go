@@ -18,8 +18,8 @@ type Divided interface {
 	AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error)
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
-	// Away reports whether the database of a partition is known to be unavailable. The number of
-	// the partition is from before any split, as PartitionOf returns it.
+	// Away reports whether the database of a partition is known to be unavailable. partition is a
+	// number as PartitionOf returns it: the numbers of the partitions before any split.
 	Away(partition int) bool
 }
 
@@ -53,8 +53,8 @@ type waiting struct {
 	// partitions have all rows.
 	catching []bool
 	reached  int64
-	// held has the rooms whose rows must wait for the users of all databases, since a join to the
-	// room waits.
+	// held has the rooms whose rows must stay in the outbox, without being carried to any database,
+	// because a row that joins users to the room waits.
 	held rooms
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
@@ -64,7 +64,8 @@ type waiting struct {
 }
 
 // appendBestEffort appends events to all databases except the databases that have a partition in
-// excluded.
+// excluded. It returns the partitions that did not get their events because a database is
+// unavailable.
 func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, excluded []bool) (*cluster.PartialFailure, error) {
 	if c.cfg.Divided != nil {
 		return c.cfg.Divided.AppendBestEffort(ctx, excluded, evs...)
@@ -85,8 +86,8 @@ func union(partitions []bool, missed *cluster.PartialFailure) []bool {
 	return all
 }
 
-// fallBehind marks the partitions of a failure as behind: from now on, rows with users of these
-// partitions wait.
+// fallBehind marks the partitions that missed events as behind: from now on, rows with users of
+// these partitions wait in the outbox.
 func (c *carrier) fallBehind(missed *cluster.PartialFailure) {
 	if missed == nil {
 		return
@@ -130,9 +131,9 @@ func (c *carrier) touches(r *row, partitions []bool) bool {
 	})
 }
 
-// keep ensures that catchUp reads the given rows, which stay in the outbox. The offset of a row may
-// be below reached, if the transaction of the row was still open when catchUp read that offset. In
-// this case keep lowers reached.
+// keep ensures that catchUp will read the given rows, which stay in the outbox. catchUp reads the
+// rows after the offset c.reached. If the transaction of a given row was still open when catchUp
+// passed the offset of the row, keep moves c.reached back to before the row.
 func (c *carrier) keep(rows []row) {
 	for i := range rows {
 		c.reached = min(c.reached, rows[i].offset-1)

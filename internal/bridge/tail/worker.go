@@ -70,7 +70,7 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 	return w.publishChanges(ctx, changed)
 }
 
-// about returns names of the users and the conversation of an event, for the field about of a
+// about returns names of the users and the conversation of an event, for the field `about` of a
 // record.
 func about(e *events.Event) []string {
 	all := make([]string, 0, len(e.Data.UserIDs)+1)
@@ -106,10 +106,10 @@ func (c *changes) add(e *events.Event) {
 	}
 }
 
-// maxMembers bounds the badges that a message to a room publishes. If the room has at most
-// maxMembers members in the partition, the badges of all these members are published. For a larger
-// room, the state of the room is published, and the badges of the mentioned users only, as for
-// webhooks.
+// maxMembers separates small rooms from large rooms, by the number of members in the partition.
+// After a message to a small room, the badges of all members are published. After a message to a
+// room with more members, the state of the room is published, and the badges of the mentioned users
+// only.
 const maxMembers = 1000
 
 // room is the state of a room in a partition.

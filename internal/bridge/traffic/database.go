@@ -57,7 +57,7 @@ type clusterLog struct {
 }
 
 // Append implements eventLog. TransactionID of the receipt is not the id of a transaction: it is
-// the number that positions has assigned to the position in all databases.
+// the number that l.positions assigns to the position after the events in all databases.
 func (l clusterLog) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	receipt, err := l.Appender.Append(ctx, evs...)
 	if err == nil {

@@ -157,8 +157,8 @@ func (t *HTTPTarget) Badges(ctx context.Context, userIDs []string, transactionID
 	return answer.Badges, nil
 }
 
-// post sends body to the URL `to`. If the response has the status `want`, post calls read with the
-// response.
+// post sends body to the URL `to`. If the response has the status `want`, post calls the function
+// `read` with the response.
 func (t *HTTPTarget) post(ctx context.Context, to, contentType string, body []byte, want int, read func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
@@ -197,8 +197,8 @@ type ServerError struct {
 	Detail string
 	// Events has the errors about single events of the request.
 	Events []EventError
-	// Lacking names the users who did not get their events because databases are unavailable. If
-	// it is nil, any of the events may be missing.
+	// Lacking identifies the users who did not get their events because databases are unavailable.
+	// If it is nil, any of the events may be missing.
 	Lacking *Lacking
 }
 

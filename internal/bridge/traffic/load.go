@@ -39,8 +39,8 @@ type Config struct {
 	// BatchSize is the maximum number of events that one call publishes, up to 5,000. 0 means
 	// 1,000. A batch has fewer events if the events are large.
 	BatchSize int
-	// InFlight is the number of batches that are published at the same time, up to 64. 0 means 4. A
-	// batch is published alone if the order of its events matters.
+	// InFlight is the number of batches that are published at the same time, up to 64. 0 means 4.
+	// If the order of the events of a batch matters, no other batch is published at the same time.
 	InFlight int
 	// GiveUpAfter is how long calls are retried while no call succeeds. 0 means one minute.
 	GiveUpAfter time.Duration
@@ -208,7 +208,7 @@ func (l *loader) publish(ctx context.Context) error {
 }
 
 // read reads src to its end. It publishes batches concurrently, in goroutines of group. If the
-// order of a batch matters, read publishes it alone.
+// order of the events of a batch matters, read publishes no other batch at the same time.
 func (l *loader) read(ctx context.Context, src *records, group *errgroup.Group) error {
 	batches := batcher{read: src.next, size: l.cfg.BatchSize}
 	var inFlight sync.WaitGroup
@@ -329,9 +329,9 @@ func (l *loader) settle(ctx context.Context) error {
 	return nil
 }
 
-// Spread sorts the positions, removes duplicates, and returns at most n of them: from a longer list
-// every k-th one, where k is about the length divided by n. The greatest position is always
-// included.
+// Spread sorts the positions, removes duplicates, and returns at most n positions. If there are
+// more, it selects every k-th position, where k is about their number divided by n. The greatest
+// position is always included.
 func Spread(positions []int64, n int) []int64 {
 	sorted := slices.Compact(slices.Sorted(slices.Values(positions)))
 	if len(sorted) <= n {

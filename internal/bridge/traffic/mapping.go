@@ -32,8 +32,8 @@ type message struct {
 // the read before the second message changes no number: it only moves SRC's read position past
 // SRC's own first message.
 //
-// A message from a user to the same user belongs to a conversation and has a seq, too. It is not
-// delivered and is no answer, since a user's own messages do not count.
+// A message from a user to the same user has a conversation and a seq, too. But its delivery
+// changes no number, and it is no answer, since a user's own messages do not count.
 //
 // An event id consists of the line number and a hash of the line and its seq, so that equal ids
 // mean equal events. Therefore a file can be loaded again, even after lines were appended to it or

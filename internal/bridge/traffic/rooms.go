@@ -13,11 +13,12 @@ import (
 // with the same ids. So if the traffic is loaded again, the badges do not change.
 //
 // The sizes of the rooms follow Zipf's law: the second room has half as many members as the first
-// room, the third room a third, and so on, but each room has at least two. First all members join.
-// Then messages are posted, to each room a number in proportion to its size. On average, one
-// message in a hundred is recalled, sometimes before it is posted. Two messages in a hundred
-// mention up to three members, and one mentions the whole room. Before one message in ten, a user
-// joins or leaves the room. After every second message, a member reads the room.
+// room, the third room a third, and so on, but each room has at least two members. First all
+// members join. Then messages are posted to random rooms: the probability of a room is in
+// proportion to its size. On average, one message in a hundred is recalled, sometimes before it is
+// posted. Two messages in a hundred mention up to three members, and one mentions the whole room.
+// Before one message in ten, a user joins or leaves the room. After one message in two, a member
+// reads the room.
 type RoomTraffic struct {
 	Rooms    int    // at least 1
 	Members  int    // of the largest room, at least 2

@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// alertRow is the notification of a message for one user. But in changes.posts, it is the
-// notification for all members of a room, and user is the sender of the message, who gets no
-// notification.
+// alertRow is the notification of a message for one user. In changes.posts, an alertRow is instead
+// the notification for all members of a room; its user is then the sender of the message, who gets
+// no notification.
 type alertRow struct {
 	user      string
 	mentions  bool
@@ -22,8 +22,9 @@ type alertRow struct {
 	data      *events.Data
 }
 
-// alertArgs returns rows as arguments of a statement: one array for each column, the time of this
-// process, and the maximum age of an alert. The statements skip older alerts.
+// alertArgs returns rows as arguments of a statement: one array for each column, then the present
+// time on the clock of this process, and the maximum age of an alert. The statement skips older
+// alerts.
 func alertArgs(rows []alertRow) []any {
 	n := len(rows)
 	users, conversations, titles, bodies, data := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -39,8 +40,8 @@ func alertArgs(rows []alertRow) []any {
 	return []any{users, conversations, seqs, mentions, titles, bodies, data, at, time.Now(), maxAlertAge}
 }
 
-// alerts stores notifications for the devices of the users to which they belong, and makes these
-// devices due.
+// alerts stores each notification in rows for all devices of its user, and makes these devices due,
+// so that senders push to them.
 func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -67,9 +68,9 @@ func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	return m.mark(ctx, new(int64), statements.Of(m.partition, "add alerts"), append([]any{m.partition}, alertArgs(rows)...)...)
 }
 
-// addAlerts adds to each device in due the alerts that are stored for it. An alert that is too
-// old, or whose message does not count as unread any more, is added to DevicePush.dropped, all
-// other alerts to DevicePush.Alerts.
+// addAlerts reads the stored alerts of each device in due. It adds an alert to DevicePush.dropped
+// if the alert is too old or if its message does not count as unread any more, and otherwise to
+// DevicePush.Alerts.
 func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {

@@ -21,8 +21,9 @@ type Call struct {
 	// Changes is the number of changes in the row of the queue when NextCalls read it.
 	Changes  int64
 	Attempts int
-	// QueuedAt is the time of the oldest change that was not sent to the webhook. For a reminder it
-	// is never before the clocks last came to agree: earlier times may be wrong.
+	// QueuedAt is the time of the oldest change that was not sent to the webhook. A time that was
+	// stored while a clock was wrong is not reliable. So for a reminder, QueuedAt is at least the
+	// time at which the clocks of this process and of Postgres began to agree again.
 	QueuedAt time.Time
 	// Badge is the current badge of the user if the subject is a user. It includes the change
 	// that made the call due.
@@ -31,8 +32,8 @@ type Call struct {
 	Room *RoomState
 	// Letter is the dead letter, if the subject is a dead letter that still exists.
 	Letter *DeadLetter
-	// SentState is NewState of the last call about this reminder; nil if there was no
-	// call.
+	// SentState is the NewState that was stored after the last call about this reminder; nil if
+	// there was no call.
 	SentState json.RawMessage
 	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it
 	// equals SentState. RepeatAfter is the duration after which the reminder is due again, even if
@@ -96,9 +97,9 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 	})
 }
 
-// repeats reports whether NextCalls may return the subject again before its result was reported.
-// This is harmless for subjects of the log about badges: each call sends the newest badge, and no
-// row is stored.
+// repeats reports whether NextCalls may return another call about the same subject before the
+// result of this call was reported. This is harmless for calls about badges that come from the log:
+// each call sends the newest badge, and no row is stored.
 func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
 
 // agreedAt returns the time at which the clocks of the process and of Postgres agreed again after
@@ -169,9 +170,9 @@ func (n *Notifier) queuedCalls(ctx context.Context, r *reader, taken []row, limi
 }
 
 // addStates adds to each call in due the current state of its subject, such as the badge. It
-// returns the calls to make now (left): while the clocks differ, these are all calls except
-// reminders of the log; after an error, there are none. The calls that are not returned remain
-// due.
+// returns the calls to make now (left). If the clocks of the process and of Postgres differ, left
+// omits the reminders that come from events of the log. After an error, left is empty. The omitted
+// calls remain due.
 func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left []Call, err error) {
 	if len(due) == 0 {
 		return nil, nil
@@ -312,9 +313,9 @@ func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (
 	return of, err
 }
 
-// storeCalls stores reports of one kind about calls. If a call comes from a row of the queue,
-// storeCalls updates or deletes the row. If a call comes from a subject of the log, it adds a
-// row, unless the call was told and leaves no state of a reminder.
+// storeCalls stores the results of calls, all of one kind. If a call needs no retry and leaves no
+// state of a reminder, storeCalls deletes its row from the queue, if there is one. Otherwise it
+// updates the row or, if the call comes from the log, adds a row.
 func storeCalls(ctx context.Context, tx pgx.Tx, b batch, calls []report) error {
 	var queued, gone, kept, failed callRows
 	for i := range calls {

@@ -45,8 +45,8 @@ type Device struct {
 	Due *time.Time
 	// Told is the number in the last push. ToldVersion and ToldEpoch are the version and epoch of
 	// the badge in this push, and ToldAt is the time of the push. All four are nil if the device
-	// has got no push since it was registered. Told is also nil if the app was open after the
-	// push: the app may then have changed the number on the icon.
+	// has got no push since its token or settings last changed. Told is also nil if the icon may
+	// show another number now, for example because the app was open after the push.
 	Told, ToldVersion *int64
 	ToldEpoch         *string
 	ToldAt            *time.Time
@@ -66,11 +66,11 @@ func (d *Device) targets() []any {
 	}
 }
 
-// PutDevice registers a device, or registers it again, and makes it due unless its token and
-// settings are unchanged. A token belongs to one device:
-// PutDevice deletes other devices with the token. It fails with [ErrTooManyDevices], or with
-// eventlog.ErrRevoked if the access token in ctx was revoked. created is true if the device was
-// not registered before.
+// PutDevice registers a device, or registers it again. It makes the device due if the device is
+// new, if its token or settings have changed, or if the last push failed. A token belongs to one
+// device: PutDevice deletes other devices with the token. It fails with [ErrTooManyDevices], or
+// with eventlog.ErrRevoked if the access token in ctx was revoked. created is true if the device
+// was not registered before.
 func (t *Targets) PutDevice(ctx context.Context, r Registration) (created bool, err error) {
 	partition := t.layouts.Layout().PartitionOf(r.UserID)
 	var batch pgx.Batch
@@ -151,8 +151,8 @@ func (t *Targets) DeleteDevice(ctx context.Context, userID, deviceID string) err
 type DeviceName struct{ UserID, DeviceID string }
 
 // HoldDevices prevents pushes to devices whose apps are connected to a gateway, for the duration
-// lease. holder is the name of the gateway. A lease of 0 ends the present leases of this gateway at
-// once; leases of other gateways continue. HoldDevices ignores devices that are not registered.
+// `lease`. holder is the name of the gateway. A lease of 0 ends the present leases of this gateway
+// at once; leases of other gateways continue. HoldDevices ignores devices that are not registered.
 func (t *Targets) HoldDevices(ctx context.Context, holder string, names []DeviceName, lease time.Duration) error {
 	byPartition := map[int][]DeviceName{}
 	for _, n := range names {

@@ -30,8 +30,8 @@ type DevicePush struct {
 	// Number is the number in Badge that the device must show: see [Number].
 	Badge  pubsub.Badge
 	Number int64
-	// Told is the number in the last push to the device. It is nil if the device may have changed
-	// the number since.
+	// Told is the number in the last push to the device. It is nil if the device may show another
+	// number now, for example because its app was open or a push failed since.
 	Told *int64
 	// Alerts are notifications of messages that are unread and not muted, oldest first. If there
 	// are more than MaxAlerts, it has the oldest MaxAlerts.
@@ -61,9 +61,9 @@ type AlertName struct {
 	Seq            int64
 }
 
-// MaxRetract is the maximum number of alerts that one push retracts: the names of the alerts,
-// which may have 128 characters each, must fit into the push. MaxShown limits the alerts of a
-// device that can be retracted to the newest ones.
+// MaxRetract is the maximum number of alerts that one push retracts: the names of the alerts, which
+// may have 128 characters each, must fit into the push. Only the newest MaxShown alerts that a
+// device shows can be retracted.
 const (
 	MaxRetract = 8
 	MaxShown   = 50

@@ -21,8 +21,9 @@ type Batch struct {
 
 // Folded is called by the projector of this process after it has folded a batch, so that the
 // notifier need not read the events of the batch from the log. Do not change the batch after the
-// call. Call Folded for the batches of a partition in their order. Folded does not block and is
-// safe for concurrent use. It does nothing if the notifier does not own the partition.
+// call. Call Folded for the batches of a partition in the order in which they were folded. Folded
+// does not block and is safe for concurrent use. It does nothing if the notifier does not own the
+// partition.
 func (n *Notifier) Folded(b Batch) {
 	n.feeds[b.Partition].add(&b)
 	wait.Wake(n.wakes[b.Partition])
@@ -57,8 +58,9 @@ func (s *set) add(texts []string) {
 	}
 }
 
-// maxReported limits the sum of users, rooms and messages that are collected for a partition: above
-// it, add drops the earlier batches.
+// maxReported limits the total number of users, rooms and messages that a feed collects for its
+// partition. If there are more, the next call of add drops the collected batches, and the notifier
+// reads the log instead.
 const maxReported = 50_000
 
 // listen begins or ends the collection of reports; a worker calls it.
@@ -70,9 +72,9 @@ func (h *feed) listen(enabled bool) {
 	}
 }
 
-// add adds the batch b. It drops the earlier batches if they have more than maxReported entries. It
-// also drops them if they do not end where b begins: then another process has folded the events
-// in between.
+// add adds the batch b. First, it drops the earlier batches if they have more than maxReported
+// users, rooms and messages, or if they do not end where b begins: then another process has folded
+// the events in between.
 func (h *feed) add(b *Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,9 +100,9 @@ func (h *feed) take() lastBatches {
 	return s
 }
 
-// covers reports whether s has all changes from position to s.to, and the tables include these
-// changes. folded is the position up to which the tables are folded. It can be before s.to after
-// a failover, when the tables may have lost reported batches.
+// covers reports whether s has all changes from `position` to s.to, and the tables include these
+// changes. folded is the position up to which the tables are folded. It can be before s.to after a
+// failover, when the tables may have lost reported batches.
 func (s *lastBatches) covers(position, folded events.Position) bool {
 	return !position.Before(s.from) && position.Before(s.to) && !folded.Before(s.to)
 }

@@ -91,9 +91,9 @@ func (n *Notifier) usersIn(partition int, users []string) []string {
 	return all
 }
 
-// next returns the changes between the notifier's position and the position to. It uses the
-// reports of the projector if they cover the notifier's position; otherwise it reads a page of
-// the log.
+// next returns the changes between the notifier's position and the position `to`. It uses the
+// reports of the projector if they cover the notifier's position; otherwise it reads a page of the
+// log.
 func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to events.Position, err error) {
 	if s.reported.covers(s.position, s.folded.Position) {
 		return w.collect(&s.reported), s.reported.to, nil
@@ -110,8 +110,8 @@ func (w *worker) next(ctx context.Context, s *partitionState) (c changes, to eve
 	return w.gather(records), to, nil
 }
 
-// mark makes the devices due whose users the next events may have changed, and moves the
-// notifier's position past these events.
+// mark processes the next events after the notifier's position. The devices of all users whose
+// badges these events may have changed become due, and the position moves past the events.
 func (w *worker) mark(ctx context.Context, s *partitionState) error {
 	c, to, err := w.next(ctx, s)
 	if err != nil {
@@ -145,8 +145,8 @@ type marking struct {
 	marked  int64
 }
 
-// marking runs do in a transaction that makes devices due. After the commit, it makes the senders
-// read the due devices of the partition.
+// marking runs the function `do` in a transaction that makes devices due. After the commit, it
+// makes the senders read the due devices of the partition.
 func (w *worker) marking(ctx context.Context, do func(m *marking) error) error {
 	m := marking{worker: w, touched: map[queueKey]struct{}{}}
 	if err := w.transaction(ctx, func(tx pgx.Tx) error {

@@ -211,16 +211,16 @@ type worker struct {
 	partition int
 	feed      *feed
 	size      logread.Size
-	// devices is true if there were devices when the partition state was last read, badges if there
-	// were webhooks that want badges. The values may be stale; this does no harm, because a target
-	// is due when it is added.
+	// devices is true if the partition had devices when its state was last read. badges is true if
+	// there were webhooks that want badges. Stale values do no harm, because a device or webhook is
+	// due when it is added.
 	devices, badges bool
 	// awaited is the time at which the worker began to wait for a report of the projector. It is
 	// zero if the worker does not wait.
 	awaited time.Time
-	// Times of the last periodic work. alertsDeleted: old alerts were deleted. webhooksChecked:
-	// positions of webhooks were checked. positionMoved: the position was moved while there were no
-	// devices.
+	// alertsDeleted is when old alerts were last deleted, webhooksChecked is when the positions of
+	// webhooks were last checked, and positionMoved is when the notifier's position was last moved
+	// while there were no devices.
 	alertsDeleted, webhooksChecked, positionMoved time.Time
 	// calledAt is when the readers of webhooks were last woken. shown and revision are the folded
 	// position and the partition's revision at that time.
@@ -237,9 +237,10 @@ func (n *Notifier) worker(partition int) *worker {
 type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
-	// revision is the revision of the partition, which grows when badges change without events.
-	// marked is the last revision for which devices became due. If after is not nil, only devices
-	// of users up to after became due.
+	// revision is the revision of the partition, which grows when badges change without events. All
+	// devices then become due, page by page. marked is the last revision for which this was begun.
+	// While it is not finished, `after` is the last user whose devices became due; otherwise
+	// `after` is nil.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
@@ -327,8 +328,9 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes a page of devices due, for one of these reasons: new events, a new revision, or a
-// round through the members of a room. more reports whether to call step again.
+// step makes devices due, at most one page. These are the devices of users that new events have
+// changed, of the next users after badges have changed without events, or of the next members in a
+// round through a room. more reports whether to call step again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -392,8 +394,8 @@ func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	return nil
 }
 
-// transaction runs do in a transaction whose commit does not wait for the disk. If Postgres loses
-// the commit in a crash, the work is done again.
+// transaction runs the function `do` in a transaction whose commit does not wait for the disk. If
+// Postgres loses the commit in a crash, the work is done again.
 func (n *Notifier) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, n.cfg.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {

@@ -67,8 +67,8 @@ func (ls *queues) setOwnedSince(partition int, at time.Time) {
 	}
 }
 
-// state returns the state of a queue. For a new queue it creates a state, with which the senders
-// read all owned partitions.
+// state returns the state of a queue. It creates the state of a new queue in such a way that
+// senders first read all owned partitions.
 func (ls *queues) state(l queueKey) *queueState {
 	s, ok := ls.byKey[l]
 	if !ok {
@@ -185,9 +185,9 @@ func (ls *queues) finish(l queueKey, rows ...row) {
 	}
 }
 
-// claim returns due rows of a queue. It calls take for one partition after the other until a call
-// returns rows; take reads the due rows of a partition, except the rows in taken. While no
-// partition may have due rows, claim waits. Its only error is the error of ctx.
+// claim returns due rows of a queue. It calls the function `take` for one partition after the other
+// until a call returns rows; `take` reads the due rows of a partition, except the rows in taken.
+// While no partition may have due rows, claim waits. Its only error is the error of ctx.
 func claim[T any](ctx context.Context, n *Notifier, l queueKey, take func(partition int, taken []row) ([]T, error)) ([]T, error) {
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	for {

@@ -34,18 +34,20 @@ type reader struct {
 	// held has rows of the queue. The value is the time before which the row must not be given to
 	// a sender.
 	held map[row]time.Time
-	// roundAt has, for each large room, the earliest time of the next call about the room.
+	// roundAt has, for each large room, the earliest time of a call about the room that is neither
+	// made nor queued yet.
 	roundAt map[string]time.Time
 }
 
-// page has the subjects of one read for a webhook. Most pages have the subjects that a page of
-// events has changed. After badges have changed without events, all users are read, and a page
-// has the next users.
+// page has the subjects of one read for a webhook. Usually these are the users and rooms that the
+// next events of the log have changed. But after badges have changed without events, the reader
+// reads all users, and a page has the next of them.
 type page struct {
 	reader *reader
 	// to is the position after the events of the page. told is the number of events before this
-	// position. revision is the partition's revision for which all users were last read. after is
-	// the last user that was read for this revision; it is nil if all users were read.
+	// position. revision is the last revision of the partition for which users were read because
+	// badges had changed without events. `after` is the last user that was read for this revision;
+	// it is nil if all users were read.
 	to       events.Position
 	told     int64
 	revision int64
@@ -251,9 +253,9 @@ func (r *reader) heldRows(now time.Time) (all []row) {
 	return all
 }
 
-// round is called before a call about a large room, to limit such calls to one in each interval.
-// If the call may be made now, wait is 0. Otherwise wait is the time until the next call, and
-// queued reports whether the room is already queued for this call.
+// round limits the calls about a large room to one in each interval. If a call may be made now,
+// wait is 0. Otherwise the caller must queue the room for a call after the duration `wait`, unless
+// queued is true: then the room is queued already.
 func (r *reader) round(room string, interval time.Duration, now time.Time) (wait time.Duration, queued bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -159,9 +159,9 @@ func (n *Notifier) changedBy(partition int, records []events.Record) (users, roo
 	return users, rooms
 }
 
-// smallRooms adds the small rooms in rooms to page p, so that the webhook gets an event for each
-// of their members. It returns the large rooms: the webhook gets only one event about each of
-// these. MaxToldMembers is the limit.
+// smallRooms adds the small rooms to p.rooms, so that the webhook gets an event about each of their
+// members. It returns the large rooms, which have more than MaxToldMembers members in the
+// partition: the webhook gets only one event about a large room.
 func (n *Notifier) smallRooms(ctx context.Context, r *reader, p *page, rooms []change) (large []change, err error) {
 	if len(rooms) == 0 {
 		return nil, nil

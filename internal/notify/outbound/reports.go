@@ -97,8 +97,8 @@ func (r *reports) takeTold() []*reader {
 }
 
 // DeviceTold reports that a device got its number, the alerts p.Alerts and the retractions
-// p.Retract. Until quiet has passed, only alerts are pushed to the device. DeviceTold does not
-// block; nor do the other methods that report results.
+// p.Retract. For the duration `quiet` after this, only alerts are pushed to the device. DeviceTold
+// does not block; nor do the other methods that report results.
 func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 	n.reports.add(report{kind: reportTold, device: p, delay: quiet})
 }
@@ -113,7 +113,7 @@ func (p DevicePush) KeepRetract() DevicePush {
 
 // DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
 // sent before the failure; each push of an alert also had the number of the badge. The device is
-// due again after delay, or earlier if it is registered with another token.
+// due again after delay, or as soon as it is registered again.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, delay time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, delay: delay, reason: reason})
@@ -129,8 +129,8 @@ func (n *Notifier) DeviceHold(p DevicePush, delay time.Duration) {
 // unless the device was registered again.
 func (n *Notifier) DeviceGone(p DevicePush) { n.reports.add(report{kind: reportGone, device: p}) }
 
-// CallTold reports that a webhook got an event or does not need it. It is due again when the
-// subject changes, or after c.RepeatAfter.
+// CallTold reports that a webhook got an event, or does not need it. The subject of the call is due
+// again when it changes and, unless c.RepeatAfter is 0, after c.RepeatAfter.
 func (n *Notifier) CallTold(c Call) {
 	if c.subject == nil || c.Type == UnreadReminder && !c.Unchanged {
 		n.reports.add(report{kind: callTold, call: c, delay: c.RepeatAfter})
@@ -183,8 +183,8 @@ func (n *Notifier) giveBack(c *Call, delay time.Duration) {
 	}
 }
 
-// CallsAccepted reports that the endpoint of a webhook accepts calls. If it has refused subjects
-// of the log, CallsAccepted moves these subjects to the queue, so that the webhook's position can
+// CallsAccepted reports that the endpoint of a webhook accepts calls. Subjects from the log that
+// the endpoint has refused are moved to the queue, so that the webhook's position in the log can
 // move past them.
 func (n *Notifier) CallsAccepted(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
@@ -196,8 +196,9 @@ func (n *Notifier) CallsAccepted(webhook string) {
 	}
 }
 
-// CallsRenewed reports that a webhook has new settings. All subjects and rows that are waiting
-// for a retry become due, and the failed calls about subjects of the log do not count any more.
+// CallsRenewed reports that a webhook has new settings. Subjects from the log that wait for a retry
+// become due, and their number of failed calls becomes 0. Rows of the queue that CallHold has
+// delayed become due, too.
 func (n *Notifier) CallsRenewed(webhook string) {
 	for _, r := range n.readers.ofWebhook(webhook) {
 		r.renew()

@@ -9,13 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxPromptMembers limits the rooms whose rounds need no pause: if a room has more members in a
-// partition, the rounds through these members begin at least RoomInterval apart.
+// MaxPromptMembers is the number of members in a partition above which the rounds of a room need a
+// pause. A round makes the devices of all members due. If a room has more members, two rounds begin
+// at least RoomInterval apart.
 const MaxPromptMembers = 1000
 
-// MaxToldMembers limits the rooms about whose members webhooks get single events: if a room has
-// more members in a partition, webhooks get one event about the room instead. Events for forty
-// members cost as much as publishing the message.
+// MaxToldMembers separates small rooms from large rooms, by the number of members in a partition.
+// When a small room changes, webhooks get an event about each member. When a room with more members
+// changes, they get one event about the room instead: events about forty members cost as much as
+// publishing the message.
 const MaxToldMembers = 50
 
 // rooms schedules a round for each room in rooms: the round makes the devices of the members due,

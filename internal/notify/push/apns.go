@@ -26,8 +26,9 @@ const (
 	apnsSandbox    = "https://api.sandbox.push.apple.com"
 )
 
-// APNs refuses provider tokens that are older than an hour. It accepts at most one new token in
-// 20 minutes for each key, even if several processes use the key.
+// APNs refuses provider tokens that are older than an hour, so a new token is signed every
+// providerTokenPeriod. APNs accepts at most one new token in providerTokenInterval for each key,
+// even if several processes use the key.
 const (
 	providerTokenPeriod   = 30 * time.Minute
 	providerTokenInterval = 20 * time.Minute
@@ -211,8 +212,8 @@ type providerToken struct {
 func (t *providerToken) get() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A token that renew has signed was issued within a half hour. It stays in use for at least
-	// providerTokenInterval, so also for a part of the next half hour.
+	// If renew signed the present token less than providerTokenInterval before the start of this
+	// half hour, the token stays in use until the half hour ends.
 	if period := t.now().Add(-signedEarly).Truncate(providerTokenPeriod); t.signed == "" || period.Sub(t.issued) >= providerTokenInterval {
 		return t.sign(period)
 	}
@@ -243,7 +244,7 @@ func (t *providerToken) sign(issued time.Time) (string, error) {
 	return t.signed, nil
 }
 
-// renew replaces the token signed, which APNs has refused as expired. If it is too early for a
+// renew replaces the token `signed`, which APNs has refused as expired. If it is too early for a
 // new token, renew returns how long to wait instead.
 func (t *providerToken) renew(signed string) (wait time.Duration, err error) {
 	t.mu.Lock()

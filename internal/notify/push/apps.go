@@ -30,7 +30,7 @@ type vendor interface {
 	// send sends a push and waits for the answer.
 	send(ctx context.Context, p *Push) Outcome
 	// route returns a name for the vendor's server to which a push is sent. All pushes with the
-	// same route share limits, and pause together when the server fails.
+	// same route pause together when the server fails or asks for a pause.
 	route(p *Push) string
 }
 
@@ -106,8 +106,8 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// atIndex adds the number of the line in text to an error of encoding/json. It replaces errors that
-// name Go types.
+// atIndex adds the number of the line in text to an error of encoding/json. It replaces an error
+// that names Go types by an error that names JSON types.
 func atIndex(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)
@@ -302,8 +302,8 @@ func newAPNs(s apnsSettings, dir string, now func() time.Time) (vendor, error) {
 	return a, errors.Join(errs...)
 }
 
-// reach returns the TLS settings for connections to the vendor. If s.URL is set, reach calls use
-// with the URL, without a final slash.
+// reach returns the TLS settings for connections to the vendor. If s.URL is set, reach calls the
+// function `use` with this URL, without a final slash.
 func (s *server) reach(use func(base string), dir string) (*tls.Config, error) {
 	var errs []error
 	if s.URL != "" {
@@ -359,8 +359,8 @@ func newWebPush(s webPushSettings, dir string, client *http.Client, now func() t
 	return &webPush{client: &turns, vapid: signer}, errors.Join(errs...)
 }
 
-// checkContact returns an error if push services cannot use an address. subject is the mailto: or
-// https: address that VAPID sends, so that push services can contact the operator.
+// checkContact returns an error if push services cannot contact the operator at `subject`, the
+// mailto: or https: address that VAPID sends to them.
 func checkContact(subject string) error {
 	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {

@@ -202,7 +202,7 @@ const maxRetryAfter = time.Hour
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
-// reasonOf returns word, the vendor's code for a failure. If word does not have the form of a
+// reasonOf returns `word`, the vendor's code for a failure. If `word` does not have the form of a
 // code, reasonOf returns the HTTP status instead, since any other text may contain a token.
 func reasonOf(status int, word string) string {
 	if reasonPattern.MatchString(word) {
@@ -265,8 +265,8 @@ func strict(text []byte, v any) error {
 	return decode(text, v, jsonv2.RejectUnknownMembers(true))
 }
 
-// decode decodes JSON with options. It rewrites errors of encoding so that operators and authors
-// of apps understand them.
+// decode decodes JSON with options. It replaces the errors of the JSON package by errors that
+// operators and authors of apps understand.
 func decode(text []byte, v any, options ...jsonv2.Options) error {
 	err := jsonv2.Unmarshal(text, v, options...)
 	wrong, ok := errors.AsType[*jsonv2.SemanticError](err)

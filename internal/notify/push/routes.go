@@ -33,8 +33,8 @@ const (
 	idleRoutes = 10_000
 )
 
-// routes limits the pushes in flight of an app by route and by user, and has the state of each
-// route. A route is a vendor's server. routes is safe for concurrent use.
+// routes limits the slow pushes in flight of an app, and the pushes in flight of each user. It also
+// has the state of each route; a route is a vendor's server. routes is safe for concurrent use.
 type routes struct {
 	// slowLimit is the maximum number of slow pushes in flight.
 	slowLimit int
@@ -81,9 +81,9 @@ func newRoutes(p Platform) *routes {
 	return rs
 }
 
-// enter counts a push of a user as in flight. But if the route pauses, or if too many slow pushes
-// or too many pushes of the user are in flight, enter does not count the push: it returns nil and
-// how long to delay the push.
+// enter counts a push of a user as in flight. But if the route pauses, if the user has too many
+// pushes in flight, or if the route is slow and the app has too many slow pushes in flight, enter
+// does not count the push: it returns nil and how long to delay the push.
 func (rs *routes) enter(name, user string) (_ *flight, wait time.Duration) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -162,8 +162,8 @@ func (rs *routes) leave(f *flight, outcome Outcome) {
 	}
 }
 
-// pause makes a route pause for d. If all is true, all routes of the app pause. The result is true
-// if this begins a pause, and false if the route was pausing already.
+// pause makes a route pause for the duration `d`. If `all` is true, all routes of the app pause.
+// The result is true if this begins a pause, and false if the route was pausing already.
 func (rs *routes) pause(name string, d time.Duration, all bool) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -43,7 +43,7 @@ const (
 	// inFlight is the maximum number of pushes of an app that have not been answered yet. If a
 	// vendor answers in 100 ms, this permits about 5,000 pushes per second.
 	inFlight = 512
-	// batch is the maximum number of devices that one call of Next returns.
+	// batch is the maximum number of devices that one call of NextDevices returns.
 	batch = 128
 	// pushTimeout limits the duration of one push.
 	pushTimeout = 15 * time.Second
@@ -111,8 +111,8 @@ func (s *Sender) deliver(ctx context.Context, app *App) {
 	defer inProgress.Wait()
 	slots := make(chan struct{}, inFlight)
 	for {
-		// Acquire the slots of a whole batch before reading the queue: calling Next for each free
-		// slot would cost too much.
+		// Acquire the slots of a whole batch before reading the queue: calling NextDevices for each
+		// free slot would cost too much.
 		for range batch {
 			select {
 			case slots <- struct{}{}:
@@ -159,9 +159,10 @@ func (s *Sender) handle(ctx context.Context, app *App, due outbound.DevicePush) 
 	s.report(ctx, app, due, sent, outcome)
 }
 
-// tell sends the alerts of a device. If no alert was sent, it sends a silent push with the
-// number. It stops at the first failure and returns its outcome. sent is the number of alerts up
-// to and including the last alert that was sent; it includes earlier alerts that were too large.
+// tell sends the alerts of a device. If no alert was sent, and if the app permits silent pushes, it
+// sends a silent push with the number. It stops at the first failure and returns its outcome. sent
+// is the number of alerts up to and including the last alert that was sent; it includes earlier
+// alerts that were too large.
 func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (sent int, _ Outcome) {
 	silent := Push{
 		UserID: due.UserID, DeviceID: due.DeviceID, App: due.App, Environment: due.Environment, Token: due.Token,
@@ -242,7 +243,7 @@ func (s *Sender) report(ctx context.Context, app *App, due outbound.DevicePush, 
 			return
 		}
 		due = due.KeepRetract()
-		due.Alerts = due.Alerts[:sent] // the remaining alerts are still due; the next attempt calls Hold
+		due.Alerts = due.Alerts[:sent] // the remaining alerts are still due; the next attempt calls DeviceHold
 		queue.DeviceTold(due, app.interval)
 	case Gone:
 		queue.DeviceGone(due)

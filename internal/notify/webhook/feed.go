@@ -39,15 +39,15 @@ const probes = 16
 // see record.
 const recordInterval = 5 * time.Second
 
-// recordTimeout limits a call of Store.Record. In a healthy database, Record takes much less
-// time.
+// recordTimeout limits a call of Store.RecordCall. In a healthy database, RecordCall takes much
+// less time.
 const recordTimeout = 5 * time.Second
 
 // feed makes the calls of one webhook.
 type feed struct {
 	*Sender
 	// breaker is a circuit breaker. After tripAfter consecutive failures it opens and refuses
-	// calls. After the time recovery it permits one call at a time; a success closes it.
+	// calls. After the duration `recovery` it permits one call at a time; a success closes it.
 	breaker *gobreaker.CircuitBreaker
 	limit   *rate.Limiter
 	// slots limits the calls in progress.
@@ -60,9 +60,9 @@ type feed struct {
 	webhook outbound.Webhook
 	// calling is the number of calls in progress, including calls that wait for a slot.
 	calling int
-	// rounds is the step that the webhook gets when the breaker opens. A failure increments
-	// rounds, unless the call began before roundEnds: so concurrent failures count once.
-	// roundEnds is the end of the wait that belongs to the step rounds.
+	// rounds is the step of the ladder that the webhook gets when the breaker opens. A failure
+	// increments rounds, unless the call began before roundEnds: so concurrent failures count once.
+	// roundEnds is the end of the wait that belongs to the step `rounds`.
 	rounds    int
 	roundEnds time.Time
 	// recordedAt is the time of the last write to the store. recordings is the number of writes
@@ -110,7 +110,7 @@ func newFeed(s *Sender, w outbound.Webhook) *feed {
 func (f *feed) update(w outbound.Webhook, readAt time.Time) (unrecorded bool) {
 	f.mu.Lock()
 	// If this process has stored a state since readAt, or still has to store a state, the Ladder
-	// and the State in memory are newer than the ones in w.
+	// and the State in memory are newer than the Ladder and the State in w.
 	switch {
 	case w.Generation != f.webhook.Generation:
 		f.told.forget()
@@ -132,8 +132,8 @@ func (f *feed) update(w outbound.Webhook, readAt time.Time) (unrecorded bool) {
 	return unrecorded
 }
 
-// run makes calls until ctx is done. Then it waits for the calls in progress, whose context,
-// calling, ends later than ctx.
+// run makes calls until ctx is done. Then it waits for the calls in progress. Their context is
+// `calling`, which ends later than ctx.
 func (f *feed) run(ctx, calling context.Context) {
 	var running sync.WaitGroup
 	defer func() {
@@ -163,7 +163,7 @@ func (f *feed) run(ctx, calling context.Context) {
 		// endpoint cannot accept, and then its call does not show whether the endpoint works
 		// again.
 		slices.SortStableFunc(changes, func(a, b outbound.Call) int { return cmp.Compare(a.Attempts, b.Attempts) })
-		// A call may have failed while Next was blocked, so compute the limit again.
+		// A call may have failed while NextCalls was blocked, so compute the limit again.
 		if w, limit, pause = f.turn(); pause > 0 {
 			limit = 0
 		}
@@ -207,9 +207,10 @@ func (f *feed) turn() (w outbound.Webhook, limit int, wait time.Duration) {
 	return f.webhook, limit, waitUntil(f.webhook.Due, f.cfg.Now())
 }
 
-// calls groups changes into calls. If a change need not be sent, such as a badge whose numbers
-// the endpoint has already received, calls only reports it as told. A change whose call has
-// failed before gets a separate call, since the endpoint may be unable to accept this change.
+// calls groups changes into calls. If a change need not be sent, such as a badge whose numbers the
+// endpoint has already received, calls makes no call for it and reports it with CallTold. A change
+// whose call has failed before gets a separate call, since the endpoint may be unable to accept
+// this change.
 func (f *feed) calls(ctx context.Context, w outbound.Webhook, changes []outbound.Call) []*call {
 	var all []*call
 	var together []outbound.Call
@@ -362,9 +363,10 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
 }
 
-// failed reports to the queue, and records in the store, that a call failed. It increments the
-// step of the webhook if the breaker is open, which means that the endpoint seems to fail for all
-// events.
+// failed reports to the queue, and records in the store, that a call failed. If the endpoint seems
+// to fail for all events, failed increments the step of the webhook, and so the wait before the
+// next call grows. This is the case if the breaker is open or the step is already above 0. If the
+// endpoint answered 410 Gone, failed disables the webhook.
 func (f *feed) failed(ctx context.Context, c *call) {
 	attempts := 1
 	for _, change := range c.changes {

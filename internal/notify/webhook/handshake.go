@@ -49,8 +49,8 @@ func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err 
 	}
 }
 
-// saysNo reports whether a status is a refusal if the answer does not have the headers of a
-// handshake. Other statuses, such as 404 or 405, mean only that the endpoint does not support
+// saysNo reports whether an answer with this status is a refusal if it does not have the headers of
+// a handshake. Other statuses, such as 404 or 405, mean only that the endpoint does not support
 // OPTIONS.
 func saysNo(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusGone

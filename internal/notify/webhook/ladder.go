@@ -45,10 +45,10 @@ func waitUntil(due, now time.Time) time.Duration {
 	return 0
 }
 
-// succeededBefore records the success of a call that was made with earlier settings of the
-// webhook. url, at and status are the URL, the time and the HTTP status of this call. It reports
-// whether it has changed the Ladder. It ignores the call if the URL has changed, or if a later
-// call has succeeded or failed.
+// succeededBefore records the success of a call that was made with earlier settings of the webhook.
+// url, began and status are the URL, the time and the HTTP status of this call. It reports whether
+// it has changed the Ladder. It ignores the call if the URL has changed, if the step of the webhook
+// is above 0, or if a later call has succeeded or failed.
 func succeededBefore(w *outbound.Webhook, url string, began time.Time, status int) bool {
 	if w.URL != url || w.Step > 0 || !began.After(w.LastSuccessAt) || !began.After(w.LastFailureAt) {
 		return false

@@ -19,8 +19,8 @@ type memory struct {
 	recent, older map[string][sha256.Size]byte
 }
 
-// maxRemembered is the maximum size of recent and of older. When recent is full, it replaces
-// older.
+// maxRemembered is the maximum number of users in recent. When recent is full, it becomes older,
+// and the former content of older is deleted.
 const maxRemembered = 20_000
 
 // tell stores the numbers of a user that an event will send. It reports whether these numbers

@@ -30,8 +30,8 @@ const Test = "webhook.test"
 type Queue interface {
 	// NextCalls returns up to limit calls that are due for a webhook. It blocks until a call is
 	// due; its only error is the error of ctx. For each call, the sender calls CallTold, CallRetry
-	// or CallHold once; these methods do not block. Before this, NextCalls does not return the
-	// call again.
+	// or CallHold once; these methods do not block. Before this, NextCalls does not return the same
+	// call again, but it may return another call about the same badge.
 	NextCalls(ctx context.Context, webhook string, limit int) ([]outbound.Call, error)
 	// CallTold reports that a call was made, or need not be made. It is due again when the subject
 	// changes. Unless c.RepeatAfter is 0, it is also due after c.RepeatAfter.
@@ -41,11 +41,11 @@ type Queue interface {
 	CallRetry(c outbound.Call, delay time.Duration, refused bool)
 	// CallHold reports that a call was not made. It is due again after delay.
 	CallHold(c outbound.Call, delay time.Duration)
-	// CallsAccepted reports that an endpoint has accepted a call, so it works. The queue must then
-	// stop delaying other calls because of calls that the endpoint has refused.
+	// CallsAccepted reports that an endpoint has accepted a call, so it works. Calls that the
+	// endpoint has refused must then no longer delay other calls.
 	CallsAccepted(webhook string)
 	// CallsRenewed reports that a webhook has new settings. The queue must then make all calls due
-	// that wait for a retry.
+	// that are waiting for a retry.
 	CallsRenewed(webhook string)
 }
 
