@@ -60,8 +60,9 @@ func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
 }
 
-// limited calls carryOut to execute a frame. If the client sends too many frames, it answers
-// with an error frame instead.
+// limited calls carryOut, which executes a frame. But if the user's rate limit is exceeded,
+// limited answers with an error frame instead, or returns the closing with which to end the
+// session.
 func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
 	refused, ending := s.limit(f)
 	switch {

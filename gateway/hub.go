@@ -84,10 +84,10 @@ func (in *interest) offer(u *pubsub.Update) {
 	}
 }
 
-// HandleGap implements pubsub.Handler. In the gap an update of a user may have been lost, and
-// later updates of the user's rooms do not reveal this. So HandleGap makes every account
-// unknown (see member.account). The sessions of a user then read the tables at the next
-// reconciliation, or at the next update of the user.
+// HandleGap implements pubsub.Handler: the bus calls it after it may have lost updates. If it
+// lost an update of a user, later updates of the user's rooms do not reveal the loss. So
+// HandleGap makes every account unknown (see member.account). The sessions of a user then read
+// the tables at the next reconciliation, or at the next update of the user.
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()

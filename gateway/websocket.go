@@ -245,8 +245,9 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	return true
 }
 
-// vouch tells the listener that accepted the connection that the client is authenticated. It
-// calls the method Vouch of the connection, if the connection has this method.
+// vouch is called when the client is authenticated. It calls the method Vouch of the network
+// connection, if the connection has this method. A listener that limits unauthenticated
+// connections then no longer counts the connection.
 func (k *socket) vouch() {
 	if conn, ok := limit.Unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
 		conn.Vouch()

@@ -311,8 +311,9 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// Connected reports whether every subscription has a live connection. While a subscription has
-// no live connection, its updates are lost. Connected is safe for concurrent use.
+// Connected reports whether every subscription and every call of Wakes has all its connections to
+// Redis. While a connection of a subscription is lost, updates are lost too. Connected is safe for
+// concurrent use.
 func (r *Redis) Connected() bool { return r.away.Load() == 0 }
 
 // Ping checks that Redis answers on the connections that publish.

@@ -8,8 +8,8 @@ import (
 )
 
 // redisSubscription receives the messages of its channels through one listener. In a cluster it
-// has one listener for each partition of its addresses: a listener has a connection to a single
-// master, and the slot of each partition may move to another one.
+// has one listener for each partition of its addresses: a listener is connected to a single
+// master, and a partition's slot may move to another master while other slots do not.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler

@@ -41,9 +41,9 @@ type Muted = category.Muted
 // MaxCategories is the maximum number of categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
-// Shown returns the badge as clients and endpoints get it. Its Categories have only the first
-// MaxCategories by name, and the paths in extra. The numbers of the badge itself still include
-// all categories. The result may share maps with b.
+// Shown returns the badge as clients and HTTP endpoints get it. The Categories of the result have
+// only the first MaxCategories categories by name, and the paths in `extra`. The Numbers of the
+// result still include all categories. The result may share maps with `b`.
 func (b *Badge) Shown(extra ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {

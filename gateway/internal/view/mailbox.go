@@ -37,12 +37,13 @@ type Mailbox struct {
 	syncing bool
 	// syncs is how many times the mailbox has begun to sync.
 	syncs uint32
-	// whole is true while the mailbox syncs if the client needs the whole state instead of
-	// changes: the tables do not have the client's state, or the categories that the client may
-	// see have changed.
+	// whole is set only while the mailbox syncs. It is true if the client needs the whole state
+	// instead of changes: because the tables never had the client's state, or because the
+	// categories that the client may see have changed.
 	whole bool
-	// announced is the newest announced version of announcedEpoch. Both are reset when a read of
-	// the tables begins, and are only set while the mailbox syncs.
+	// announced is the newest version, in the epoch announcedEpoch, that an update from the bus
+	// or a comparison with the tables has announced. Both fields are set only while the mailbox
+	// syncs, and are reset when a read of the tables begins.
 	announced      int64
 	announcedEpoch string
 	// since is the append time of the oldest change that the client lacks, while the mailbox
