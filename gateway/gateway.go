@@ -311,8 +311,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.presence = newPresence(cfg.Devices)
 	g.foreign.Interval = refusedOriginLogInterval
 	g.upgrader = websocket.Upgrader{
-		// The read buffer is small, since an idle connection keeps it and most frames of
-		// clients are smaller. Write buffers are shared.
+		// The read buffer is small: an idle connection keeps it, and most frames of clients fit
+		// into it. Connections share write buffers.
 		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,

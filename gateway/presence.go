@@ -79,9 +79,9 @@ func (p *presence) change(d Device) {
 	wait.Wake(p.wake)
 }
 
-// run reports connected and disconnected devices until ctx is done. If a report fails, run
-// calls failed, and does not repeat the report at once: the next renewal reports all open
-// devices, and the leases of closed devices expire.
+// run reports connected and disconnected devices to Devices until ctx is done. If a report fails,
+// run calls the function `failed`. It does not repeat the report at once: the next renewal reports
+// all connected devices, and the leases of disconnected devices expire.
 func (p *presence) run(ctx context.Context, failed func(error)) {
 	if p.devices == nil {
 		return

@@ -23,9 +23,9 @@ const (
 	// readBatch is the maximum number of states that one query reads. It limits the memory for
 	// large snapshots.
 	readBatch = 100
-	// readSplit is used after a query has failed or timed out: its calls are repeated in
-	// batches that are smaller by this factor. So if one user is the cause, the other users of
-	// the batch still get their states.
+	// readSplit is used after a query has failed or timed out: the states are read again in
+	// batches that are smaller by this factor. So if one user has caused the failure, the other
+	// users of the batch still get their states.
 	readSplit = 10
 	// If readFailures queries in a row have failed, a single user is not the cause. Batches
 	// then no longer shrink, since smaller batches would only mean more queries.

@@ -62,8 +62,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// until the connection ends.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
-		// Choose a protocol of the client. Otherwise the client fails the handshake and does
-		// not see the close code.
+		// Choose any subprotocol that the client has offered. Otherwise the client would fail the
+		// handshake, and would not see the close code.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocols[0]}}
 	}
 	conn, err := g.upgrader.Upgrade(g.metered(w), r, chosen)

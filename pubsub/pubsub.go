@@ -102,8 +102,8 @@ type Handler interface {
 	// handlers: do not modify it.
 	HandleRoom(u *RoomUpdate)
 
-	// HandleGap reports that updates that were published before this call may be lost, for any
-	// joined address. Updates that are published later arrive again.
+	// HandleGap reports that the bus may have lost updates of any joined address, if they were
+	// published before this call. Updates that are published later arrive as usual.
 	HandleGap()
 }
 

@@ -44,8 +44,8 @@ type RedisConfig struct {
 	// shows a false update until the client is next compared with the tables.
 	Keys []string
 
-	// PublishTimeout limits the time of a pipeline of Publish, or of a Wake, from the dial to
-	// the reply. Default 2s.
+	// PublishTimeout limits how long a call of Wake, or one of the two pipelines of a call of
+	// Publish, takes from the dial to the reply. Default 2s.
 	PublishTimeout time.Duration
 
 	// PingInterval is how often each subscription pings Redis and publishes a canary, a test

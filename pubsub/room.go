@@ -69,9 +69,9 @@ type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// ReachedSeq is set while messages at or below the read position are marked unread;
-	// otherwise it is 0. It is then the read position that clients see. ReadSeq is lower, and
-	// the numbers are computed from ReadSeq.
+	// ReachedSeq is the read position that clients see while messages at or below it are marked
+	// unread. ReadSeq is then lower, and the numbers are computed from ReadSeq. If no such
+	// messages are marked, ReachedSeq is 0.
 	ReachedSeq int64 `json:"reached_seq,omitempty"`
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`

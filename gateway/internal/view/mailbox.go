@@ -138,8 +138,8 @@ func (m *Mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge adds the conversations of a further update. A fast path handles the most frequent case:
-// both updates are of the same busy conversation.
+// merge adds the conversations of a newer update to the conversations that must still be sent. A
+// fast path handles the most frequent case: both have only the same busy conversation.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
@@ -156,8 +156,8 @@ func (p *pending) merge(newer []pubsub.Conversation) {
 	}
 }
 
-// mergeBadge adds the badge of a further update. The result has the newest numbers, and every
-// category that changed in any of the updates.
+// mergeBadge adds the badge of a newer update to the badge that must still be sent. The result has
+// the numbers of the newer badge, and every category that changed in any of the updates.
 func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	categories, levels := p.badge.Categories, p.badge.Levels
 	if !p.merged {
@@ -236,8 +236,8 @@ func (m *Mailbox) Renew() {
 	m.whole = true
 }
 
-// Mark is the state that a client had at some time, including pending updates. If Syncing is
-// true, the state was unknown.
+// Mark is the state that a client had when the method Mark was called, including the updates that
+// were still to be sent. If Syncing is true, the client's state was unknown.
 type Mark struct {
 	held Holding
 	// Syncing is true if the mailbox was syncing.
