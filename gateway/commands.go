@@ -50,9 +50,9 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	})
 }
 
-// refuse handles a frame that could not be decoded. It answers with an error frame, and the
-// session continues. But if the frame is a hello, arrived before the hello, or is no JSON
-// object, refuse returns a closing, and the session ends.
+// refuse handles a frame that could not be decoded. It returns a closing, which ends the session,
+// if the frame is not a JSON object, is a hello, or arrived before the hello was accepted.
+// Otherwise it answers with an error frame, and the session continues.
 func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
 		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}

@@ -37,12 +37,12 @@ type interest struct {
 	user pubsub.Address
 	// sessions usually has one element.
 	sessions []*session
-	// joined is a channel while a Join of the user runs. When the Join returns, the channel is
-	// closed and joined is set to nil.
+	// joined is nil, except while a call of Join for the user runs. It is then a channel that is
+	// closed when the call returns.
 	joined chan struct{}
-	// leaving is a channel while a Leave of the user runs; the channel is closed when the Leave
-	// returns. New sessions of the user wait for this, since a concurrent Join and Leave could
-	// take effect in either order.
+	// leaving is nil until Leave is called for the user. It is then a channel that is closed when
+	// the call returns. New sessions of the user wait for this before they call Join, since a
+	// concurrent Join and Leave could take effect in either order.
 	leaving chan struct{}
 	// member is nil for a user without memberships.
 	member *member

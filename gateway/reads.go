@@ -151,8 +151,9 @@ type batch struct {
 	calls [][]*stateRead
 }
 
-// next removes a batch of calls from the queues. If ok is false, no batch may be read now, and
-// the goroutine that called next must end.
+// next removes a batch of calls from the queues. It skips partitions with readsOfPartition running
+// queries. If ok is false, there is no other partition with queued calls, and the goroutine that
+// called next must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 type closing struct {
 	code   int
 	reason string
-	// reconnect is the delay after which the client should reconnect; 0 if the client is given
-	// no delay.
+	// reconnect is the delay after which the client should reconnect. If it is 0, the client is
+	// not told a delay.
 	reconnect time.Duration
 }
 

@@ -34,10 +34,11 @@ type Bus interface {
 	// compute wrong numbers.
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
-	// HasSubscribers reports whether an update that is published to the address a now could
-	// reach a handler. If not, the projector does not compute the update. While a subscription
-	// has joined the address, the result must be true. A bus that does not know the subscribers
-	// of other processes always returns true. HasSubscribers does not block.
+	// HasSubscribers reports whether an update of the user or room with the address `a` could
+	// reach a handler if it were published now. If not, the projector does not compute the
+	// update. While a subscription has joined the address, the result must be true. A bus that
+	// does not know the subscribers of other processes always returns true. HasSubscribers does
+	// not block.
 	HasSubscribers(a Address) bool
 
 	// Subscribe opens a subscription that has joined no address yet. The bus calls the handler

@@ -94,7 +94,7 @@ type Conversation struct {
 type Update struct {
 	Badge
 	// Partition is the partition that the user had before any split, so it never changes. A bus
-	// may choose the route of an update by it.
+	// may use it to choose the route of an update.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`

@@ -22,8 +22,9 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users has the users of the event who are people of the demo, and a few of its other users. If
-	// the event is about a whole room, Users has the people in the room except the sender.
+	// Users has the users of the event who are people of the demo, and up to othersShown other
+	// users of the event. If the event is about a whole room, Users has the people in the room
+	// except the sender.
 	Users []string `json:"users"`
 	// Others is the number of users of the event that are not in Users.
 	Others int `json:"others,omitempty"`

@@ -99,8 +99,9 @@ type Traced struct {
 	Came   time.Time
 }
 
-// NewMailbox returns a mailbox that is syncing. The mailbox calls filled when Take may return
-// something. filled may be called from any goroutine, and must not block or call the mailbox.
+// NewMailbox returns a mailbox that is syncing. The mailbox calls the function `filled` when there
+// may be something to send, so that Take should be called. The call may come from any goroutine;
+// `filled` must not block or call the mailbox.
 func NewMailbox(filled func()) *Mailbox { return &Mailbox{syncing: true, filled: filled} }
 
 // Offer merges an update from the bus.
@@ -139,7 +140,7 @@ func (m *Mailbox) add(u *pubsub.Update) {
 }
 
 // merge adds the conversations of a newer update to the conversations that must still be sent. A
-// fast path handles the most frequent case: both have only the same busy conversation.
+// fast path handles the most frequent case: all updates so far are of a single busy conversation.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
