@@ -92,8 +92,8 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// enqueue queues calls of a partition. If fewer than readsAtOnce goroutines execute run, it
-// starts another. The caller holds mu.
+// enqueue queues calls of a partition. If fewer than readsAtOnce goroutines execute the method
+// run, enqueue starts one more. The caller holds mu.
 func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	if len(calls) == 0 {
 		return

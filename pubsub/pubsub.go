@@ -49,11 +49,11 @@ type Bus interface {
 	// only reduces latency: projectors also poll, so a lost wake delays events by milliseconds.
 	Wake(ctx context.Context, partitions []int) error
 
-	// Wakes calls wake for each partition that a Wake call names, in any order. It blocks until
-	// ctx is done and then returns nil. If its connection is lost, it reconnects. Several Wake
-	// calls for a partition in quick succession may cause only one call of wake, which then
-	// starts after the last Wake call. wake is called from one goroutine at a time, and is not
-	// called after Wakes has returned. It must not block.
+	// Wakes calls the function `wake` for each partition that a Wake call names, in any order. It
+	// blocks until ctx is done and then returns nil. If its connection is lost, it reconnects.
+	// Several Wake calls for a partition in quick succession may cause only one call of `wake`,
+	// which then starts after the last Wake call. `wake` is called from one goroutine at a time,
+	// and is not called after Wakes has returned. It must not block.
 	Wakes(ctx context.Context, wake func(partition int)) error
 
 	// Close closes every subscription and releases all resources. It is idempotent, and must

@@ -100,8 +100,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	for l, channels := range byListener {
 		l.want(channels...)
 	}
-	// Call await for every listener, even after an error: a listener thereby records the
-	// channels that are not joined yet, and so calls HandleGap later.
+	// Call await for every listener, even after an error: await records the channels that are
+	// not joined yet, so that HandleGap is called when they are joined later.
 	for l, channels := range byListener {
 		err = errors.Join(err, l.await(ctx, channels))
 	}

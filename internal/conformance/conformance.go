@@ -149,8 +149,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, err
 }
 
-// choose returns the scenarios whose names begin with an element of only. It returns an error if no
-// scenario matches an element.
+// choose returns the scenarios whose names begin with an element of `only`, or all scenarios if
+// `only` is empty. It returns an error if an element matches no scenario.
 func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil

@@ -167,8 +167,8 @@ func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (boo
 	}
 }
 
-// open creates the room with its first members, unless it exists. It returns the number of its
-// guests.
+// open creates the room with its first members, unless the room exists. It returns the number of
+// guests in the room.
 func (s *store) open(ctx context.Context) (guests int, err error) {
 	var receipt events.Receipt
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
