@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// greetingsAtOnce is the maximum number of clients that are greeted concurrently. It is large,
-	// so that the states of many clients of one partition are read by one query.
+	// greetingsAtOnce is the maximum number of clients that the gateway greets concurrently, that
+	// is, for which it subscribes on the bus and reads the state. The number is large, so that one
+	// query can read the states of many clients of a partition.
 	greetingsAtOnce = 512
-	// greetingWait is how long a client may be queued. After this time the gateway disconnects
-	// the client, and tells it when to reconnect. greetingWait is shorter than the time for
-	// which clients wait for the answer to their hello.
+	// greetingWait is how long a client that has sent its hello may be queued for the greeting.
+	// After this time the gateway disconnects the client, and tells it when to reconnect. Clients
+	// wait longer than greetingWait for the answer to their hello.
 	greetingWait = 8 * time.Second
 )
 

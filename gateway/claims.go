@@ -16,22 +16,23 @@ import (
 // once the room has the message.
 
 const (
-	// claimSpan is how long a claim is stored. The fold uses the same duration for other
-	// conversations.
+	// claimSpan is how long the gateway stores a claim: a read of a room that is ahead of the
+	// log. The fold stores reads of other conversations that are ahead for the same time.
 	claimSpan = time.Minute
 	// maxClaims is the maximum number of claims of one user. Each room has at most one.
 	maxClaims = 32
 )
 
-// claim is a read up to the message with the seq `upTo`, which the room does not have yet. The
-// claim expires at the time `until`.
+// claim is a read of a room up to the message with the seq `upTo`, where the room does not have
+// this message yet. The claim expires at the time `until`.
 type claim struct {
 	upTo  int64
 	until time.Time
 }
 
-// readAhead stores a claim if a read goes beyond the last message of a room. Call it before the
-// read is appended, since the message may arrive immediately after the append.
+// readAhead is called for each read command, before the read is appended to the log. If the read
+// goes beyond the last message of a room, readAhead stores a claim. A call after the append would
+// be too late: the message may arrive immediately after the append.
 func (h *hub) readAhead(userID, conversationID string, upTo int64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -60,8 +61,9 @@ func (m *member) claim(conversationID string, upTo int64) {
 	m.claims[conversationID] = claim{upTo, now.Add(claimSpan)}
 }
 
-// forgetAhead deletes the claim on a room. It is called when the user marks messages of the
-// room unread: if the read were appended again later, it would undo the mark.
+// forgetAhead deletes the claim of a user on a room: the read that is to be appended again when
+// the room has the message. It is called when the user marks messages of the room unread, since
+// that second append would undo the mark.
 func (h *hub) forgetAhead(userID, conversationID string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -108,8 +110,8 @@ func (s *session) readAgain(r repeatedRead) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends the queued reads. If an append fails, the messages of the read stay
-// unread until the user's next read.
+// repeatReads appends the session's queued reads to the log, for the second time each. If an
+// append fails, the messages of that read stay unread until the user's next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()
 	reads := s.reads

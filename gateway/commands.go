@@ -50,9 +50,9 @@ func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	})
 }
 
-// refuse handles a frame that could not be decoded. It answers with an error frame, and the
-// session continues. But if the frame is a hello, arrived before the hello, or is no JSON
-// object, refuse returns a closing, and the session ends.
+// refuse handles a frame that could not be decoded. It returns a closing, which ends the session,
+// if the frame is not a JSON object, is a hello, or arrived before the hello was accepted.
+// Otherwise it answers with an error frame, and the session continues.
 func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	if s.userID == "" || f.T == protocol.FrameHello || errors.Is(reason, protocol.ErrNotObject) {
 		return &closing{code: protocol.CloseProtocol, reason: reason.Error()}
@@ -60,8 +60,9 @@ func (s *session) refuse(f protocol.ClientFrame, reason error) *closing {
 	return s.limited(f, func() *closing { return s.reply(*notValid(f, reason.Error())) })
 }
 
-// limited calls carryOut to execute a frame. If the client sends too many frames, it answers
-// with an error frame instead.
+// limited calls carryOut, which executes a frame. But if the user's rate limit is exceeded,
+// limited answers with an error frame instead, or returns the closing with which to end the
+// session.
 func (s *session) limited(f protocol.ClientFrame, carryOut func() *closing) *closing {
 	refused, ending := s.limit(f)
 	switch {

@@ -13,11 +13,12 @@ import (
 // This file sends updates of rooms to members. Updates of a busy room are conflated: members
 // get the newest state of the room, and states in between may be skipped.
 
-// seatsAtOnce is the number of members after which the method tell briefly unlocks the hub. Otherwise a large room would block other goroutines that lock the hub.
+// seatsAtOnce is the number of members after which the method tell briefly unlocks the hub.
+// Otherwise a large room would block other goroutines that lock the hub.
 const seatsAtOnce = 256
 
-// roomNews is a state of a room to send to its members: copies of room.latest, base, oldest and
-// came.
+// roomNews is a state of a room that is to be sent to its members. It has copies of the fields
+// latest, base, oldest (here since) and came (here step) of the struct room.
 type roomNews struct {
 	latest *pubsub.RoomUpdate
 	base   int64
@@ -40,9 +41,10 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 	}
 }
 
-// take stores an update that arrived at a step (see rooms.steps) as the newest state. If ok is
-// true, the caller must call schedule with wait, to send this state to the members. ok is false if the update is not newer than latest, or if the sending is already
-// scheduled.
+// take is called for each update of a room. It stores the update as the room's newest state; step
+// is when the update arrived (see rooms.steps). If ok is true, the caller must pass `wait` to
+// schedule, so that the members get the state. ok is false if the update is not newer than
+// latest, or if schedule has been called already.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

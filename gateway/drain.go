@@ -47,8 +47,9 @@ func (g *Gateway) drain() {
 	<-ended
 }
 
-// sayGoodbye calls end for the sessions `open`, at an even rate over DrainDuration, and then
-// returns false. If all sessions of the gateway end earlier, it returns true at once.
+// sayGoodbye makes the sessions in `open` end, at an even rate over DrainDuration, and then
+// returns false. Some sessions may still be ending. If all sessions of the gateway have ended
+// before, it returns true.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()

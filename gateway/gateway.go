@@ -178,9 +178,9 @@ type Config struct {
 	// Devices records which devices have their app open. Default: nothing is recorded.
 	Devices Devices
 
-	// BadToken, if set, is called for each client whose token is invalid, with the client's
-	// network (see [ClientOf]). It is not called for an expired token. If the network is
-	// unknown, from is the zero Prefix. BadToken must not block.
+	// BadToken, if set, is called for each client whose token is invalid. It is not called for
+	// an expired token. `from` is the network of the client (see [ClientOf]), or the zero Prefix
+	// if the network is unknown. BadToken must not block.
 	BadToken func(from netip.Prefix)
 
 	// Revocations reports which tokens are revoked. Default: none.
@@ -311,8 +311,8 @@ func New(cfg Config) (*Gateway, error) {
 	g.presence = newPresence(cfg.Devices)
 	g.foreign.Interval = refusedOriginLogInterval
 	g.upgrader = websocket.Upgrader{
-		// The read buffer is small, since an idle connection keeps it and most frames of
-		// clients are smaller. Write buffers are shared.
+		// The read buffer is small: an idle connection keeps it, and most frames of clients fit
+		// into it. Connections share write buffers.
 		ReadBufferSize:  256,
 		WriteBufferPool: &sync.Pool{},
 		CheckOrigin:     cfg.AllowOrigin,
@@ -408,8 +408,8 @@ func (g *Gateway) full() *closing {
 	return nil
 }
 
-// claim assigns a session to a user. If the session is refused, it returns a closing with the
-// reason.
+// claim is called when a hello is accepted. It records the user of the session. If the gateway or
+// the user has reached its limit of connections, claim returns a closing with the reason.
 func (g *Gateway) claim(s *session, userID string) *closing {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -444,7 +444,7 @@ func (g *Gateway) dismiss(s *session) {
 }
 
 // identify verifies the token of a client. If the token is refused, it returns a closing with
-// the reason. from is the network of the client, for Config.BadToken.
+// the reason. `from` is the network of the client, for Config.BadToken.
 func (g *Gateway) identify(ctx context.Context, token string, from netip.Prefix) (Identity, *closing) {
 	id, err := g.cfg.Authenticator.Authenticate(ctx, token)
 	switch {

@@ -37,12 +37,12 @@ type interest struct {
 	user pubsub.Address
 	// sessions usually has one element.
 	sessions []*session
-	// joined is a channel while a Join of the user runs. When the Join returns, the channel is
-	// closed and joined is set to nil.
+	// joined is nil, except while a call of Join for the user runs. It is then a channel that is
+	// closed when the call returns.
 	joined chan struct{}
-	// leaving is a channel while a Leave of the user runs; the channel is closed when the Leave
-	// returns. New sessions of the user wait for this, since a concurrent Join and Leave could
-	// take effect in either order.
+	// leaving is nil until Leave is called for the user. It is then a channel that is closed when
+	// the call returns. New sessions of the user wait for this before they call Join, since a
+	// concurrent Join and Leave could take effect in either order.
 	leaving chan struct{}
 	// member is nil for a user without memberships.
 	member *member
@@ -84,10 +84,10 @@ func (in *interest) offer(u *pubsub.Update) {
 	}
 }
 
-// HandleGap implements pubsub.Handler. In the gap an update of a user may have been lost, and
-// later updates of the user's rooms do not reveal this. So HandleGap makes every account
-// unknown (see member.account). The sessions of a user then read the tables at the next
-// reconciliation, or at the next update of the user.
+// HandleGap implements pubsub.Handler: the bus calls it after it may have lost updates. If it
+// lost an update of a user, later updates of the user's rooms do not reveal the loss. So
+// HandleGap makes every account unknown (see member.account). The sessions of a user then read
+// the tables at the next reconciliation, or at the next update of the user.
 func (h *hub) HandleGap() {
 	h.rooms.gap.Store(h.rooms.now())
 	h.mu.RLock()

@@ -179,9 +179,9 @@ func (m *member) follow(n *roomNews) {
 }
 
 // settle updates the account of a user after a session was sent a state that was read from the
-// tables. It also updates the session's mailbox. began and at are the step (see rooms.steps)
-// and the time at which the read began. whole is true if the client needed the whole state (see
-// view.Reading).
+// tables. It also updates the session's mailbox. `began` is the step (see rooms.steps), and
+// `readAt` the time, at which the read began. `whole` is true if the client needed the whole
+// state (see view.Reading).
 //
 // settled is false if the tables must be read again, because a newer state was announced after
 // the read began, or because the subscription to a room began only after the read. err is an
@@ -221,8 +221,9 @@ func (h *hub) dismiss(m *member) {
 	}
 }
 
-// settle is the second part of hub.settle. It runs when the subscriptions to all rooms exist.
-// The caller holds the mutex of the hub.
+// settle is the part of hub.settle that updates the account and the session's mailbox. It is
+// called once the subscriptions to all rooms of the user exist. The caller holds the mutex of the
+// hub.
 func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -266,9 +267,9 @@ func (m *member) load(s *session, state *pubsub.Snapshot, began int64, whole boo
 }
 
 // replace makes a new account from a state that was read from the tables for a session. It then
-// applies the states of rooms that have arrived since the read began, and returns the changes
-// as ahead, which the session must still get. It makes the user's other sessions sync, since
-// they may lack changes that the state includes.
+// applies the states of rooms that have arrived from the bus since the read began. It returns
+// these changes as `ahead`: the session must still get them. It makes the user's other sessions
+// sync, since they may lack changes that the state from the tables includes.
 func (m *member) replace(s *session, state *pubsub.Snapshot, began int64) (ahead *pubsub.Update, ok bool) {
 	m.account = view.NewAccount(state)
 	m.announced = announced{}

@@ -29,8 +29,8 @@ type Metrics struct {
 	aheadHello, aheadUpdate, aheadCompared prometheus.Counter
 }
 
-// NewMetrics returns metrics, and registers them with r unless r is nil. It panics if they are
-// registered with r already.
+// NewMetrics returns the metrics of a gateway. It registers them with `r`, unless `r` is nil. It
+// panics if such metrics are registered with `r` already.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		connections:     metric.Gauge(r, "badged_gateway_connections", "Open client connections."),

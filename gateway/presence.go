@@ -14,7 +14,8 @@ type Device struct{ UserID, ID string }
 // Devices records which devices have their app open. These devices get no pushes.
 type Devices interface {
 	// Hold records that the apps of devices are open. The record expires after the duration
-	// lease. A lease of 0 records that the apps are closed. Hold is safe for concurrent use.
+	// `lease`. If lease is 0, Hold records that the apps are closed. Hold is safe for concurrent
+	// use.
 	Hold(ctx context.Context, devices []Device, lease time.Duration) error
 }
 
@@ -79,9 +80,9 @@ func (p *presence) change(d Device) {
 	wait.Wake(p.wake)
 }
 
-// run reports connected and disconnected devices until ctx is done. If a report fails, run
-// calls failed, and does not repeat the report at once: the next renewal reports all open
-// devices, and the leases of closed devices expire.
+// run reports connected and disconnected devices to Devices until ctx is done. If a report fails,
+// run calls the function `failed`. It does not repeat the report at once: the next renewal reports
+// all connected devices, and the leases of disconnected devices expire.
 func (p *presence) run(ctx context.Context, failed func(error)) {
 	if p.devices == nil {
 		return
@@ -112,8 +113,8 @@ func (p *presence) run(ctx context.Context, failed func(error)) {
 	}
 }
 
-// take returns the devices to report, and clears changed. The devices to report are the changed
-// devices and, if all is true, all open devices.
+// take returns the devices that must be reported now, and clears changed. These are the changed
+// devices and, if the parameter `all` is true, all devices that have sessions.
 func (p *presence) take(all bool) (open, closed []Device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,9 +23,9 @@ const (
 	// readBatch is the maximum number of states that one query reads. It limits the memory for
 	// large snapshots.
 	readBatch = 100
-	// readSplit is used after a query has failed or timed out: its calls are repeated in
-	// batches that are smaller by this factor. So if one user is the cause, the other users of
-	// the batch still get their states.
+	// readSplit is used after a query has failed or timed out: the states are read again in
+	// batches that are smaller by this factor. So if one user has caused the failure, the other
+	// users of the batch still get their states.
 	readSplit = 10
 	// If readFailures queries in a row have failed, a single user is not the cause. Batches
 	// then no longer shrink, since smaller batches would only mean more queries.
@@ -92,8 +92,8 @@ func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubs
 	}
 }
 
-// enqueue queues calls of a partition. If fewer than readsAtOnce goroutines execute run, it
-// starts another. The caller holds mu.
+// enqueue queues calls of a partition. If fewer than readsAtOnce goroutines execute the method
+// run, enqueue starts one more. The caller holds mu.
 func (r *reads) enqueue(partition int, calls ...*stateRead) {
 	if len(calls) == 0 {
 		return
@@ -151,8 +151,9 @@ type batch struct {
 	calls [][]*stateRead
 }
 
-// next removes a batch of calls from the queues. If ok is false, no batch may be read now, and
-// the goroutine that called next must end.
+// next removes a batch of calls from the queues. It skips partitions with readsOfPartition running
+// queries. If ok is false, there is no other partition with queued calls, and the goroutine that
+// called next must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

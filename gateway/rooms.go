@@ -44,18 +44,18 @@ type room struct {
 	// The mutex of the hub guards seats, joined, leaving and since. seats are the room's
 	// members on this gateway.
 	seats []*seat
-	// joined is a channel while a Join of the room runs; when the Join returns, the channel is
-	// closed and joined is set to nil. since is the step at which the Join returned.
+	// joined is nil, except while a call of Join for the room runs. It is then a channel that is
+	// closed when the call returns. since is the step at which the call has returned.
 	joined chan struct{}
 	since  int64
-	// leaving is a channel while a Leave of the room runs. The channel is closed when the Leave
-	// returns.
+	// leaving is nil until Leave is called for the room. It is then a channel that is closed when
+	// the call returns.
 	leaving chan struct{}
 
 	mu sync.Mutex
 	// latest is the newest state from the bus, or nil. came is the step at which latest arrived.
-	// base is Changes of an earlier state of the room; the bus has lost no update of
-	// the room after it.
+	// base is the value of Changes in an earlier state of the room: the bus has lost no update of
+	// the room between that state and latest.
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64

@@ -19,8 +19,8 @@ import (
 type closing struct {
 	code   int
 	reason string
-	// reconnect is the delay after which the client should reconnect; 0 if the client is given
-	// no delay.
+	// reconnect is the delay after which the client should reconnect. If it is 0, the client is
+	// not told a delay.
 	reconnect time.Duration
 }
 
@@ -90,8 +90,8 @@ func newSession(g *Gateway) *session {
 	return s
 }
 
-// end schedules the end of the session. The client gets c as the reason. If end is called
-// several times, the client gets the first reason.
+// end schedules the end of the session. The client gets `c` as the reason. If end is called
+// several times, the client gets the reason of the first call.
 func (s *session) end(c closing) {
 	s.mu.Lock()
 	if s.closing == nil {
@@ -176,8 +176,8 @@ func (s *session) authenticate(ctx context.Context, token string) *closing {
 	return nil
 }
 
-// address returns the network of the client, or the zero Prefix if it is unknown, or after the
-// hello.
+// address returns the network of the client. After the hello, or if the network is unknown, it
+// returns the zero Prefix.
 func (s *session) address() netip.Prefix {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -68,8 +68,8 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	<-stream.ended
 }
 
-// helloOf returns the hello frame that a request is equivalent to. A malformed Last-Event-ID
-// means that the client has no state.
+// helloOf returns the hello frame of a client that uses server-sent events: such a client sends
+// the content of the frame in its request. If Last-Event-ID is malformed, the client has no state.
 func helloOf(r *http.Request) protocol.ClientFrame {
 	hello := protocol.ClientFrame{T: protocol.FrameHello, Device: r.URL.Query().Get("device")}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")

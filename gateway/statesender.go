@@ -133,8 +133,9 @@ func (ss *stateSender) sync(ctx context.Context) error {
 	return nil
 }
 
-// settle is called after the client was sent a state. It reports whether the client is now up
-// to date, so that the tables need not be read again.
+// settle is called after the client was sent a state that was read from the tables. It updates
+// the user's account and the mailbox by this state (see hub.settle). It returns false if the
+// tables must be read again.
 func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	s := ss.session
 	joinCtx, cancel := context.WithTimeout(ctx, s.gateway.cfg.JoinTimeout)

@@ -62,8 +62,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// until the connection ends.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocol.Subprotocol}}
 	case len(protocols) > 0:
-		// Choose a protocol of the client. Otherwise the client fails the handshake and does
-		// not see the close code.
+		// Choose any subprotocol that the client has offered. Otherwise the client would fail the
+		// handshake, and would not see the close code.
 		chosen = http.Header{"Sec-Websocket-Protocol": {protocols[0]}}
 	}
 	conn, err := g.upgrader.Upgrade(g.metered(w), r, chosen)
@@ -245,8 +245,9 @@ func (k *socket) welcome(token string, speaksProtocol bool) bool {
 	return true
 }
 
-// vouch tells the listener that accepted the connection that the client is authenticated. It
-// calls the method Vouch of the connection, if the connection has this method.
+// vouch is called when the client is authenticated. It calls the method Vouch of the network
+// connection, if the connection has this method. A listener that limits unauthenticated
+// connections then no longer counts the connection.
 func (k *socket) vouch() {
 	if conn, ok := limit.Unmetered(k.conn.NetConn()).(interface{ Vouch() }); ok {
 		conn.Vouch()

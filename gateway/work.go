@@ -141,8 +141,8 @@ func (s *session) work() {
 	}
 }
 
-// do runs taskSend and taskCheck, if the given tasks include them. sync reports whether the
-// tables must be read. err is the error of a write.
+// do runs taskSend and taskCheck, if the given tasks include them. It also runs taskSend if they
+// include taskGreet. sync reports whether the tables must be read. err is the error of a write.
 func (s *session) do(tasks task) (sync bool, err error) {
 	if s.sender == nil {
 		return false, nil // the session has not joined yet; its greeting will read the tables

@@ -26,8 +26,8 @@ func (m *Membership) build(version int64, levels map[string]string) (Conversatio
 		behind = *m.Behind
 	}
 	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
-	// Limit the counts to 0: the fold lists only a limited number of the member's own messages,
-	// so a difference may be negative.
+	// Replace a negative count by 0. The differences may be negative, since the fold lists only a
+	// limited number of the member's own messages.
 	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
 		unread = max(0, m.Room.Live.above(above)+behindLive-own)
 		if direct {
@@ -70,8 +70,8 @@ func (m *Membership) firstUnread() int64 {
 	return m.Room.Live.Without(m.Own, m.ReadSeq)
 }
 
-// Without returns the lowest seq that is in s, is not in others, and is greater than above. It
-// returns 0 if there is none.
+// Without returns the lowest seq of `s` that is greater than `above` and is not in `others`. It
+// returns 0 if there is no such seq.
 func (s Seqs) Without(others Seqs, above int64) int64 {
 	from, _ := slices.BinarySearchFunc(s, above, byLast)
 	for _, r := range s[from:] {

@@ -34,10 +34,11 @@ type Bus interface {
 	// compute wrong numbers.
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
-	// HasSubscribers reports whether an update that is published to the address a now could
-	// reach a handler. If not, the projector does not compute the update. While a subscription
-	// has joined the address, the result must be true. A bus that does not know the subscribers
-	// of other processes always returns true. HasSubscribers does not block.
+	// HasSubscribers reports whether an update of the user or room with the address `a` could
+	// reach a handler if it were published now. If not, the projector does not compute the
+	// update. While a subscription has joined the address, the result must be true. A bus that
+	// does not know the subscribers of other processes always returns true. HasSubscribers does
+	// not block.
 	HasSubscribers(a Address) bool
 
 	// Subscribe opens a subscription that has joined no address yet. The bus calls the handler
@@ -48,11 +49,11 @@ type Bus interface {
 	// only reduces latency: projectors also poll, so a lost wake delays events by milliseconds.
 	Wake(ctx context.Context, partitions []int) error
 
-	// Wakes calls wake for each partition that a Wake call names, in any order. It blocks until
-	// ctx is done and then returns nil. If its connection is lost, it reconnects. Several Wake
-	// calls for a partition in quick succession may cause only one call of wake, which then
-	// starts after the last Wake call. wake is called from one goroutine at a time, and is not
-	// called after Wakes has returned. It must not block.
+	// Wakes calls the function `wake` for each partition that a Wake call names, in any order. It
+	// blocks until ctx is done and then returns nil. If its connection is lost, it reconnects.
+	// Several Wake calls for a partition in quick succession may cause only one call of `wake`,
+	// which then starts after the last Wake call. `wake` is called from one goroutine at a time,
+	// and is not called after Wakes has returned. It must not block.
 	Wakes(ctx context.Context, wake func(partition int)) error
 
 	// Close closes every subscription and releases all resources. It is idempotent, and must
@@ -102,8 +103,8 @@ type Handler interface {
 	// handlers: do not modify it.
 	HandleRoom(u *RoomUpdate)
 
-	// HandleGap reports that updates that were published before this call may be lost, for any
-	// joined address. Updates that are published later arrive again.
+	// HandleGap reports that the bus may have lost updates of any joined address, if they were
+	// published before this call. Updates that are published later arrive as usual.
 	HandleGap()
 }
 

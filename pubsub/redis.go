@@ -44,8 +44,8 @@ type RedisConfig struct {
 	// shows a false update until the client is next compared with the tables.
 	Keys []string
 
-	// PublishTimeout limits the time of a pipeline of Publish, or of a Wake, from the dial to
-	// the reply. Default 2s.
+	// PublishTimeout limits how long a call of Wake, or one of the two pipelines of a call of
+	// Publish, takes from the dial to the reply. Default 2s.
 	PublishTimeout time.Duration
 
 	// PingInterval is how often each subscription pings Redis and publishes a canary, a test
@@ -311,8 +311,9 @@ func (r *Redis) Close() error {
 	return nil
 }
 
-// Connected reports whether every subscription has a live connection. While a subscription has
-// no live connection, its updates are lost. Connected is safe for concurrent use.
+// Connected reports whether every subscription and every call of Wakes has all its connections to
+// Redis. While a connection of a subscription is lost, updates are lost too. Connected is safe for
+// concurrent use.
 func (r *Redis) Connected() bool { return r.away.Load() == 0 }
 
 // Ping checks that Redis answers on the connections that publish.

@@ -89,9 +89,9 @@ func (s *redisInterests) wants(channel string) bool {
 	return ok
 }
 
-// pending returns a batch that has yet to join one of the given channels, or nil if every
-// channel is joined or unwanted. givenUp is true if a Join has given up waiting for the
-// channels: pending then adds the channels that are not joined yet to missed.
+// pending returns nil if every given channel is joined or unwanted. Otherwise it returns a batch
+// that joins one of the channels and that Redis has not acknowledged yet. givenUp is true if a
+// Join has given up waiting: pending then adds the channels that are not joined yet to missed.
 func (s *redisInterests) pending(channels []string, givenUp bool) (batch *redisBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,8 +98,8 @@ func (k *redisLink) receive() (any, error) {
 }
 
 // receiveFrom calls ReceiveTimeout of go-redis. ReceiveTimeout panics on an answer that does
-// not have the form of a message; receiveFrom returns an error instead. A timeout of 0 means
-// none.
+// not have the form of a message; receiveFrom returns an error instead. If timeout is 0,
+// receiveFrom waits without a limit.
 func receiveFrom(ctx context.Context, p *redis.PubSub, timeout time.Duration) (reply any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

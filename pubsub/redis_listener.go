@@ -15,10 +15,10 @@ import (
 	"github.com/badged/badged/internal/base/wait"
 )
 
-// The delay before a reconnect doubles with each failed attempt, from a first to a last delay.
-// After a successful connection it starts again with the first delay. Each listener chooses its
-// first and last delay at random, between half of these constants and the constants, so that
-// listeners do not all reconnect to Redis at the same time.
+// The delay before a reconnect doubles with each failed attempt, from minReconnectDelay to
+// maxReconnectDelay. After a successful connection it starts again with minReconnectDelay. Each
+// listener multiplies the two constants by random factors between 1/2 and 1, so that listeners do
+// not all reconnect to Redis at the same time.
 const (
 	minReconnectDelay = 50 * time.Millisecond
 	maxReconnectDelay = 5 * time.Second

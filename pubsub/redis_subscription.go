@@ -8,8 +8,8 @@ import (
 )
 
 // redisSubscription receives the messages of its channels through one listener. In a cluster it
-// has one listener for each partition of its addresses: a listener has a connection to a single
-// master, and the slot of each partition may move to another one.
+// has one listener for each partition of its addresses: a listener is connected to a single
+// master, and a partition's slot may move to another master while other slots do not.
 type redisSubscription struct {
 	bus     *Redis
 	handler Handler
@@ -100,8 +100,8 @@ func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) erro
 	for l, channels := range byListener {
 		l.want(channels...)
 	}
-	// Call await for every listener, even after an error: a listener thereby records the
-	// channels that are not joined yet, and so calls HandleGap later.
+	// Call await for every listener, even after an error: await records the channels that are
+	// not joined yet, so that HandleGap is called when they are joined later.
 	for l, channels := range byListener {
 		err = errors.Join(err, l.await(ctx, channels))
 	}

@@ -69,9 +69,9 @@ type Membership struct {
 	// Joined is Room.Changes when the user joined.
 	Joined  int64 `json:"joined"`
 	ReadSeq int64 `json:"read_seq"`
-	// ReachedSeq is set while messages at or below the read position are marked unread;
-	// otherwise it is 0. It is then the read position that clients see. ReadSeq is lower, and
-	// the numbers are computed from ReadSeq.
+	// ReachedSeq is the read position that clients see while messages at or below it are marked
+	// unread. ReadSeq is then lower, and the numbers are computed from ReadSeq. If no such
+	// messages are marked, ReachedSeq is 0.
 	ReachedSeq int64 `json:"reached_seq,omitempty"`
 	// SeenSeq is the seen position if it is above the read position, else 0.
 	SeenSeq      int64     `json:"seen_seq,omitempty"`
@@ -85,14 +85,13 @@ type Membership struct {
 	OwnCounted int64 `json:"own_counted,omitempty"`
 	// Mentions is the number of messages above ReadSeq that mention the user by name but do not
 	// mention all, minus the number of the user's own messages that mention all. It may be
-	// negative. Named is the number of messages above ReadSeq that mention the user by name. At
-	// the level direct_mentions, the conversation has this number of mentions instead.
+	// negative. Named is the number of messages above ReadSeq that mention the user by name. If
+	// the level direct_mentions applies, clients see Named as the number of mentions.
 	Mentions int64 `json:"mentions"`
 	Named    int64 `json:"named,omitempty"`
-	// Unseen is set if the seen position is above ReadSeq; otherwise it is nil. It has three
-	// numbers, which count only messages above the seen position: the number of the user's own
-	// messages, the number that corresponds to Mentions, and the number that corresponds to
-	// Named.
+	// Unseen is set if the seen position is above ReadSeq; otherwise it is nil. It counts only
+	// messages above the seen position. Unseen[0] is the number of the user's own messages;
+	// Unseen[1] and Unseen[2] are computed like Mentions and Named.
 	Unseen *[3]int64 `json:"unseen,omitempty"`
 	// Room is the state of the room after the same commit, or in the same snapshot. It is
 	// shared: do not modify it.

@@ -41,9 +41,9 @@ type Muted = category.Muted
 // MaxCategories is the maximum number of categories that [Badge.Shown] shows.
 const MaxCategories = 500
 
-// Shown returns the badge as clients and endpoints get it. Its Categories have only the first
-// MaxCategories by name, and the paths in extra. The numbers of the badge itself still include
-// all categories. The result may share maps with b.
+// Shown returns the badge as clients and HTTP endpoints get it. The Categories of the result have
+// only the first MaxCategories categories by name, and the paths in `extra`. The Numbers of the
+// result still include all categories. The result may share maps with `b`.
 func (b *Badge) Shown(extra ...string) Badge {
 	shown := *b
 	if len(b.Categories) <= MaxCategories {
@@ -94,7 +94,7 @@ type Conversation struct {
 type Update struct {
 	Badge
 	// Partition is the partition that the user had before any split, so it never changes. A bus
-	// may choose the route of an update by it.
+	// may use it to choose the route of an update.
 	Partition int `json:"partition"`
 	// BaseVersion is the version of the user before the commit.
 	BaseVersion int64 `json:"base_version"`

@@ -11,7 +11,7 @@ type FrameInfo struct {
 	// Of is a value of the Go type of the frame, whose tags describe the fields.
 	Of any
 	// Required and Optional name the fields of the frame. If both are empty, the frame has all
-	// fields of Of.
+	// fields of the Go type of Of.
 	Required, Optional []string
 	// Command is true if POST /v1/commands accepts it.
 	Command bool

@@ -27,7 +27,7 @@ import (
 const Subprotocol = "badge.v1"
 
 // ProblemType is the type of the problem (RFC 9457) in the answer to a refused stream or
-// command over HTTP. It shows the client that badged has refused the request, not a proxy.
+// command over HTTP. It shows the client that the answer comes from badged and not from a proxy.
 const ProblemType = "urn:badged:problem"
 
 const (

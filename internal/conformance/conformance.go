@@ -94,8 +94,8 @@ func Scenarios(transport Transport) []Info {
 }
 
 // Run runs the scenarios, each with a new process of the client. The report contains the client's
-// failures; an error means that the scenarios could not be run. If ctx ends, Run returns its error,
-// and a report of the scenarios that were complete.
+// failures; an error means that the scenarios could not be run. If ctx ends, Run returns the error
+// of ctx, and a report of the scenarios that have ended before.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if len(cfg.Command) == 0 {
 		return Report{}, errors.New("no command of a client to run")
@@ -149,8 +149,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return report, err
 }
 
-// choose returns the scenarios whose names begin with an element of only. It returns an error if no
-// scenario matches an element.
+// choose returns the scenarios whose names begin with an element of `only`, or all scenarios if
+// `only` is empty. It returns an error if an element matches no scenario.
 func choose(all []scenario, only []string) ([]scenario, error) {
 	if len(only) == 0 {
 		return all, nil

@@ -17,8 +17,8 @@ func loses() step {
 	}
 }
 
-// garbles answers the client's last command over HTTP as a proxy would that cannot reach its
-// server: with HTML and not with JSON.
+// garbles answers the client's last command over HTTP with status 502 and HTML instead of JSON. A
+// proxy gives such an answer if it cannot reach its server.
 func garbles() step {
 	return func(p *performance) error {
 		p.note(time.Now(), "a proxy answers the command with 502 and HTML")
@@ -33,8 +33,8 @@ func ofProxy(status int) answer {
 	return answer{status: status, contentType: "text/html", body: []byte("<h1>" + http.StatusText(status) + "</h1>")}
 }
 
-// turnsAway waits until the client opens a stream, and refuses it with a status. If pause is not 0,
-// the answer contains pause as retry_ms.
+// turnsAway waits until the client opens an event stream, and refuses the stream with an HTTP
+// status. If pause is not 0, the answer contains pause as retry_ms.
 func turnsAway(status int, pause time.Duration) step {
 	return func(p *performance) error {
 		refusal := frame{"message": "the script says so"}
@@ -72,8 +72,8 @@ func (p *performance) refuseStream(a answer) error {
 	return nil
 }
 
-// writesAs sends a frame as a server-sent event. The function parts changes the encoded event and
-// divides it; each part is written separately.
+// writesAs sends a frame as a server-sent event. The function `parts` gets the encoded event. It
+// may change the event, and divides it into parts; each part is written separately.
 func writesAs(f frame, parts func(event string) []string) step {
 	return func(p *performance) error {
 		writer, ok := p.conn.link.(*stream)
@@ -91,8 +91,8 @@ func writesAs(f frame, parts func(event string) []string) step {
 	}
 }
 
-// comments sends only comments for this duration. It fails if the client closes the
-// connection.
+// comments sends only comments on an event stream for the given duration, one per interval. It
+// fails if the client closes the connection during this time.
 func comments(duration, interval time.Duration) step {
 	return func(p *performance) error {
 		const expected = "to keep a stream on which comments come"

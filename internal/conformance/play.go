@@ -154,14 +154,15 @@ type performance struct {
 	refusedStream bool
 	// expires is when the client's token expires.
 	expires time.Time
-	// mustRenew is true once the client must not send its first token any more, but only a fresh
+	// mustRenew is true after the server has refused a stream with status 401, or has ended a
+	// connection with 4202: the token has expired. From then on the client may send only the fresh
 	// token.
 	mustRenew bool
 	// overtaken has events that arrived before the step that expects them. The next steps handle
 	// them first.
 	overtaken []event
-	// opening is true while a step waits for a connection. earlyEvents stores the commands over
-	// HTTP that arrive before this connection.
+	// opening is true while a step waits until the client connects. earlyEvents has the commands
+	// over HTTP that have arrived meanwhile.
 	opening     bool
 	earlyEvents []event
 	// leaving is true while a step waits for the end of the client's program. Other actions of the
@@ -298,9 +299,10 @@ func (p *performance) awaitFor(limit time.Duration, expected string, accept func
 	}
 }
 
-// observe handles an event as all steps do. It returns true if the step need not handle the event
-// itself. If the client has printed a state, observe checks the state and changes the event's kind
-// from printed to showed.
+// observe is called for each event of the client, in every step. It adds the event to the trace
+// and answers pings. It returns handled = true if the step must ignore the event. If the client
+// has printed a state, observe checks the state and changes the event's kind from printed to
+// showed.
 func (p *performance) observe(e *event, expected string) (handled bool, err error) {
 	if e.conn != nil && e.kind != opened && e.conn != p.conn {
 		return true, nil // an event of an earlier connection

@@ -37,8 +37,8 @@ const (
 	reading = 400 * time.Millisecond
 	// silence is the ping_ms in scenarios in which the server then stops answering.
 	silence = 400 * time.Millisecond
-	// murmur is the ping_ms in scenarios in which the server then sends only comments. calm is how
-	// long it sends only comments: more than two and a half ping intervals, the time after which a
+	// murmur is the ping_ms in the scenario in which the server then sends only comments for the
+	// duration calm. calm is longer than two and a half ping intervals, the time after which a
 	// client closes a connection on which nothing arrives.
 	murmur = 3 * time.Second
 	calm   = 10 * time.Second
@@ -360,9 +360,9 @@ func restartings() []scenario {
 		).storing(),
 		story("restart-unanswered", "after a restart the client sends a command without an answer once more, with the same id, and not again after its answer",
 			started(), performs("read", read), gets("read", wantRead),
-			// A second command follows, to ensure that the client has handled the first answer: on
-			// the transport sse, answers do not come on the stream, and are not ordered with its
-			// frames.
+			// The client sends a second command, since it has then handled the answer to the first.
+			// A frame on the stream would not show this: on the transport sse, the answer to a
+			// command is an HTTP response, and may arrive after later frames of the stream.
 			restarts(), resumed(), getsAgain(), answers(ok),
 			performs("mark_unread", frame{"conversation_id": "design-crew"}), gets("mark_unread", frame{"conversation_id": "design-crew"}), answers(ok), done(),
 			sends(marked(59)), shows(),

@@ -13,8 +13,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// The maximum sizes, in bytes, that the protocol allows for a frame of a client, and for hello and
-// auth.
+// The maximum sizes, in bytes, that the protocol allows for frames of a client. maxTokenFrameBytes
+// is for the frames hello and auth, which contain a token; maxFrameBytes is for all other frames.
 const (
 	maxFrameBytes      = 4096
 	maxTokenFrameBytes = maxFrameBytes + 16<<10
@@ -23,8 +23,8 @@ const (
 // writeTimeout bounds a write to a client that does not read from its connection.
 const writeTimeout = 10 * time.Second
 
-// server accepts connections of the client under test, and reports everything that the client sends
-// as events. It answers pings of WebSockets. Everything else is done by the script.
+// server accepts connections of the client under test. It reports everything that the client sends
+// as events, and answers pings of WebSockets. The script of the scenario does everything else.
 type server struct {
 	url       string
 	transport Transport

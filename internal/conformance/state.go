@@ -76,8 +76,8 @@ type conversation struct {
 	LevelUntil string `json:"level_until"`
 }
 
-// looksLike reports whether a client may print c for a conversation whose state on the server is
-// other.
+// looksLike reports whether a client may print `c` for a conversation whose state on the server is
+// `other`. The client may omit the time at which the level ends.
 func (c conversation) looksLike(other conversation) bool {
 	return c == other || c.LevelUntil == "" && c == other.withoutEnd()
 }
@@ -113,8 +113,9 @@ type numbers struct {
 	Marked int64 `json:"marked"`
 }
 
-// after returns the state after a frame, by the rules of the protocol: a snapshot replaces the
-// state, and a changes frame applies if it has the same epoch and a greater version than the state.
+// after returns the state that a client has after it has received the frame `f` in the state `s`. A
+// snapshot replaces the state. A changes frame is ignored unless it has the same epoch as the state
+// and a greater version. All other frames leave the state as it is.
 func (s state) after(f frame) state {
 	var update struct {
 		T             string `json:"t"`

@@ -201,10 +201,10 @@ func cuts() step {
 	}
 }
 
-// breaksOff cuts the connection once the client has probably read all frames: when the client does
-// something that is not a reaction to earlier frames, or after the duration `reading`. It does not
-// cut the connection at once, because a browser drops frames that the page has not read when the
-// connection breaks.
+// breaksOff cuts the connection once the client has probably read all frames: after the duration
+// `reading`, or earlier if the client does something other than to show a state or to answer a
+// ping. It does not cut the connection at once: when a connection breaks, a browser drops the
+// frames that the page has not read yet.
 func breaksOff() step {
 	return func(p *performance) error {
 		err := p.awaitFor(reading, "to read bye", func(e event) (bool, error) {
@@ -224,8 +224,8 @@ func breaksOff() step {
 	}
 }
 
-// says sends the frame bye with a code. If pause is not 0, the frame has it as reconnect_ms, and
-// the client must wait that long before it reconnects.
+// says sends the frame bye with a code. If pause is not 0, the frame contains pause as
+// reconnect_ms, and the client must wait that long before it reconnects.
 func says(code int, pause time.Duration) step {
 	return func(p *performance) error {
 		p.refusedStream = false
@@ -276,8 +276,8 @@ func refused(code int) step {
 	}
 }
 
-// quiet fails if the client does anything for this duration. It may only show a state that
-// it is allowed to show.
+// quiet fails if the client does anything during the given time. But the client may show a state
+// that is allowed at this point (see show), and may send pings and WebSocket pongs.
 func (p *performance) quiet(expected string, duration time.Duration) error {
 	err := p.awaitFor(duration, expected, func(event) (bool, error) { return false, nil })
 	if fails, ok := errors.AsType[*failure](err); ok && fails.nothing {
@@ -287,7 +287,7 @@ func (p *performance) quiet(expected string, duration time.Duration) error {
 }
 
 // sendsNothing fails if the client sends a command within a short time. Over WebSockets it returns
-// at once, because the step pings, which follows, detects such a command.
+// at once: the next step of the scenario is pings, which detects the command.
 func sendsNothing() step {
 	return func(p *performance) error {
 		if p.transport != ServerSentEvents {

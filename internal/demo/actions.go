@@ -84,8 +84,9 @@ func (d *Demo) postLevel(ctx context.Context, body levelBody) (any, error) {
 // maxCut is the longest time for which the page can cut the bus at once.
 const maxCut = time.Minute
 
-// linkState has the time until the cut of the bus ends, and the number of updates that were lost in
-// all cuts.
+// linkState describes the demo's bus, which the page can cut for some time. CutMS is the time in
+// milliseconds until the current cut ends; 0 if there is none. Lost is how many updates were lost
+// in all cuts so far.
 type linkState struct {
 	CutMS int64 `json:"cut_ms"`
 	Lost  int64 `json:"lost"`

@@ -14,8 +14,9 @@ type Explainer interface {
 	EffectOf(ctx context.Context, userID string, name replay.EventName) (replay.Effect, error)
 }
 
-// getChanges answers with the changes that one event made to the badges of the people among its
-// users.
+// getChanges answers how one event has changed badges. The query parameters source, id and
+// transaction name the event, and each parameter user names a user. Users who are not people of
+// the demo are ignored.
 func (d *Demo) getChanges(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	transaction, err := strconv.ParseInt(q.Get("transaction"), 10, 64)

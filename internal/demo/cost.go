@@ -23,8 +23,8 @@ type meter struct {
 	crowd  *crowd
 	// everywhere has one user of each partition.
 	everywhere []string
-	// one serializes the calls of pages, so that the messages of a call are measured without other
-	// messages.
+	// The mutex `one` is locked while send runs, so that the messages of two requests are not
+	// measured at the same time.
 	one sync.Mutex
 }
 
@@ -59,8 +59,8 @@ type cost struct {
 	Rows int `json:"rows"`
 }
 
-// send sends messages from random guests of the room, and returns once the badges include them. It
-// calls sent after each message was published.
+// send sends messages from random guests of the room, and returns once the badges include them.
+// After each message was published, send calls the function `sent`.
 func (m *meter) send(ctx context.Context, to conversation, messages int, sent func(message)) (cost, error) {
 	m.one.Lock()
 	defer m.one.Unlock()

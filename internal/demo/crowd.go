@@ -38,8 +38,8 @@ type crowd struct {
 type crowdState struct {
 	Members int `json:"members"`
 	Target  int `json:"target"`
-	// Trouble explains to the user of the page why a change is delayed. It is empty if no change is
-	// delayed.
+	// Trouble explains to the user of the page why the number of members does not change at the
+	// moment. It is empty if nothing delays the change.
 	Trouble string `json:"trouble,omitempty"`
 }
 
@@ -167,8 +167,8 @@ func awaitFolded(ctx context.Context, isFolded func(context.Context, int64) (boo
 	}
 }
 
-// open creates the room with its first members, unless it exists. It returns the number of its
-// guests.
+// open creates the room with its first members, unless the room exists. It returns the number of
+// guests in the room.
 func (s *store) open(ctx context.Context) (guests int, err error) {
 	var receipt events.Receipt
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -194,9 +194,9 @@ func (s *store) open(ctx context.Context) (guests int, err error) {
 	return guests, nil
 }
 
-// resize makes at most limit guests join or leave the room, so that their number comes closer to
-// target. It returns the new number of guests. It reads the current number from the table: if the
-// answer to an earlier commit was lost, only the table shows whether that commit succeeded.
+// resize makes at most `limit` guests join or leave the room, so that the number of guests comes
+// closer to `target`. It returns the new number. It reads the current number from the table: if
+// the answer to an earlier commit was lost, only the table shows whether that commit succeeded.
 func (s *store) resize(ctx context.Context, target, limit int) (guests int, receipt events.Receipt, err error) {
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var former int

@@ -66,8 +66,8 @@ const (
 	// talkPause is the minimum pause between two messages of the simulation; the maximum is twice
 	// as long.
 	talkPause = 900 * time.Millisecond
-	// briskStart is the number of first messages of the simulation with only a quarter of the usual
-	// pause, so that the page soon has messages to show.
+	// briskStart is how many messages the simulation writes at the start with only a quarter of the
+	// usual pause between them, so that the page soon has messages to show.
 	briskStart = 12
 )
 
@@ -249,8 +249,9 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// action returns a handler for requests with a body: do gets the body and returns the answer. want
-// is the refusal of a body that cannot be decoded.
+// action returns an HTTP handler for requests with a body of JSON. The handler passes the decoded
+// body to `do`, and sends the result of `do` as the answer. If the body cannot be decoded, the
+// answer is the error `want`.
 func action[In any](d *Demo, want refusal, do func(ctx context.Context, body In) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var body In

@@ -101,7 +101,7 @@ func (ps *phones) set(userID string, closed bool) (phone, bool) {
 }
 
 // take decrypts a push for a phone and stores its content, unless the phone already has a push with
-// a newer version.
+// a newer version of the badge.
 func (ps *phones) take(userID string, body []byte) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()

@@ -159,8 +159,8 @@ func eventsOf(c conversation, m *message, users []string) []events.Event {
 	for some := range slices.Chunk(without(users, m.SenderID), events.MaxUsers) {
 		content.UserIDs = some
 		all = append(all, event(suffix, events.MessageDelivered, content))
-		// Only the first event needs the mentions: only people can be mentioned, and all people are
-		// among the users of this event.
+		// Of the several events of a message to many users, only the first needs the mentions: only
+		// people can be mentioned, and all people are among the users of the first event.
 		content.MentionedUserIDs = nil
 		suffix = fmt.Sprintf("/%d", len(all))
 	}

@@ -22,8 +22,9 @@ type entry struct {
 	ID       string    `json:"id"`
 	Summary  string    `json:"summary"`
 	Time     time.Time `json:"time"`
-	// Users has the users of the event who are people of the demo, and a few of its other users. If
-	// the event is about a whole room, Users has the people in the room except the sender.
+	// Users has the users of the event who are people of the demo, and up to othersShown other
+	// users of the event. If the event is about a whole room, Users has the people in the room
+	// except the sender.
 	Users []string `json:"users"`
 	// Others is the number of users of the event that are not in Users.
 	Others int `json:"others,omitempty"`
@@ -40,9 +41,11 @@ type tail struct {
 	// ended is the id of a transaction. This transaction and all transactions with lower ids have
 	// ended, and the tail has read their events.
 	ended int64
-	// shown and shownBefore have the rows that were read last. The tail skips these rows when it
-	// reads them again. It reads rows again if their transactions come after ended, or if they are
-	// late rows, to which the projector assigns a new position when it folds them.
+	// shown and shownBefore have the rows that the tail has read most recently. When shown is full,
+	// it becomes shownBefore, and a new shown is begun. If the tail reads one of these rows again,
+	// it skips the row. It reads a row again if the id of the row's transaction is above ended. It
+	// also reads late rows again, since the projector assigns them a new position when it folds
+	// them.
 	shown, shownBefore map[row]struct{}
 }
 

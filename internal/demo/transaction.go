@@ -28,15 +28,15 @@ type longTransaction struct {
 	stopped bool
 }
 
-// transactionState has the time until the transaction ends, 0 if no transaction is open, and the
-// transaction id.
+// transactionState describes the open transaction. OpenMS is the time until it ends, in
+// milliseconds; 0 if no transaction is open.
 type transactionState struct {
 	OpenMS        int64 `json:"open_ms"`
 	TransactionID int64 `json:"transaction_id"`
 }
 
-// open opens the transaction for the duration d. If the transaction is open already, open postpones
-// its end to d from now.
+// open opens the transaction for the duration d. If the transaction is open already, open changes
+// the time of its end to now + d.
 func (l *longTransaction) open(ctx context.Context, d time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

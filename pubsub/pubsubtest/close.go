@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// testSilence calls closing while updates arrive. After closing has returned, the handler must
-// not be called.
+// testSilence calls the function `closing`, which closes a subscription or the bus, while updates
+// arrive. After `closing` has returned, the handler must not be called.
 func testSilence(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription)) {
 	u := users(t, 1)[0]
 	s, r := subscribe(t, bus, u)
@@ -59,8 +59,8 @@ func testCloseBus(t *testing.T, bus pubsub.Bus) {
 	})
 }
 
-// testCloseWaits calls closing while the handler runs. closing must not return before the
-// handler.
+// testCloseWaits calls the function `closing`, which closes a subscription or the bus, while the
+// handler runs. `closing` must not return before the handler has returned.
 func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscription) error) {
 	u := users(t, 1)[0]
 	slow := newBlocker()

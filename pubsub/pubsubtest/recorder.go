@@ -174,7 +174,7 @@ func (r *Recorder) AwaitGaps(t testing.TB, n int) {
 	}
 }
 
-// NewUpdate returns an update of the user u. It contains values that a faulty encoding would
+// NewUpdate returns an update of the user `u`. It contains values that a faulty encoding would
 // change: numbers that no float64 can represent, an empty name, and unusual text.
 func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	const big = 1<<53 + 1
@@ -215,7 +215,7 @@ func NewUpdate(u pubsub.Address, version int64) pubsub.Update {
 	}
 }
 
-// NewRoomUpdate returns an update of the room a. It contains values that a faulty encoding
+// NewRoomUpdate returns an update of the room `a`. It contains values that a faulty encoding
 // would change.
 func NewRoomUpdate(a pubsub.Address, changes int64) *pubsub.RoomUpdate {
 	const big = 1<<53 + 1

@@ -25,8 +25,8 @@ type Account struct {
 	// categories, Rest has only some of them: the first MaxCategories by name, the categories
 	// of the user's rooms, and the categories that were in updates. See knows.
 	Rest pubsub.Badge
-	// last is empty unless the user has more than pubsub.MaxCategories categories. Then last is
-	// the name of the last of the first MaxCategories categories by name.
+	// If the user has more than pubsub.MaxCategories categories, Rest has all categories up to
+	// the name `last`: the first MaxCategories by name. Otherwise last is empty.
 	last string
 	// Memberships are the memberships by conversation id. ofRooms has, for each category, the
 	// sum of the numbers that the memberships add to it.
@@ -145,8 +145,9 @@ func (a *Account) add(path string, n pubsub.Numbers) {
 	}
 }
 
-// Update applies an update of the user. If the result is Applied, it also returns the update to
-// send to clients, whose numbers and version include the memberships.
+// Update applies an update of the user, which arrived from the bus, to the account. If the result
+// is Applied, Update also returns the update to send to clients: its numbers and its version
+// include the memberships.
 func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 	switch {
 	case u.Epoch != a.Rest.Epoch || u.BaseVersion > a.Rest.Version:
@@ -278,10 +279,10 @@ func sameRow(a, b *pubsub.Membership) bool {
 		a.Mentions == b.Mentions && a.Named == b.Named && (a.Unseen == b.Unseen || a.Unseen != nil && b.Unseen != nil && *a.Unseen == *b.Unseen) && a.OwnCounted == b.OwnCounted && slices.Equal(a.Own, b.Own)
 }
 
-// Follow applies a state of a room that arrived from the bus. base is Changes of an earlier state
-// of the room; the bus has lost no update of the room after it. If the account's state of the
-// room is older than base, the bus may also have lost updates of the user. The result is then
-// Missed.
+// Follow applies a state of a room that arrived from the bus. base is the value of Changes in an
+// earlier state of the room: the bus has lost no update of the room between the two states. If
+// the account's state of the room is older than base, the bus may also have lost updates of the
+// user. The result is then Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {
@@ -365,7 +366,7 @@ func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	return changed
 }
 
-// catchUp sets next.Behind, where next is the new state of a membership and former is the state
+// catchUp sets next.Behind. `next` is the new state of a membership, and `former` is its state
 // before. Behind counts the member's unread messages in closed chunks (the older messages of a
 // room). Only the tables list the messages of closed chunks. If catchUp cannot compute
 // next.Behind from former.Behind, it returns false: the tables must then be read.
@@ -382,8 +383,8 @@ func catchUp(next, former *pubsub.Membership) bool {
 	behind := *former.Behind
 	if was.Since != now.Since {
 		if former.Behind.First == 0 || !next.SeenInOpen() && former.SeenInOpen() {
-			// The first unread message, or seen messages, may be in a chunk that was closed
-			// after the state former.
+			// The first unread message, or seen messages, may be in a chunk that was still open
+			// in the state `former` and is closed now.
 			return false
 		}
 		behind.Live += now.ClosedLive - was.ClosedLive

@@ -10,8 +10,8 @@ import (
 // safe for concurrent use.
 type Categories struct {
 	// tops are the categories of the token, except categories that another category of the
-	// token covers. held has the numbers of each category of tops that the client was sent
-	// last.
+	// token covers. held has, for each category of tops, the numbers that were last sent to the
+	// client.
 	tops []string
 	held map[string]pubsub.Numbers
 	// shown maps the id of each conversation that the client may show to the conversation's

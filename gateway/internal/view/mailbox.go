@@ -37,12 +37,13 @@ type Mailbox struct {
 	syncing bool
 	// syncs is how many times the mailbox has begun to sync.
 	syncs uint32
-	// whole is true while the mailbox syncs if the client needs the whole state instead of
-	// changes: the tables do not have the client's state, or the categories that the client may
-	// see have changed.
+	// whole is set only while the mailbox syncs. It is true if the client needs the whole state
+	// instead of changes: because the tables never had the client's state, or because the
+	// categories that the client may see have changed.
 	whole bool
-	// announced is the newest announced version of announcedEpoch. Both are reset when a read of
-	// the tables begins, and are only set while the mailbox syncs.
+	// announced is the newest version, in the epoch announcedEpoch, that an update from the bus
+	// or a comparison with the tables has announced. Both fields are set only while the mailbox
+	// syncs, and are reset when a read of the tables begins.
 	announced      int64
 	announcedEpoch string
 	// since is the append time of the oldest change that the client lacks, while the mailbox
@@ -98,8 +99,9 @@ type Traced struct {
 	Came   time.Time
 }
 
-// NewMailbox returns a mailbox that is syncing. The mailbox calls filled when Take may return
-// something. filled may be called from any goroutine, and must not block or call the mailbox.
+// NewMailbox returns a mailbox that is syncing. The mailbox calls the function `filled` when there
+// may be something to send, so that Take should be called. The call may come from any goroutine;
+// `filled` must not block or call the mailbox.
 func NewMailbox(filled func()) *Mailbox { return &Mailbox{syncing: true, filled: filled} }
 
 // Offer merges an update from the bus.
@@ -137,8 +139,8 @@ func (m *Mailbox) add(u *pubsub.Update) {
 	m.filled()
 }
 
-// merge adds the conversations of a further update. A fast path handles the most frequent case:
-// both updates are of the same busy conversation.
+// merge adds the conversations of a newer update to the conversations that must still be sent. A
+// fast path handles the most frequent case: all updates so far are of a single busy conversation.
 func (p *pending) merge(newer []pubsub.Conversation) {
 	if p.conversations == nil && len(p.first) == 1 && len(newer) == 1 && p.first[0].ConversationID == newer[0].ConversationID {
 		p.first = newer
@@ -155,8 +157,8 @@ func (p *pending) merge(newer []pubsub.Conversation) {
 	}
 }
 
-// mergeBadge adds the badge of a further update. The result has the newest numbers, and every
-// category that changed in any of the updates.
+// mergeBadge adds the badge of a newer update to the badge that must still be sent. The result has
+// the numbers of the newer badge, and every category that changed in any of the updates.
 func (p *pending) mergeBadge(newer *pubsub.Badge) {
 	categories, levels := p.badge.Categories, p.badge.Levels
 	if !p.merged {
@@ -235,8 +237,8 @@ func (m *Mailbox) Renew() {
 	m.whole = true
 }
 
-// Mark is the state that a client had at some time, including pending updates. If Syncing is
-// true, the state was unknown.
+// Mark is the state that a client had when the method Mark was called, including the updates that
+// were still to be sent. If Syncing is true, the client's state was unknown.
 type Mark struct {
 	held Holding
 	// Syncing is true if the mailbox was syncing.

@@ -22,7 +22,7 @@ type Writer interface{ Write() }
 // for concurrent use. It has no goroutine while there is nothing to send.
 type Pool struct {
 	mu sync.Mutex
-	// queue has the queued sessions from the index next on; entries before this index are nil.
+	// queue has the queued sessions, from the index `next` on. Its elements before `next` are nil.
 	queue []Writer
 	next  int
 	// writing is the number of goroutines that serve sessions. taken is the total number of
