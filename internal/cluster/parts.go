@@ -47,9 +47,9 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Database {
 	return nil
 }
 
-// singleDatabase returns the database that holds all users of the events. It returns nil if there
-// are several, if one is not configured, or if an event names no users, such as a message to a
-// room.
+// singleDatabase returns the database that must get all of the events. It returns nil if the users
+// of the events are in several databases, if the database of a user is not configured, or if an
+// event names no users: a message to a room goes to every database of the cluster.
 func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 	st := c.state.Load()
 	if len(c.databases) == 1 && st.unknown == nil {
@@ -116,8 +116,8 @@ func (c *Cluster) split(evs []events.Event) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return len(p.events) == 0 })
 }
 
-// group sorts users into by, at the index of their database. The last element of by gets the
-// users whose database is not configured.
+// group divides users by database: by[i] gets the users of the database with the index i, and the
+// last element of `by` gets the users whose database is not configured.
 func (c *Cluster) group(st *state, users []string, by [][]string) {
 	for i := range by {
 		by[i] = by[i][:0]

@@ -110,8 +110,8 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	return nil
 }
 
-// carryAll appends the events of all stale partitions that giveUp has made databases release. The
-// events go to the databases that hold the partitions now.
+// carryAll calls carry for each stale partition that a database has released (see giveUp): it
+// appends the events of the partition to the database that holds the partition now.
 func (c *Cluster) carryAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.databases {
@@ -167,8 +167,9 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 	return nil
 }
 
-// appendRows copies the rows of a partition's log that were appended after since, or up to a
-// minute earlier, from one database to another. It returns the number of copied rows.
+// appendRows copies rows of a partition's log from the database `from` to the database `to`: the
+// rows that were appended after the time `since` or in the minute before it, since the clocks of
+// the databases may differ. It returns the number of copied rows.
 func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
 	const limit, mostBytes = 200, 4 << 20
 	var batch pgx.Batch

@@ -51,8 +51,8 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 	return open, nil
 }
 
-// Waiting counts hints: messages to rooms that the database On stores for the database For, since
-// they could not be appended to For yet.
+// Waiting counts messages to rooms that could not be appended to a database yet: the database `On`
+// stores them as hints for the database `For`.
 type Waiting struct {
 	For      string  `json:"for" doc:"The shard that cannot be reached, which lacks the messages."`
 	On       string  `json:"on" doc:"The shard that stores the messages."`

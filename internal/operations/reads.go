@@ -130,8 +130,8 @@ func AuditedExport(ctx context.Context, db DB, operator Operator, userID string,
 	return errors.Join(did, end(ctx, result, failure))
 }
 
-// ActDisconnect is the name of the action of an API key that closes the connections of a user, and
-// may revoke tokens.
+// ActDisconnect is the name, in the audit trail, of a request with an API key that closes the
+// connections of a user. The request may also revoke the user's tokens.
 const ActDisconnect = "user.disconnect"
 
 // disconnection has the arguments of ActDisconnect.

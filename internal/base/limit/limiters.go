@@ -48,8 +48,9 @@ type Limiters[K comparable] struct {
 	perSecond float64
 
 	mu sync.Mutex
-	// current has the keys that were used since the time turned. previous has the keys that were
-	// used in the period before. If a key in previous is used again, it is copied to current.
+	// current has the keys that were used since the time `turned`. At that time, current became
+	// previous, and a new empty map became current. If a key in previous is used again, it is
+	// copied to current.
 	current, previous map[K]*allowance
 	turned            time.Time
 }

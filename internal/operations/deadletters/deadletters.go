@@ -100,7 +100,8 @@ func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
 // DamagedError is returned for a dead letter that is a whole row of the log, if this release of
 // badged cannot split the row into events.
 type DamagedError struct {
-	// Damage is the defect of the row, or nil if the row was too large to store.
+	// Damage is the defect of the row. It is nil if the dead letter does not contain the row,
+	// because the row was empty or too large.
 	Damage error
 }
 
