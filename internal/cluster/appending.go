@@ -174,8 +174,8 @@ func (a *appending) took(p part) {
 }
 
 // run appends all parts. If a database refuses a part because a partition has moved, run reloads
-// the map, splits the events of this part by the new map, and appends them. It gives up moveWait
-// after the first refusal.
+// the map, splits the events of this part by the new map, and appends them. It returns an error if
+// databases still refuse parts when the time moveWait has passed since the first refusal.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {

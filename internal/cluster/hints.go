@@ -252,8 +252,8 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 		}
 		for _, h := range byOrigin(everywhere) {
 			// Store new hints on the database `from` only. An erasure searches the hints of one
-			// database after the other. It would miss an event that is on database 2 while it
-			// reads database 1, and then moves to a hint on database 1.
+			// database after the other. It would miss an event that is in a hint on database 2
+			// while the erasure searches database 1, and then moves to a hint on database 1.
 			if _, err := a.append(ctx, appending{Appender: a, target: from, origin: h.origin}, h.events); err != nil {
 				return err
 			}

@@ -28,10 +28,10 @@ func (p *part) index() int {
 	return p.database.index
 }
 
-// expecting returns the context for appending the part. If the part has messages to rooms, the
-// append fails with this context if the database does not hold exactly the expected partitions.
-// Other events need no such check: they name users, and a database refuses an event if it does
-// not hold the partition of a user.
+// expecting returns the context for appending the part. If the part has messages to rooms, an
+// append with this context fails unless the database holds exactly the expected partitions. Other
+// events need no such check: they name users, and a database refuses an event if it does not hold
+// the partition of a user.
 func (p *part) expecting(ctx context.Context) context.Context {
 	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
 		return ctx

@@ -29,8 +29,8 @@ type Meter struct {
 	began   time.Time
 }
 
-// New returns a meter that shows the progress of the command name on w. If w is nil, nothing is
-// shown. now defaults to time.Now.
+// New returns a meter that shows the progress of the command called name on w. If w is nil, nothing
+// is shown. now defaults to time.Now.
 func New(w io.Writer, name string, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now

@@ -11,7 +11,7 @@ import (
 )
 
 // Holder describes an open transaction that may hold locks. The transaction belongs to a session,
-// or it is a prepared transaction (two-phase commit): this belongs to no session and stays open
+// or it is a prepared transaction (two-phase commit), which belongs to no session and stays open
 // until COMMIT PREPARED or ROLLBACK PREPARED.
 type Holder struct {
 	// PID and Application identify the session; 0 and "" for a prepared transaction.

@@ -188,8 +188,9 @@ func (m *move) events(account string) (evs []events.Event) {
 	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
-	// Ignore a position of the guest up to LeftSeq. If the guest left in an earlier merge,
-	// leaving has raised the position, although the guest did not read the messages.
+	// Ignore the guest's read position if it is not above LeftSeq, and likewise the seen position.
+	// If an earlier merge made the guest leave, the leave has raised both positions, although the
+	// guest did not read the messages.
 	read := m.to.ReadPosition()
 	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
 		read = position
