@@ -129,9 +129,9 @@ func (c *Cluster) carryAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// carry appends the log rows of a released stale partition to the database that holds the
-// partition now. If carry is interrupted, the next call may append the same rows again; a
-// repeated event counts once.
+// carry is called after the restored database `from` has released a stale partition. It appends the
+// events that were published to this partition to the database that holds the partition now. If
+// carry is interrupted, the next call may append the same rows again; a repeated event counts once.
 func (c *Cluster) carry(ctx context.Context, from *Database, partition int) error {
 	to := c.DatabaseOf(partition)
 	if to == nil || to == from {

@@ -61,7 +61,7 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 }
 
 // Advance adds events to the number of events of the phase. It sets the completed part of the phase
-// to done, unless done is less than the part that was completed before.
+// to `done`, unless `done` is less than the part that was completed before.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
