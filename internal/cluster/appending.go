@@ -92,9 +92,9 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 }
 
 // AppendElsewhere is for callers that append to the database `here` in their own transaction. evs
-// is one stage of [SplitAtJoins]. AppendElsewhere first appends the events for all other
-// databases. Then it calls last with the events for `here`, even if there are none. It returns
-// the receipt of last, with the partitions of all other databases that have new events added.
+// is one stage of [SplitAtJoins]. AppendElsewhere first appends the events for all other databases.
+// Then it calls last with the events for `here`, even if there are none. It returns the receipt of
+// last, and adds to it the partitions of all other databases in which events were appended.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.several || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -131,9 +131,10 @@ type appending struct {
 	// here is the part that the caller appends in its own transaction, after all other parts were
 	// appended. Only AppendElsewhere sets it.
 	here part
-	// appended records the databases that have committed a part, by index. The value is the set of
-	// partitions that the database was expected to hold then. While the map assigns the same set
-	// to the database, split does not append messages to rooms to it again.
+	// appended has an entry for each database that has committed a part, by the index of the
+	// database. The value is the set of partitions that the map assigned to the database then.
+	// While the map assigns the same set to it, split omits messages to rooms from further parts
+	// for this database.
 	appended map[int]*eventlog.PlacementSnapshot
 	token    token
 	// commits is true if the events are valid and belong to several databases. If one database
@@ -173,8 +174,8 @@ func (a *appending) took(p part) {
 }
 
 // run appends all parts. If a database refuses a part because a partition has moved, run reloads
-// the map, splits the events of this part by the new map, and appends them. It gives up moveWait
-// after the first refusal.
+// the map, splits the events of this part by the new map, and appends them. It returns an error if
+// databases still refuse parts when the time moveWait has passed since the first refusal.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {

@@ -203,9 +203,9 @@ func each(err error, f func(error) bool) {
 }
 
 // partialAppend converts the error of an append to a [*PartialFailure] if every cause of the error
-// names the partitions that lack events. Such causes are faults of databases that were unavailable
-// or could not store their events. [ErrHeldBack] marks all partitions, since no database has stored
-// the message.
+// says which partitions lack events. Such a cause is the fault of a database that was unavailable
+// or could not store its events, or [ErrHeldBack], which marks all partitions, since no database
+// has stored the message.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil

@@ -145,10 +145,11 @@ func (a *Appender) replayFrom(ctx context.Context, from *Database) {
 	}
 }
 
-// replayBefore is called before p is appended. If p makes users members of rooms, replayBefore
-// replays the hints for the database of p: the read position of a new member is the last message
-// of the room, and this message may still be in a hint. If the database that stores the hint is
-// away, the hint is replayed later, and its messages then count as unread for the new members.
+// replayBefore is called before p is appended. If p has a join without a read position,
+// replayBefore first replays the hints for the database of p: the new member's read position is
+// then the last message of the room, and this message may still be in a hint. If the database that
+// stores the hint is away, the hint is replayed later, and its messages then count as unread for
+// the new members.
 func (a *Appender) replayBefore(ctx context.Context, p part) error {
 	if !a.cluster.several || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
 		return nil
@@ -195,9 +196,10 @@ func eventsOf(hints []hint) (evs []events.Event) {
 	return evs
 }
 
-// byOrigin merges hints whose origins are for the same database. The merged hint gets the origin
-// with the least id. [Cluster.replayed] compares ids, so a position that refers to any of the
-// origins counts as replayed only after all events of the merged hint were appended.
+// byOrigin merges the hints whose origins name the same recipient (origin.database). The merged
+// hint gets the least id of these origins. A position refers to an origin by its id, and
+// [Cluster.replayed] looks for hints with this id or a lesser one. So the position counts as
+// replayed only after all events of the merged hint were appended.
 func byOrigin(hints []hint) (merged []hint) {
 	for _, h := range hints {
 		i := slices.IndexFunc(merged, func(m hint) bool { return m.origin.database == h.origin.database })
@@ -250,8 +252,8 @@ func (a *Appender) replay(ctx context.Context, from *Database, name string, reci
 		}
 		for _, h := range byOrigin(everywhere) {
 			// Store new hints on the database `from` only. An erasure searches the hints of one
-			// database after the other. It would miss an event that is on database 2 while it
-			// reads database 1, and then moves to a hint on database 1.
+			// database after the other. It would miss an event that is in a hint on database 2
+			// while the erasure searches database 1, and then moves to a hint on database 1.
 			if _, err := a.append(ctx, appending{Appender: a, target: from, origin: h.origin}, h.events); err != nil {
 				return err
 			}

@@ -13,11 +13,10 @@ import (
 // Backlog counts the messages to rooms in the hints that one database stores for another
 // database.
 type Backlog struct {
-	// For names the database that will get the messages. On names the database that stores the
-	// hints.
+	// For is the name of the database that will get the messages. On is the name of the database
+	// that stores the hints.
 	For, On string
-	// Messages is the number of messages in the hints; later hints than the first 100,000 are not
-	// counted.
+	// Messages is the number of messages in the hints, counted in only the first 100,000 hints.
 	Messages int64
 	// Age is the age of the oldest hint.
 	Age time.Duration

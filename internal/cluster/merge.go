@@ -171,10 +171,10 @@ func merge(views []view, starting bool) (placement, error) {
 	return all, errors.Join(errs...)
 }
 
-// sameEncoding fails if two databases store text in different encodings: text of one database
-// could then be invalid or have another size in the other database. Collations may differ, since
-// all columns with ids have the collation "C". other is text for the error, such as "shard a
-// has".
+// sameEncoding fails if two databases store text in different encodings: text of one database could
+// then be invalid or have another size in the other database. Collations may differ, since all
+// columns with ids have the collation "C". `others` is the encoding of the other database. `other`
+// is text for the error, such as "shard a has".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil

@@ -28,10 +28,10 @@ func (p *part) index() int {
 	return p.database.index
 }
 
-// expecting returns the context for appending the part. If the part has messages to rooms, the
-// append fails with this context if the database does not hold exactly the expected partitions.
-// Other events need no such check: they name users, and a database refuses an event if it does
-// not hold the partition of a user.
+// expecting returns the context for appending the part. If the part has messages to rooms, an
+// append with this context fails unless the database holds exactly the expected partitions. Other
+// events need no such check: they name users, and a database refuses an event if it does not hold
+// the partition of a user.
 func (p *part) expecting(ctx context.Context) context.Context {
 	if !slices.ContainsFunc(p.events, func(e events.Event) bool { return len(e.Data.UserIDs) == 0 }) {
 		return ctx
@@ -47,9 +47,9 @@ func (c *Cluster) shardOfUser(st *state, userID string) *Database {
 	return nil
 }
 
-// singleDatabase returns the database that holds all users of the events. It returns nil if there
-// are several, if one is not configured, or if an event names no users, such as a message to a
-// room.
+// singleDatabase returns the database that must get all of the events. It returns nil if the users
+// of the events are in several databases, if the database of a user is not configured, or if an
+// event names no users: a message to a room goes to every database of the cluster.
 func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 	st := c.state.Load()
 	if len(c.databases) == 1 && st.unknown == nil {
@@ -116,8 +116,8 @@ func (c *Cluster) split(evs []events.Event) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return len(p.events) == 0 })
 }
 
-// group sorts users into by, at the index of their database. The last element of by gets the
-// users whose database is not configured.
+// group divides users by database: by[i] gets the users of the database with the index i, and the
+// last element of `by` gets the users whose database is not configured.
 func (c *Cluster) group(st *state, users []string, by [][]string) {
 	for i := range by {
 		by[i] = by[i][:0]

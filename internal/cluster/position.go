@@ -23,8 +23,8 @@ type token struct {
 	hints     []hintRef
 }
 
-// hintRef identifies a hint by three values: the database that will get the events of the hint,
-// the database that stores the hint (on), and the id of the hint there.
+// hintRef identifies a hint by three values: the database that will get the events of the hint
+// (database), the database that stores the hint (holder), and the id of the hint in the holder.
 type hintRef struct {
 	database, holder string
 	id               int64
@@ -106,8 +106,9 @@ func JoinPositions(a, b string) (string, error) {
 	return joined.String(), nil
 }
 
-// joinHints returns the union of a and b. If two hints are for the same database and are stored
-// on the same database, the union has only the hint with the greater id.
+// joinHints returns the union of a and b. If two hints have the same recipient (database) and the
+// same holder, the union has only the hint with the greater id: [Cluster.replayed] also finds hints
+// with lesser ids.
 func joinHints(a, b []hintRef) []hintRef {
 	for _, h := range b {
 		i := slices.IndexFunc(a, func(other hintRef) bool { return other.database == h.database && other.holder == h.holder })

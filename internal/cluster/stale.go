@@ -51,8 +51,9 @@ func (m *placement) holds(views []view, name string, partition int) bool {
 	})
 }
 
-// staleInterval is how often a process looks for released stale partitions whose events a killed
-// process did not append to the other database.
+// staleInterval is how often a process looks for stale partitions that were released but whose
+// events were not yet appended to the other database, because the process that released them was
+// killed.
 const staleInterval = 10 * time.Second
 
 // SettleRestored runs until ctx is done and then returns nil. It makes each restored database
@@ -110,8 +111,8 @@ func (c *Cluster) giveUp(ctx context.Context, one claim) error {
 	return nil
 }
 
-// carryAll appends the events of all stale partitions that giveUp has made databases release. The
-// events go to the databases that hold the partitions now.
+// carryAll calls carry for each stale partition that a database has released (see giveUp): it
+// appends the events of the partition to the database that holds the partition now.
 func (c *Cluster) carryAll(ctx context.Context) error {
 	var errs []error
 	for _, s := range c.databases {
@@ -128,9 +129,9 @@ func (c *Cluster) carryAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// carry appends the log rows of a released stale partition to the database that holds the
-// partition now. If carry is interrupted, the next call may append the same rows again; a
-// repeated event counts once.
+// carry is called after the restored database `from` has released a stale partition. It appends the
+// events that were published to this partition to the database that holds the partition now. If
+// carry is interrupted, the next call may append the same rows again; a repeated event counts once.
 func (c *Cluster) carry(ctx context.Context, from *Database, partition int) error {
 	to := c.DatabaseOf(partition)
 	if to == nil || to == from {
@@ -167,8 +168,9 @@ func (c *Cluster) carry(ctx context.Context, from *Database, partition int) erro
 	return nil
 }
 
-// appendRows copies the rows of a partition's log that were appended after since, or up to a
-// minute earlier, from one database to another. It returns the number of copied rows.
+// appendRows copies rows of a partition's log from the database `from` to the database `to`: the
+// rows that were appended after the time `since` or in the minute before it, since the clocks of
+// the databases may differ. It returns the number of copied rows.
 func appendRows(ctx context.Context, from, to pgx.Tx, partition int, since time.Time) (n int, err error) {
 	const limit, mostBytes = 200, 4 << 20
 	var batch pgx.Batch

@@ -42,9 +42,9 @@ type status struct {
 	// away, held and holds do not change.
 	held  []int
 	holds []bool
-	// present is a context that lasts while the database can be reached: leave cancels it, with
-	// err as the cause, when the database becomes unavailable. Both are nil while the database is
-	// away, and for a single database.
+	// present is a context that lasts while the database can be reached: leave cancels it, with err
+	// as the cause, when the database becomes unavailable. present and leave are nil while the
+	// database is away, and always for a single database.
 	present context.Context //nolint:containedctx // not the context of a call
 	leave   context.CancelCauseFunc
 }

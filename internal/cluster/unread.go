@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/projector/badges"
 )
 
-// failure is the error of the read of some users of a call. places has the indexes of these users
-// in the call.
+// failure is the error of a read of some of the users of a call. places has the indexes of these
+// users among all users of the call.
 type failure struct {
 	places []int
 	err    error

@@ -121,8 +121,9 @@ var jsonEscape = regexp.MustCompile(`\\(?:u[dD][89abAB][[:xdigit:]]{2}\\u[dD][c-
 // never read as text: NUL, or half of a surrogate pair.
 var unreadableEscape = regexp.MustCompile(`^\\u(?:0000|[dD][89a-fA-F][[:xdigit:]]{2})$`)
 
-// storedJSON returns v as JSON from which Postgres can read every string. It is for all columns of
-// the type json, whose strings may come from anyone.
+// storedJSON returns v as JSON whose strings Postgres can read as text: it replaces invalid UTF-8,
+// NUL and halves of surrogate pairs. It is used for all columns of the type json, since their
+// strings may come from untrusted clients.
 func storedJSON(v any) (string, error) {
 	b, err := json.Marshal(v)
 	return jsonEscape.ReplaceAllStringFunc(strings.ToValidUTF8(string(b), replacement), func(escape string) string {

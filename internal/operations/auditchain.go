@@ -140,9 +140,9 @@ type auditWalk struct {
 	number  int64 // the number of the last record that was compared; hash is the hash of this record
 	hash    []byte
 	kept    AuditHead
-	// start is the last record that was pruned. prunings has the ids of the actions that pruned
-	// records. announced is true once the walk has found a record of such an action whose result is
-	// start.
+	// start is the last record that was pruned. prunings has the ids of the actions in the trail
+	// that pruned records. announced is true once the walk has found, among these actions, the one
+	// that has recorded start as its result.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
@@ -186,8 +186,8 @@ func (w *auditWalk) observe(r auditRecord) {
 }
 
 // end makes the checks that need all records. It compares the last record with the head of the
-// chain. It requires that a record of the pruning up to start exists. It compares the trail with
-// the kept head.
+// chain. It requires that the trail records the pruning up to start. It compares the trail with
+// kept, the head that an operator has stored outside the database.
 func (w *auditWalk) end() *AuditFault {
 	switch {
 	case w.number < w.records:
@@ -284,12 +284,12 @@ var ErrYoung = errors.New("records of the last day, by the clock of the database
 // ErrNothingToPrune is returned if no record is old enough.
 var ErrNothingToPrune = errors.New("no record at the start of the audit trail is that old")
 
-// PruneAudit deletes the records at the start of the trail that are older than before. It returns
-// the last deleted record, or [ErrNothingToPrune]. It fails with [ErrYoung] if before is less than
-// a day ago, and with a [*dbclock.DifferError] if the clocks of this process and the database
-// differ. It never deletes only one of the two records of an action. The pruning is recorded in the
-// same transaction, with the hash of the last deleted record, from which the remaining chain
-// continues.
+// PruneAudit deletes the records at the start of the trail that are older than the time `before`.
+// It returns the last deleted record, or [ErrNothingToPrune]. It fails with [ErrYoung] if `before`
+// is less than a day ago, and with a [*dbclock.DifferError] if the clocks of this process and the
+// database differ by more than a minute. It never deletes only one of the two records of an action.
+// The pruning is recorded in the same transaction, with the hash of the last deleted record, from
+// which the remaining chain continues.
 //
 // If the trail has a fault, PruneAudit fails with the [*AuditFault] and deletes nothing, since
 // the records may be evidence.

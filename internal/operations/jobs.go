@@ -67,8 +67,8 @@ type JobProgress struct {
 // job.
 const jobClass = 0x6261646a // "badj"
 
-// reap marks a running job as interrupted if no session has the lock of the job, since its process
-// has ended.
+// reap finds jobs that are recorded as running but whose lock no session holds, because their
+// process has ended. It records these jobs as interrupted.
 func reap(ctx context.Context, db DB) error {
 	if _, err := db.Exec(ctx, statements.Get("interrupt jobs without a lock"), jobClass); err != nil {
 		return fmt.Errorf("look for jobs that were interrupted: %w", err)

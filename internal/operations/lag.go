@@ -51,8 +51,8 @@ func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransacti
 	return open, nil
 }
 
-// Waiting counts hints: messages to rooms that the database On stores for the database For, since
-// they could not be appended to For yet.
+// Waiting counts messages to rooms that could not be appended to a database yet: the database `On`
+// stores them as hints for the database `For`.
 type Waiting struct {
 	For      string  `json:"for" doc:"The shard that cannot be reached, which lacks the messages."`
 	On       string  `json:"on" doc:"The shard that stores the messages."`
@@ -79,8 +79,8 @@ type PartitionLag struct {
 	Notifier      string  `json:"notifier,omitempty" doc:"The position up to which a notifier has read the log for devices; absent if the notifier has read all folded events, or if there are no devices."`
 }
 
-// lagCount is the number of rows per partition after which servers and assistants stop counting
-// unfolded events.
+// lagCount is the maximum number of rows per partition in which the HTTP API and the assistant
+// count unfolded events.
 const lagCount = 100_000
 
 // Lag returns how far the folding of each partition is behind the log, and which databases are not

@@ -15,7 +15,7 @@ import (
 
 // cursor is a position in a list that is merged from all databases, newest first. The page begins
 // after the element with the given time and id. Elements are ordered by time, and by id if their
-// times are equal. If at is nil, only the id is compared. The zero value is the beginning of the
+// times are equal. If time is nil, only the id is compared. The zero value is the beginning of the
 // list.
 type cursor struct {
 	time *time.Time
@@ -48,9 +48,9 @@ func cursorAt(ctx context.Context, present []*cluster.Database, id int64, query 
 // the start of the list if after is nil. After the last element, the page is empty.
 type list[T any] func(ctx context.Context, s *cluster.Database, after *T) ([]T, error)
 
-// merged merges the lists of databases by the order `order` and returns the first elements, up to
-// limit. It returns fewer once their sizes reach deadletters.MaxPageBytes. It returns no element
-// only if the lists have no more elements.
+// merged merges the lists of databases by the order `order` and returns the first elements: `limit`
+// elements, or fewer if their sizes reach deadletters.MaxPageBytes. It returns no element only if
+// the lists have no more elements.
 func merged[T any](ctx context.Context, databases []*cluster.Database, limit int, order func(a, b T) int, size func(T) int, read list[T]) ([]T, error) {
 	pages, ended, last := make([][]T, len(databases)), make([]bool, len(databases)), make([]*T, len(databases))
 	var all []T

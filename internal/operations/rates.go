@@ -32,8 +32,8 @@ type Connections struct {
 	Gaps         int64  `json:"bus_gaps" doc:"The number of outages of the bus since the process started."`
 }
 
-// silentSamples is the number of sample intervals without a sample after which a process counts as
-// stopped.
+// silentSamples is a number of sample intervals: a process counts as stopped if it has written no
+// sample for this long.
 const silentSamples = 4
 
 // Processes returns the processes that have written a sample recently, in any available
@@ -104,8 +104,8 @@ type Rate struct {
 }
 
 // Rates returns the points of the last hour that are later than `since`. The events of all
-// databases are added up. The connections and frames of a process are read from only one database,
-// since a process writes the same sample to all databases.
+// databases are added up. The connections, frames and delays are read from only one database, since
+// each process writes the same values of these to all databases.
 func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
 	at := map[time.Time]int{}

@@ -80,7 +80,7 @@ func (o *Operations) Read(ctx context.Context, operator Operator, action string,
 const nothingShown = "nothing was shown"
 
 // record adds an action to the audit trail. One statement inserts the records of its start and its
-// end. The error says what was not done because the action is not recorded.
+// end. Its error contains notDone, which says what was not done because the action is not recorded.
 func record(ctx context.Context, db DB, operator Operator, action string, arguments any, notDone string) error {
 	encoded, err := storedJSON(arguments)
 	if err != nil {
@@ -130,8 +130,8 @@ func AuditedExport(ctx context.Context, db DB, operator Operator, userID string,
 	return errors.Join(did, end(ctx, result, failure))
 }
 
-// ActDisconnect is the name of the action of an API key that closes the connections of a user, and
-// may revoke tokens.
+// ActDisconnect is the name, in the audit trail, of a request with an API key that closes the
+// connections of a user. The request may also revoke the user's tokens.
 const ActDisconnect = "user.disconnect"
 
 // disconnection has the arguments of ActDisconnect.

@@ -66,9 +66,9 @@ type startedJob struct {
 }
 
 // start starts one job per task, and records each job in the audit trail of its database. If one of
-// the databases is unavailable, start starts no job. It returns the first job; Others of this job
-// has the ids of the other jobs. If a later job cannot start, start returns an error, and the jobs
-// that have started continue.
+// the databases is unavailable, start starts no job. It returns the first job that has started;
+// Others of this job has the ids of the other jobs. If a job cannot start, start continues with the
+// next task, and returns an error at the end; the jobs that have started continue.
 func (o *Operations) start(ctx context.Context, operator Operator, tasks []task) (first Job, err error) {
 	var databases []*cluster.Database
 	for _, t := range tasks {

@@ -85,9 +85,10 @@ func (s *SignIns) add(key signIn, times int64, since time.Time) {
 	f.Times += times
 }
 
-// isFull reports whether an address without an entry must share the entry of further addresses. Bad
-// tokens have a separate, lower limit: anyone can send bad tokens, and they must not displace the
-// entries of wrong keys. The caller has locked the mutex.
+// isFull reports whether the entries of a kind have reached their limit: attempts from an address
+// without an entry are then counted in the entry otherAddresses. Bad tokens have a separate, lower
+// limit: anyone can send bad tokens, and they must not displace the entries of wrong keys. The
+// caller has locked the mutex.
 func (s *SignIns) isFull(kind string) bool {
 	users := 0
 	for key := range s.failed {

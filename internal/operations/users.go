@@ -32,8 +32,8 @@ func Known(ctx context.Context, s *cluster.Database, userID string) (bool, error
 func (o *Operations) Erase(ctx context.Context, operator Operator, userID string, archives Archives) (sum erasure.Erased, err error) {
 	c := o.cfg.Cluster
 	sum.Partition = c.PartitionOf(userID)
-	// Erase hints first. If a log was erased first, a database could still append a hint that names
-	// the user to this log.
+	// Erase hints first. Otherwise a database could replay a hint that names the user into a log
+	// from which the user is already erased.
 	present, _ := c.Present()
 	hints := c.EachOf(ctx, present, func(s *cluster.Database) error {
 		done, err := eraseHints(ctx, s, operator, userID)

@@ -136,9 +136,9 @@ func (o VerifyOptions) targets(ctx context.Context, v *replay.Verifier, log *eve
 	return targets, nil
 }
 
-// shares divides n into nearly equal shares among a number of partitions, and chooses at random
-// which partitions get one more. The result has the share of each partition by the index of the
-// partition, without shares of zero.
+// shares divides a sample of n users among `total` partitions. If n is not a multiple of `total`,
+// some partitions, chosen at random, get one user more than the others. The result maps the index
+// of a partition to its number of users; it omits partitions with no users.
 func shares(n, total int) map[int]int {
 	got := map[int]int{}
 	for i, winner := range rand.Perm(total) { //nolint:gosec // a sample, not a secret

@@ -180,8 +180,9 @@ func (f *WebhookFile) apply(ctx context.Context, webhooks *Webhooks, contents []
 	return errors.Join(errs...)
 }
 
-// declare replaces the declared webhooks of a database. If one of them cannot be stored or
-// removed, declare continues with the others and returns an error.
+// declare makes the declared webhooks of a database equal to `declared`, the webhooks of the file.
+// If a webhook cannot be stored or removed, declare continues with the next one and returns an
+// error at the end.
 func (s *webhooksOf) declare(ctx context.Context, declared map[string]DeclaredWebhook, log *slog.Logger) error {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {

@@ -133,7 +133,8 @@ func (s *Webhooks) all() ([]*webhooksOf, error) {
 }
 
 // read returns the webhooks, sorted by name: all of them, or only the webhook called name if name
-// is not empty. The results of a webhook's calls are added up over all available databases.
+// is not empty. It merges the results of a webhook's calls from all available databases: see
+// Webhook.join.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
 	if _, err := s.cfg.Cluster.Available(); err != nil {
 		return nil, err
@@ -183,9 +184,10 @@ func firstWebhook(found []Webhook, err error) (Webhook, error) {
 }
 
 // Put creates a webhook or replaces its settings, in all databases. If a paused webhook becomes
-// active, it is called about the changes that happened while it was paused. Put asks an endpoint
-// for permission if the URL is new or the webhook becomes active. If a database is unavailable,
-// Put changes nothing and fails. If Put fails in one of several databases, call it again.
+// active, it is called about the changes that happened while it was paused. If the webhook will be
+// active, and was not active with the same URL before, Put first asks the endpoint for permission.
+// If a database is unavailable, Put changes nothing and fails. If Put fails in one of several
+// databases, call it again.
 func (s *Webhooks) Put(ctx context.Context, operator Operator, name string, settings WebhookSettings) (made Webhook, created bool, err error) {
 	all, err := s.all()
 	if err != nil {
@@ -366,8 +368,9 @@ func (r WebhookRules) check(name string, settings *WebhookSettings) (secrets [][
 	return secrets, nil
 }
 
-// webhookContext returns the context with which the secrets of a webhook are encrypted. Because of
-// the context, a secret that was copied to the row of another webhook cannot be decrypted.
+// webhookContext returns the additional data with which the secrets of a webhook are encrypted. It
+// contains the name of the webhook, so a secret that was copied to the row of another webhook
+// cannot be decrypted.
 func webhookContext(name string) string { return "webhook/" + name }
 
 // OpenWebhook decrypts the secrets of a webhook in place.

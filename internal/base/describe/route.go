@@ -74,8 +74,8 @@ func JSON(model any, example string) *Content {
 	return &Content{MediaType: "application/json", Model: model, Example: example}
 }
 
-// ProblemType is the type of all problems that badged and the gateway answer with. From it, a
-// client knows that badged itself has refused a request, and not a proxy between them.
+// ProblemType is the field "type" of every problem with which badged answers. By this type, a
+// client knows that badged has refused the request, and not a proxy.
 const ProblemType = "urn:badged:problem"
 
 // Problem returns the answer to a failed request. Its body is an RFC 9457 problem; model is a

@@ -126,8 +126,9 @@ type Named struct {
 type OneOf struct {
 	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
-	// By is the discriminator: a property that is a const in each schema. So each schema must be
-	// given as a Named. "" means that there is no discriminator.
+	// By names the discriminator: a property with a different constant value in each schema. If By
+	// is set, each schema must be given as a Named with this constant. "" means that there is no
+	// discriminator.
 	By     string
 	Models []any
 }

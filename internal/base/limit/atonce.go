@@ -23,8 +23,8 @@ type places struct {
 	users int
 }
 
-// NewAtOnce returns a limit of limit callers for each key; 0 means no limit. If a key has reached
-// the limit, a caller waits for at most the duration `wait`.
+// NewAtOnce returns an AtOnce that lets `limit` callers of each key run at the same time; 0 means
+// no limit. A further caller of the key waits for at most the duration `wait`.
 func NewAtOnce[K comparable](limit int, wait time.Duration) *AtOnce[K] {
 	return &AtOnce[K]{limit: limit, wait: wait, byKey: map[K]*places{}}
 }

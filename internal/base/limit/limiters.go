@@ -32,8 +32,8 @@ func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 }
 
 // MaxRefused is the maximum number of refusals that Turn counts for a key. Above this number, the
-// waits that Turn returns do not grow any more, so they are too short for all clients to get a
-// token.
+// waits that Turn returns do not grow any more, so some of the clients get no token when they try
+// again.
 const MaxRefused = 100
 
 // NewLimiter returns a limiter for a rate, with the burst of [BurstSeconds].
@@ -48,8 +48,9 @@ type Limiters[K comparable] struct {
 	perSecond float64
 
 	mu sync.Mutex
-	// current has the keys that were used since the time turned. previous has the keys that were
-	// used in the period before. If a key in previous is used again, it is copied to current.
+	// current has the keys that were used since the time `turned`. At that time, current became
+	// previous, and a new empty map became current. If a key in previous is used again, it is
+	// copied to current.
 	current, previous map[K]*allowance
 	turned            time.Time
 }

@@ -36,8 +36,8 @@ func (m *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Unmetered returns the connection without the limit. With it, the data that a client still sends
-// can be read and discarded.
+// Unmetered returns the connection without the limit. A caller can use it to read and discard the
+// data that a client still sends.
 func Unmetered(conn net.Conn) net.Conn {
 	if m, ok := conn.(*meteredConn); ok {
 		return m.Conn

@@ -56,8 +56,8 @@ func ofGroup(root string) (bytes int64, ok bool) {
 	return bytes, bytes < unlimited
 }
 
-// unlimited is the number of bytes from which a limit counts as no limit: version 1 of cgroups
-// writes a very large number if there is no limit.
+// unlimited is the least number of bytes that means "no limit": if a cgroup has no limit, version 1
+// of cgroups reports a very large number as its limit.
 const unlimited = 1 << 60
 
 // share is the fraction of the limit that the Go runtime tries not to exceed. The remainder is for

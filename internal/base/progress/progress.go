@@ -29,8 +29,8 @@ type Meter struct {
 	began   time.Time
 }
 
-// New returns a meter that shows the progress of the command name on w. If w is nil, nothing is
-// shown. now defaults to time.Now.
+// New returns a meter that shows the progress of the command called name on w. If w is nil, nothing
+// is shown. now defaults to time.Now.
 func New(w io.Writer, name string, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
@@ -61,7 +61,7 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 }
 
 // Advance adds events to the number of events of the phase. It sets the completed part of the phase
-// to done, unless done is less than the part that was completed before.
+// to `done`, unless `done` is less than the part that was completed before.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

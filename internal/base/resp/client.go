@@ -17,8 +17,8 @@ type Config struct {
 	// NoRetries makes go-redis send each command only once. By default it retries as often as the
 	// URL says.
 	NoRetries bool
-	// Dial, if not nil, wraps the dialer of a client. The dialer that it gets returns connections
-	// with the limits of this package.
+	// Dial, if not nil, returns the dialer that a client uses. Its argument is the dialer of this
+	// package, whose connections have the limits of this package.
 	Dial func(Dial) Dial
 }
 

@@ -14,8 +14,8 @@ var (
 	errZero = errors.New("a time is the first moment of the year 1")
 )
 
-// Parse parses a time in the format of RFC 3339. It refuses the zero [time.Time], since callers would
-// take it for an absent time: an access that ended then would never end.
+// Parse parses a time in the format of RFC 3339. It refuses the zero [time.Time], since callers
+// would take it for an absent time: a permission with this end time would never end.
 func Parse(s string) (time.Time, error) {
 	t, err := ParseAny(s)
 	if err == nil && t.IsZero() {

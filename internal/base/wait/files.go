@@ -69,8 +69,8 @@ func (f *Files) Reload(ctx context.Context) {
 // Run calls Look at intervals until ctx is done, and returns nil.
 func (f *Files) Run(ctx context.Context) error { return Every(ctx, f.Interval, f.Look) }
 
-// Look reads the files once. It calls Use if this read and the last read have found the same
-// change, or if a retry is due.
+// Look reads the files once. It calls Use if the files differ from the contents that were used
+// last, or if a retry is due, but only if this read and the last read have the same result.
 func (f *Files) Look(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -35,9 +35,9 @@ type Letter struct {
 	// Origin is the position of the message in its broker, such as kafka/chat/3/1045; empty
 	// for an event in the log.
 	Origin string `json:"origin,omitempty"`
-	// Payload is the event in the log, or the message of the broker. It is nil if the message
-	// was null or too large. If a row of the log cannot be split into events, Payload is the
-	// whole row.
+	// Payload is the event in the log, or the message of the broker. It is nil if the message was
+	// null or too large. If a row of the log cannot be split into events, Payload is the whole row,
+	// or nil if the row was empty or too large.
 	Payload []byte `json:"payload"`
 	Reason  string `json:"reason"`
 	// At is when the event or message became a dead letter.
@@ -100,7 +100,8 @@ func (d *Letters) Find(ctx context.Context, id int64) (Letter, error) {
 // DamagedError is returned for a dead letter that is a whole row of the log, if this release of
 // badged cannot split the row into events.
 type DamagedError struct {
-	// Damage is the defect of the row, or nil if the row was too large to store.
+	// Damage is the defect of the row. It is nil if the dead letter does not contain the row,
+	// because the row was empty or too large.
 	Damage error
 }
 

@@ -23,10 +23,10 @@ type account struct {
 	*syscall.Credential
 }
 
-// accountFor selects the user that runs the server. If this process does not run as root, this is
-// the user of this process. If it runs as root, this is the owner of the cluster in pgdata. If
-// there is no cluster yet, or if root owns it (as after restoring a backup), accountFor selects
-// the user postgres or nobody. pgdata may be "" or may not exist.
+// accountFor selects the user that runs the server. If this process does not run as root, it
+// selects the user of this process. If this process runs as root, it selects the owner of the
+// cluster in pgdata; if there is no cluster yet, or if root owns it (as after restoring a backup),
+// it selects the user postgres or nobody. pgdata may be "" or may not exist.
 func accountFor(pgdata string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

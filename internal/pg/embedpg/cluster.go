@@ -55,7 +55,8 @@ func (s *Server) initCluster(ctx context.Context) (err error) {
 		"--username", role,
 		"--encoding", "UTF8",
 		// Sorting by bytes is fastest. It does not depend on the collations of the operating
-		// system: an upgrade of these can corrupt indexes.
+		// system: if an upgrade of the system changes a collation, indexes that use it become
+		// corrupt.
 		"--locale", "C",
 		// Only root and the user that runs the server have access to the directory of the socket.
 		// Both users can also read and change the data files, so authentication would protect

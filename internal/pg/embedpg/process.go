@@ -22,8 +22,8 @@ import (
 type process struct {
 	cmd *exec.Cmd
 	log serverLog
-	// ordered is true before this package sends a signal that ends the server: then the end of the
-	// server is not an error.
+	// ordered is set before this package sends a signal that ends the server. If ordered is true,
+	// the end of the server is not an error.
 	ordered atomic.Bool
 	// done is closed when all processes of the server have ended. Then err is the reason; it is
 	// nil if ordered is true.

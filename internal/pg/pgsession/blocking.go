@@ -72,9 +72,10 @@ const (
 	blockedInterval = 5 * time.Second
 )
 
-// Wait pauses until the next attempt to lock the tables. Each pause doubles, up to lastLockPause.
-// Wait returns a [*HeldError] if a transaction still holds locks on the tables after b.MaxWait, or
-// maxPreparedWait if it is prepared.
+// Wait pauses until the next attempt to lock the tables. Each pause is twice as long as the one
+// before, up to lastLockPause. Wait returns a [*HeldError] if a transaction still holds locks on
+// the tables after the maximum wait: b.MaxWait, but at most maxPreparedWait for a prepared
+// transaction.
 func (b *Blocking) Wait(ctx context.Context) error {
 	holder, ok, err := FindHolder(ctx, b.Conn, `l.relation = ANY ($1::text[]::regclass[])`, b.Tables)
 	if err != nil {

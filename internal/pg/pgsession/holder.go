@@ -11,7 +11,7 @@ import (
 )
 
 // Holder describes an open transaction that may hold locks. The transaction belongs to a session,
-// or it is a prepared transaction (two-phase commit): this belongs to no session and stays open
+// or it is a prepared transaction (two-phase commit), which belongs to no session and stays open
 // until COMMIT PREPARED or ROLLBACK PREPARED.
 type Holder struct {
 	// PID and Application identify the session; 0 and "" for a prepared transaction.
@@ -60,10 +60,10 @@ const HolderColumns = `coalesce(a.pid, 0), coalesce(a.application_name, ''), coa
     coalesce(a.backend_xid, p.transaction)::text,
     coalesce(a.xact_start, p.prepared), coalesce(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)), 0)::double precision`
 
-// LocksSQL selects, as l, the granted locks on this database of other sessions and of prepared
-// transactions. It joins the rows a and p that HolderColumns needs. To find the prepared
-// transaction p of a lock, it uses the lock that each transaction holds on its own id. The caller
-// appends a condition on l.
+// LocksSQL is a FROM and WHERE clause. It selects, as l, the locks in this database that other
+// sessions or prepared transactions hold. It joins the rows a and p that HolderColumns needs. To
+// find the prepared transaction p of a lock, it uses the lock that each transaction holds on its
+// own id. The caller appends a condition on l.
 const LocksSQL = `pg_locks AS l
 LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
 LEFT JOIN pg_locks AS t ON l.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid' AND t.virtualtransaction = l.virtualtransaction

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// trusted is the time after the last use in which a connection is pinged only if HasNews reports
-// true.
+// trusted is how long after its last use a connection may be used again without a ping, unless
+// HasNews reports true.
 const trusted = time.Second
 
 // CheckIdle makes a pool ping a connection before use if the server may have closed the

@@ -183,8 +183,8 @@ func (h *holdings) gone(all []int) (gone []int) {
 }
 
 // fairShare returns the number of partitions for a member: partitions divided by members, rounded
-// up for the members with the smallest pids and down for the rest, so that the sum is right.
-// before is the number of members with smaller pids than this member.
+// up for the members with the smallest pids and down for the rest, so that the shares add up to
+// partitions. before is the number of members with smaller pids than this member.
 func fairShare(partitions, members, before int) int {
 	share := partitions / members
 	if before < partitions%members {

@@ -107,8 +107,8 @@ func ModeOf(ctx context.Context, one *pgx.Conn) (Mode, error) {
 	return Session, nil
 }
 
-// oneSession returns ErrOneSession if the time for the second connection, the context second, is
-// over. Otherwise it returns err.
+// oneSession returns ErrOneSession if the time for the second connection is over: the context
+// `second` is done, but ctx is not. Otherwise it returns err.
 func oneSession(ctx, second context.Context, err error) error {
 	if ctx.Err() == nil && second.Err() != nil {
 		return ErrOneSession

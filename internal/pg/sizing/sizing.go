@@ -160,8 +160,8 @@ func Estimate(l Load) Needs {
 	}
 }
 
-// lacks returns the resource of which n needs most, compared with the capacity of its shards. It
-// returns "" if all resources suffice.
+// lacks returns the resource for which the needs n exceed the capacity of the shards by the
+// greatest factor. It returns "" if all resources suffice.
 func (l Load) lacks(n *Needs) (by string) {
 	most := 1.0
 	for _, limit := range []struct {

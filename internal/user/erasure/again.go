@@ -21,7 +21,7 @@ import (
 // complete. The reason is that an erasure was interrupted, or that the database was restored
 // to a time before the erasure.
 type Lost struct {
-	// Users are the users of these erasures if the database still has their data, or has it again.
+	// Users has those users of these erasures whose data the database still has, or has again.
 	Users []string
 	// Gone are the erasures whose users have no data.
 	Gone []archive.Erasure

@@ -56,7 +56,7 @@ type ExportConfig struct {
 // the log. It removes all other users from events, except the sender. It searches all
 // partitions, because messages that the user has sent are in the partitions of the recipients.
 //
-// lacks describes data that Export could not read, such as archived events without an archive.
+// lacks describes data that Export could not read, such as archived events if cfg.Archive is nil.
 // Export returns errors of visit unwrapped.
 func Export(ctx context.Context, cfg ExportConfig, visit func(Holding) error) (lacks []string, err error) {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

@@ -94,8 +94,8 @@ func payloadOf(payload []byte) any {
 	return value
 }
 
-// keepUser removes elements from all lists in a JSON value: the elements that do not contain a
-// user id.
+// keepUser removes, from all lists in a JSON value, the elements that do not contain the id of the
+// given user.
 func keepUser(value any, userID string) any {
 	switch v := value.(type) {
 	case []any:

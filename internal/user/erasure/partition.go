@@ -19,9 +19,9 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// plan has the rows of the user's partition that name the user and that were folded when the
-// plan was made; the user is removed from these rows. position is the position of the projector at
-// this time.
+// plan has the rows to write to the user's partition of the log: each row that names the user and
+// was folded when the plan was made, now without the user. position is the position of the
+// projector when the plan was made.
 type plan struct {
 	rewriter
 	position events.Position
@@ -218,9 +218,9 @@ func writeRows(ctx context.Context, tx pgx.Tx, partition int, rows []*row) error
 // rowsAtOnce is the number of rows written in one round trip.
 const rowsAtOnce = 500
 
-// errMoved means that a row is no longer at its place. Its transaction committed after the
-// cursor had passed its id, so the projector has moved the row behind the rows that were
-// folded before.
+// errMoved means that a row is no longer at its place in the log. The transaction that appended the
+// row committed after the projector's cursor had passed the transaction's id. So the projector has
+// moved the row behind the rows that it had folded before.
 var errMoved = errors.New("a row of the log has moved")
 
 // forget erases the event keys of the user's events. Otherwise, if such an event were

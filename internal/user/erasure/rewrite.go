@@ -15,9 +15,8 @@ import (
 // rewriter removes a user from events.
 type rewriter struct {
 	userID string
-	// memberships maps each join or leave that changed a membership of the user to the rooms
-	// that it changed. The tombstones that replace these events record that a member joined or
-	// left.
+	// memberships has, for each event by which the user joined or left rooms, the ids of these
+	// rooms. The tombstones that replace these events record that a member joined or left.
 	memberships map[replay.MembershipChange][]string
 	counts      Counts
 	// keys are the event keys of those erased and changed events that listed the user as a

@@ -73,10 +73,11 @@ type Config struct {
 	Layouts events.Layouts
 	// Held returns the partitions that the database holds. Default: all.
 	Held func() []int
-	// After says how long after the last delivery a conversation expires, by category. Each
-	// time must be at least MinExpireAfter. If several keys cover the category of a
-	// conversation, the time of the longest key applies. If no key does, the conversation
-	// never expires. If After is empty, the sweeper only ends levels.
+	// After says how long after the last delivery a conversation expires, by category. Each time
+	// must be at least MinExpireAfter. If several keys cover the category of a conversation, the
+	// time of the longest key applies. If no key covers it, the time of the key OtherCategories
+	// applies; without this key, the conversation never expires. If After is empty, the sweeper
+	// only ends levels.
 	After map[string]time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger

@@ -12,7 +12,7 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// dueLevel is the level of a conversation of a user that was set until a time which has
+// dueLevel is a level that a user has set for a conversation until the time Until, which has
 // passed.
 type dueLevel struct {
 	Until              int64 // in microseconds since 1970

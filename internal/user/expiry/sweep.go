@@ -60,8 +60,9 @@ func (x *Sweeper) partitions() []int {
 	return x.cfg.Layouts.Layout().Living()
 }
 
-// settled returns the hour before which all appended deliveries are folded, except those of open
-// transactions. The batch that folds these deliveries later resets the progress of the sweep.
+// settled returns the hour before which all appended deliveries are folded. But transactions that
+// are still open may have appended deliveries before this hour: the batch that folds them later
+// resets the progress of the sweep.
 func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, now time.Time) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -72,9 +73,8 @@ func (x *Sweeper) settled(ctx context.Context, conn *pgx.Conn, partition int, no
 	return badge.HourOf(now.Add(-lags[0].Age)), nil
 }
 
-// limits returns, for each category of a partition, the time after which conversations expire.
-// If several keys of After cover a category, the longest key sets its time. If no key covers a
-// category, it is absent: its conversations never expire.
+// limits returns, for each category of a partition, the time after which conversations expire: see
+// Config.After. A category whose conversations never expire is absent.
 func (x *Sweeper) limits(ctx context.Context, conn *pgx.Conn, partition int) (map[string]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -141,9 +141,9 @@ func (x *Sweeper) advance(ctx context.Context, conn *pgx.Conn, partition int, ca
 	return query.Exec(ctx, conn, fmt.Sprintf("store the progress of expiry in partition %d", partition), statements.Get("store the progress"), partition, category, from, to)
 }
 
-// expire expires, in batches, the conversations of a category that the statement find returns:
-// unread or marked conversations whose hour of the last delivery is at least `from` and less
-// than `before`. It returns the number of these conversations. folds is false if a batch was
+// expire expires, in batches, the conversations of a category that the SQL statement `find`
+// returns: unread or marked conversations whose hour of the last delivery is at least `from` and
+// less than `before`. It returns the number of these conversations. folds is false if a batch was
 // not folded within foldTimeout.
 func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, category, find string, from, before int64) (expired int, folds bool, err error) {
 	for after := (stale{Hour: from}); ; {
@@ -181,9 +181,10 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 		find, category, before, after.Hour, after.Conversation, after.User, x.pageSize)
 }
 
-// append appends events, all of users of one partition, and adds n to a metric. Then it waits until
-// the events are folded, after at least one pause. So the log never has more than one unfolded batch
-// of a sweep. It returns false if the events are not folded within foldTimeout.
+// append appends events to the log and adds n to the metric `counted`. All users of the events must
+// belong to one partition. Then append waits for at least one pause, and until the events are
+// folded, so that a sweep appends no batch before the last one is folded. It returns false if the
+// events are not folded within foldTimeout.
 func (x *Sweeper) append(ctx context.Context, conn *pgx.Conn, evs []events.Event, counted prometheus.Counter, n int) (folds bool, err error) {
 	receipt, err := x.cfg.Log.Append(ctx, evs...)
 	if err != nil {

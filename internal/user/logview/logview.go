@@ -51,7 +51,7 @@ func (v *View) wants(r *events.Record) bool {
 
 // concerns reports whether an event names the user of the filter, or is a message to a room in
 // which the user is a member. If the event is a join or leave of the user, concerns updates
-// v.rooms.
+// v.rooms; if it is a message to a room, concerns updates v.categories.
 func (v *View) concerns(e *events.Event) bool {
 	room := e.Data.ConversationID
 	if known := v.categories[room]; e.Type == events.RoomPosted && e.Data.Seq >= known.seq {

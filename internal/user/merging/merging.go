@@ -57,14 +57,14 @@ type Merged struct {
 // ErrSame is returned if a user is merged into itself.
 var ErrSame = errors.New("the guest and the account are the same user")
 
-// Merge publishes events that move the conversations of a guest, except rooms, to an account.
-// In each conversation, the account gets the higher of both read positions. Messages above it
-// become unread if either user has not read them. The guest leaves the conversation in the
-// same transaction. Until the events are folded, a message may count for both users or for
-// neither. If the account is on another database, the guest leaves in a second transaction; if
-// that fails, messages count for both users until the merge is repeated. The account's level
-// (what a conversation adds to the total) does not change. If the account did not have the
-// conversation, it gets the guest's level.
+// Merge publishes events that move the conversations of a guest, except rooms, to an account. In
+// each conversation, the account gets the higher of both read positions. A message above this
+// position becomes unread if it is unread for either user. The guest leaves the conversation in the
+// same transaction. Until the events are folded, a message may count for both users or for neither.
+// If the account is on another database, the guest leaves in a second transaction; if that fails,
+// messages count for both users until the merge is repeated. The account's level (what a
+// conversation adds to the total) does not change. If the account did not have the conversation, it
+// gets the guest's level.
 //
 // Merge reads only folded events. If the guest gets messages later, another merge moves them.
 // The ids of most events are derived from their content, so a merge can be repeated, also
@@ -188,8 +188,9 @@ func (m *move) events(account string) (evs []events.Event) {
 	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
-	// Ignore a position of the guest up to LeftSeq. If the guest left in an earlier merge,
-	// leaving has raised the position, although the guest did not read the messages.
+	// Ignore the guest's read position if it is not above LeftSeq, and likewise the seen position.
+	// If an earlier merge made the guest leave, the leave has raised both positions, although the
+	// guest did not read the messages.
 	read := m.to.ReadPosition()
 	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
 		read = position
@@ -213,9 +214,9 @@ func (m *move) events(account string) (evs []events.Event) {
 		m.result.Messages++
 	}
 	if again := m.marked(); len(again) > 0 && m.from.ReadSeq >= m.to.ReadSeq {
-		// Only delivered messages up to the read position can be marked. So if the account has
-		// no message with such a high seq, deliver the last marked message. Deliver also the
-		// messages above the read position: they are unread without a mark.
+		// Only delivered messages up to the read position can be marked. So if the last marked
+		// message is above the account's last message, deliver it to the account. Deliver also the
+		// marked messages above the read position: they are unread without a mark.
 		for i, seq := range again {
 			if seq > read || i == len(again)-1 && seq > m.to.LastSeq {
 				add(events.MessageDelivered, events.Data{Seq: seq, Category: m.from.Category})
@@ -230,9 +231,10 @@ func (m *move) events(account string) (evs []events.Event) {
 	return evs
 }
 
-// unread returns the messages to deliver to the account: messages that the guest has not read,
-// and whose seq is above the account's read position. It adds to Left the number of unread
-// messages that it does not return.
+// unread returns the messages to deliver to the account: the guest's unread messages above the
+// account's read position, except messages that are unread for the account already and do not
+// mention the guest. It adds to Left the messages that exceed MaxMessages, and the messages of
+// which badged stores only the number.
 func (m *move) unread() (seqs []int64) {
 	for _, r := range m.from.Unread.Ranges {
 		if r.Hi <= m.to.ReadSeq {
