@@ -90,24 +90,45 @@ var compiledJava = sync.OnceValues(func() (classPath string, err error) {
 	return jar + string(filepath.ListSeparator) + libraries, nil
 })
 
-// javaOfDocs writes the Java classes of the docs into a folder and returns their files.
+// javaOfDocs writes the Java classes of the docs, and a class with the statements of the
+// client's README, into a folder and returns their files.
 func javaOfDocs(dir string) (sources []string, err error) {
-	for _, path := range []string{"../docs/clients-mobile.md", "../docs/push.md"} {
+	block := regexp.MustCompile("(?s)```java\n(?:// (\\w+\\.java)\n)?(.*?)```")
+	for _, path := range []string{"../docs/clients-mobile.md", "../docs/push.md", "../web/java/README.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		classes := regexp.MustCompile("(?s)```java\n// (\\w+\\.java)\n(.*?)```").FindAllSubmatch(page, -1)
-		if blocks := strings.Count(string(page), "```java\n"); len(classes) != blocks || blocks == 0 {
-			return nil, fmt.Errorf("%s: of %d blocks of Java %d name their file", path, blocks, len(classes))
-		}
-		for _, m := range classes {
-			source := filepath.Join(dir, string(m[1]))
-			if err := os.WriteFile(source, m[2], 0o600); err != nil {
+		for _, m := range block.FindAllSubmatch(page, -1) {
+			name, text := string(m[1]), string(m[2])
+			if name == "" {
+				name, text = "Readme.java", fmt.Sprintf(javaReadme, text)
+			}
+			source := filepath.Join(dir, name)
+			if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 				return nil, err
 			}
 			sources = append(sources, source)
 		}
 	}
+	if len(sources) != 3 {
+		return nil, fmt.Errorf("the docs have %d blocks of Java, want 3 in files of different names", len(sources))
+	}
 	return sources, nil
 }
+
+// javaReadme is a class for statements.
+const javaReadme = `
+import com.badged.client.BadgeClient;
+import okhttp3.OkHttpClient;
+
+final class Readme {
+    interface Backend {
+        String badgeToken(boolean expired);
+    }
+
+    void show(Backend myBackend) {
+        %s
+    }
+}
+`

@@ -78,7 +78,7 @@ func lastBadge(all []tailedEvent, user string) (last tailedEvent, is bool) {
 
 func newRedisClient(t *testing.T, server *privateredis.Server) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -28,9 +28,9 @@ function servePage({ url }, response) {
     response.writeHead(200, { "Content-Type": "text/javascript" }).end(workerScript);
   } else if (url === "/badge-token") {
     response.end(server.token("ada", 3_600));
-  } else if (url === "/sample") {
-    const [, sample] = readFileSync("../docs/clients-web.md", "utf8").match(/```html\n(.*?)```/s);
-    const html = sample.replace("https://badges.example.com", front.url);
+  } else if (url.startsWith("/docs/")) {
+    const [, sample] = readFileSync(`..${url}`, "utf8").match(/```html\n(.*?)```/s);
+    const html = sample.replace(/url: "[^"]*"/, `url: "${front.url}"`);
     response.writeHead(200, { "Content-Type": "text/html" }).end(html);
   } else if (url.startsWith("/try")) {
     response.writeHead(200, { "Content-Type": "text/html" }).end(pageFor(url));
@@ -429,9 +429,12 @@ for (const [how, lack] of Object.entries(lacks)) {
 test("the sample page of the documentation works, and ignores refusals", async () => {
   const page = await context.newPage();
   page.on("pageerror", (error) => errors.push(error.message));
-  await page.goto(`${front.url}/sample`);
   const shows = (text) =>
     page.waitForFunction((t) => document.querySelector("#total").textContent === t, text);
+  await page.goto(`${front.url}/docs/howto/show-a-badge.md`);
+  await server.send("ada-ben", "ben", "Hello");
+  await page.waitForFunction(() => Number(document.querySelector("#total").textContent) > 0);
+  await page.goto(`${front.url}/docs/clients-web.md`);
   await page.locator("#offline").waitFor({ state: "hidden" });
   await page.getByRole("button", { name: "Read all" }).click();
   await shows("none");

@@ -18,8 +18,10 @@ var readBy = map[[2]string][2]string{
 	{"", "csv"}:                               {"internal/bridge/importing/reader_test.go", "TestFilesOfThePages"},
 	{"", "swift"}:                             {".ci/swift", "swift"},
 	{"docs/clients-mobile.md", "java"}:        {"tests/java_test.go", "javaOfDocs"},
+	{"web/java/README.md", "java"}:            {"tests/java_test.go", "javaOfDocs"},
 	{"docs/push.md", "java"}:                  {"tests/java_test.go", "javaOfDocs"},
 	{"docs/clients-web.md", "html"}:           {"web/browser/sdk.test.mjs", "clients-web.md"},
+	{"docs/howto/show-a-badge.md", "html"}:    {"web/browser/sdk.test.mjs", "show-a-badge.md"},
 	{"docs/publishing.md", "go"}:              {"events/howto_test.go", "TestGoOfThePages"},
 	{"docs/testing.md", "go"}:                 {"events/howto_test.go", "TestGoOfThePages"},
 	{"docs/testing.md", "js"}:                 {"tests/readme_test.go", "TestPagesAreFollowedInNode"},
@@ -54,13 +56,11 @@ var readBy = map[[2]string][2]string{
 
 // unread are blocks that no test reads, with the reason.
 var unread = map[[2]string]string{
-	{"docs/clients-mobile.md", "json"}:     "what a backend sends to APNs itself; badged neither reads nor writes it",
-	{"docs/deploying.md", "yaml"}:          "a part of the configuration of Prometheus",
-	{"docs/postgres.md", "ini"}:            "a part of the configuration of PgBouncer; TestPgBouncerInSessionMode has these settings",
-	{"docs/howto/production.md", "sql"}:    "it creates roles and a database with fixed names; tests of roles do the same with others",
-	{"docs/howto/show-a-badge.md", "html"}: "it is the beginning of the page in docs/clients-web.md, which runs in a browser",
-	{"web/element/README.md", "html"}:      "elements without a page; web/browser/packages.test.mjs has a page with such elements",
-	{"web/java/README.md", "java"}:         "statements without a class; docs/clients-mobile.md has a class that is compiled",
+	{"docs/clients-mobile.md", "json"}:  "what a backend sends to APNs itself; badged neither reads nor writes it",
+	{"docs/deploying.md", "yaml"}:       "a part of the configuration of Prometheus",
+	{"docs/postgres.md", "ini"}:         "a part of the configuration of PgBouncer; TestPgBouncerInSessionMode has these settings",
+	{"docs/howto/production.md", "sql"}: "it creates roles and a database with fixed names; tests of roles do the same with others",
+	{"web/element/README.md", "html"}:   "elements without a page; web/browser/packages.test.mjs has a page with such elements",
 }
 
 // Every block with a language is read by a test, or has a reason.
