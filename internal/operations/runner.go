@@ -65,27 +65,28 @@ type startedJob struct {
 	Job int `json:"job"`
 }
 
-// start starts one job per task, and records each job in the audit trail of its database. If one of
-// the databases is unavailable, start starts no job. It returns the first job that has started;
-// Others of this job has the ids of the other jobs. If a job cannot start, start continues with the
-// next task, and returns an error at the end; the jobs that have started continue.
+// start starts one job per task, and records each job in the audit trail of its database. The tasks
+// have different databases. If one of the databases is unavailable, start starts no job. It returns
+// the first job that has started; Others of this job has the ids of the other jobs. If a job cannot
+// start, start continues with the next task, and returns an error at the end; the jobs that have
+// started continue.
 func (o *Operations) start(ctx context.Context, operator Operator, tasks []task) (first Job, err error) {
 	var databases []*cluster.Database
+	taskOf := map[*cluster.Database]task{}
 	for _, t := range tasks {
 		if err := t.db.Err(); err != nil {
 			return Job{}, err
 		}
 		databases = append(databases, t.db)
+		taskOf[t.db] = t
 	}
 	if len(databases) == len(o.cfg.Cluster.Databases()) {
 		if err := o.cfg.Cluster.Incomplete(); err != nil {
 			return Job{}, err
 		}
 	}
-	next := 0
 	err = o.cfg.Cluster.EachOf(ctx, databases, func(s *cluster.Database) error {
-		t := tasks[next]
-		next++
+		t := taskOf[s] // a database that has become unavailable is skipped
 		return Audited(ctx, s.Pool, operator, string(t.kind)+".start", t.arguments, func(ctx context.Context) (any, error) {
 			job, err := o.begin(ctx, operator, t)
 			switch {

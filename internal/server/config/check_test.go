@@ -145,6 +145,16 @@ func TestEncryptedAndLocalConnectionsAreNoRisk(t *testing.T) {
 	}
 }
 
+func TestUnencryptedShardsAreRisks(t *testing.T) {
+	s := server(func(s *config.Server) {
+		s.DatabaseURL = ""
+		s.Shards = []string{"a=postgres://localhost/chat", "b=postgres://db2.example/chat"}
+	})
+	if risks := s.ClearTextRisks(); len(risks) != 1 || !strings.HasPrefix(risks[0], "--shard b: the connection to db2.example may be in the clear") {
+		t.Errorf("risks %q, want one about shard b", risks)
+	}
+}
+
 func TestCheckWarnsAboutRisks(t *testing.T) {
 	good := []string{
 		"--database-url=postgres://localhost/chat", "--jwt-keys=k=HS256:0123456789abcdef0123456789abcdef",

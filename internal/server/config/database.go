@@ -104,13 +104,21 @@ func (d Database) PoolConfig() (*pgxpool.Config, error) {
 // errors do not show secrets.
 func (s NamedDatabase) PoolConfig() (*pgxpool.Config, error) {
 	if s.Name == "" {
-		return poolConfig("--database-url (BADGED_DATABASE_URL)", s.URL)
+		return poolConfig(s.flag()+" (BADGED_DATABASE_URL)", s.URL)
 	}
-	cfg, err := poolConfig(fmt.Sprintf("--shard %s (BADGED_SHARDS)", s.Name), s.URL)
+	cfg, err := poolConfig(s.flag()+" (BADGED_SHARDS)", s.URL)
 	if err == nil && cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = shardPatience
 	}
 	return cfg, err
+}
+
+// flag returns the flag that gives the URL.
+func (s NamedDatabase) flag() string {
+	if s.Name == "" {
+		return "--database-url"
+	}
+	return "--shard " + s.Name
 }
 
 // shardPatience is the default timeout for connecting to one of several shards. It is short, since

@@ -23,23 +23,14 @@ func (t TLS) Validate() error {
 	return nil
 }
 
-// ClearTextRisks returns warnings about connections to other hosts that may be unencrypted. It
-// checks --database-url and --redis-url, but not --shard.
+// ClearTextRisks returns warnings about connections to Postgres and Redis on other hosts that may
+// be unencrypted.
 func (s *Server) ClearTextRisks() []string {
 	var risks []string
-	if cfg, err := s.PoolConfig(); err == nil {
-		var clear []string
-		c := cfg.ConnConfig
-		if c.TLSConfig == nil {
-			clear = append(clear, c.Host)
-		}
-		for _, f := range c.Fallbacks { // with sslmode=prefer, the second connection attempt does not use TLS
-			if f.TLSConfig == nil {
-				clear = append(clear, f.Host)
-			}
-		}
-		if i := slices.IndexFunc(clear, isOtherHost); i >= 0 {
-			risks = append(risks, fmt.Sprintf("--database-url: the connection to %s may be in the clear: add sslmode=verify-full and sslrootcert=FILE", clear[i]))
+	databases, _ := s.All() // Validate returns its error
+	for _, database := range databases {
+		if host := database.clearTextHost(); host != "" {
+			risks = append(risks, fmt.Sprintf("%s: the connection to %s may be in the clear: add sslmode=verify-full and sslrootcert=FILE", database.flag(), host))
 		}
 	}
 	if u, err := url.Parse(s.RedisURL); err == nil && u.Scheme == "redis" {
@@ -56,6 +47,24 @@ func (s *Server) ClearTextRisks() []string {
 		}
 	}
 	return risks
+}
+
+// clearTextHost returns the first other host to which a connection may be unencrypted, or "".
+func (s NamedDatabase) clearTextHost() string {
+	cfg, err := s.PoolConfig()
+	if err != nil {
+		return ""
+	}
+	c := cfg.ConnConfig
+	if c.TLSConfig == nil && isOtherHost(c.Host) {
+		return c.Host
+	}
+	for _, f := range c.Fallbacks { // with sslmode=prefer, the second connection attempt does not use TLS
+		if f.TLSConfig == nil && isOtherHost(f.Host) {
+			return f.Host
+		}
+	}
+	return ""
 }
 
 // isOtherHost reports whether connections to a host may leave this machine. A host that is a
