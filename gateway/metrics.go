@@ -35,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		connections:     metric.Gauge(r, "badged_gateway_connections", "Open client connections."),
 		streams:         metric.Gauge(r, "badged_gateway_event_streams", "Open client connections over server-sent events."),
-		refused:         metric.Counter(r, "badged_gateway_connections_refused_total", "Requests that could not be upgraded to a WebSocket, for example since their origin is not allowed."),
+		refused:         metric.Counter(r, "badged_gateway_connections_refused_total", "Requests that could not be upgraded to a WebSocket, for example because their origin is not allowed."),
 		frames:          metric.CounterVec(r, "badged_gateway_frames_sent_total", "Frames sent to clients, by type.", "type"),
 		bytes:           metric.Counter(r, "badged_gateway_frame_bytes_sent_total", "Bytes of frames sent to clients."),
 		commands:        metric.CounterVec(r, "badged_gateway_commands_total", "Commands of clients, by type and result.", "type", "result"),

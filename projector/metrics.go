@@ -31,7 +31,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		leaps:              metric.Counter(r, "badged_projector_seq_leaps_total", "Events whose seq or up_to_seq is at least 1,000 times the last seq of their conversation, counted once in each partition. Usually the publisher has changed the unit of its seqs."),
 		fenced:             metric.Counter(r, "badged_projector_fenced_total", "Batches rolled back because another projector had moved the position."),
 		failed:             metric.Counter(r, "badged_projector_fold_errors_total", "Batches that failed and are retried."),
-		refused:            metric.Counter(r, "badged_projector_direct_appends_refused_total", "Transactions that append and fold events and were rolled back, because other events of the partition must be folded first."),
+		refused:            metric.Counter(r, "badged_projector_direct_appends_refused_total", "Transactions that should append and fold events, and were rolled back because other events of the partition must be folded first."),
 		updatesLost:        metric.Counter(r, "badged_projector_updates_lost_total", "Updates that the bus did not accept. Reconciliation delivers their changes."),
 		batchEvents:        metric.Histogram(r, "badged_projector_batch_events", "Events in one batch.", prometheus.ExponentialBuckets(1, 4, 8)),
 		batchSeconds:       metric.Histogram(r, "badged_projector_batch_seconds", "Seconds to fold and commit one batch.", prometheus.ExponentialBuckets(0.0005, 2, 12)),

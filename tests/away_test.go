@@ -40,7 +40,7 @@ func TestAdminBrowserWithoutAShard(t *testing.T) {
 	position := publish(t, p, fmt.Sprintf(`{"specversion":"1.0","id":"post","source":"s","type":"room.posted","data":{"conversation_id":"lobby","seq":1,"sender_id":%q,"mentioned_user_ids":[%q]}}`, ghost, ghost))
 	awaitAnswer(t, p, "partitions", `"waiting":[{"for":"b","on":"a","messages":1,`, 1)
 	for range polls(t, "the metrics") {
-		if _, _, page := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(page, `badged_shard_waiting_messages{shard="b"} 1`) {
+		if _, _, page := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(page, `badged_shard_hints{shard="b"} 1`) {
 			break
 		}
 	}

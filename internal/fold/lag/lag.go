@@ -31,7 +31,7 @@ var statements = sqlfile.Parse(statementsText)
 type Lag struct {
 	Partition int `json:"partition"`
 	// Head is the position of the last event in the log, and Folded is the position of the
-	// last folded event. If all events are archived, Head equals Folded.
+	// last folded event. If the log has no rows because all were archived, Head equals Folded.
 	Head   events.Position `json:"head"`
 	Folded events.Position `json:"folded"`
 	// Events is the number of events after Folded. Measure counts the events of a limited

@@ -9,8 +9,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Updates has the updates to publish after a commit. The updates in Users are published before the
-// updates in Rooms, since the update of a member has more information than the update of the room.
+// Updates has the updates to publish after a commit. Users is published before Rooms. If an event
+// changes a room and one of its members, the member's update, which has more information than the
+// room's, thus arrives first.
 type Updates struct {
 	Users []pubsub.Update
 	Rooms []pubsub.RoomUpdate

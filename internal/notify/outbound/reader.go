@@ -161,8 +161,8 @@ func (r *reader) giveBack(s *subject, dueAt time.Time) {
 	r.refused = r.refused || s.refused
 }
 
-// done records that a subject was sent or added to the queue. It reports whether the first page
-// is complete, so that the position can move past this page.
+// done records that a subject was sent or added to the queue. It reports whether all subjects of the
+// oldest page that the reader has read are done, so that the position can move past this page.
 func (r *reader) done(s *subject) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			prometheus.ExponentialBuckets(0.001, 4, 8), "webhook", "outcome"),
 		events: metric.CounterVec(r, "badged_webhook_events_total", "Events that endpoints accepted, by webhook.", "webhook"),
 		state:  metric.GaugeVec(r, "badged_webhook_state", "1 for the current state of each webhook: active, paused or disabled.", "webhook", "state"),
-		step:   metric.GaugeVec(r, "badged_webhook_failing_step", "Number of the current wait of a webhook on the ladder, that is, the growing waits after failed calls; 0 while its calls succeed.", "webhook"),
+		step:   metric.GaugeVec(r, "badged_webhook_failing_step", "How many times the wait between two calls of a webhook has grown since its calls began to fail; 0 while its calls succeed.", "webhook"),
 		failed: metric.Counter(r, "badged_webhook_store_errors_total", "Reads and writes of webhooks' settings and states that failed."),
 	}
 }

@@ -17,8 +17,9 @@ type Explanation struct {
 	// ArchivedUntil is when the latest archived event was appended. It is nil if nothing is
 	// archived, or if the archive was read.
 	ArchivedUntil *time.Time `json:"archived_until,omitempty" doc:"Events that were appended up to this time are archived: they count, but cannot be listed. Absent if no events are archived, or if the archive was read."`
-	// GivenUpEvents counts the archived events of the partition whose files were given up. If
-	// it is not 0, events up to ArchivedUntil cannot be listed, even with the archive.
+	// GivenUpEvents counts the archived events of the partition in files that an operator has
+	// declared lost. If it is not 0, events up to ArchivedUntil cannot be listed, even with the
+	// archive.
 	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"The number of archived events of the partition in files that were given up. If there are any, events up to archived_until cannot be listed, even with the archive. Absent if there are none."`
 
 	// Version and Numbers are the state according to the log. If the user was healed, Version

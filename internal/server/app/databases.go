@@ -205,7 +205,7 @@ func (a *App) registerShards() {
 	a.registry.MustRegister(awayPartitions{
 		a.cluster, prometheus.NewDesc("badged_shard_partition_away", "1 for each partition that no reachable shard holds. Events for its users are refused.", []string{"partition"}, nil),
 	})
-	waiting := newWaitingMessages(a.cluster)
+	waiting := newHintMetrics(a.cluster)
 	a.registry.MustRegister(waiting)
 	a.stage("measure of hints", waiting.run)
 	metric.GaugeFunc(a.registry, "badged_shard_maps_disagree", "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.", func() float64 {

@@ -22,7 +22,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		unauthenticated: connections.WithLabelValues("unauthenticated"),
 		authenticated:   connections.WithLabelValues("authenticated"),
-		ended:           metric.CounterVec(r, "badged_http_connections_ended_total", "Connections that were closed because a limit was reached. unauthenticated: the oldest unauthenticated connection; idle: the longest idle connection of a user, key or address that exceeds its share; files: a connection when the process had no open files left.", "reason"),
+		ended:           metric.CounterVec(r, "badged_http_connections_ended_total", "Connections that were closed because a limit was reached. unauthenticated: the oldest unauthenticated connection; idle: the longest idle connection of a user, key or address that exceeds its share; files: a connection that was accepted when the process had reached its limit of open file descriptors.", "reason"),
 		expires:         metric.Gauge(r, "badged_http_certificate_expires_timestamp_seconds", "When the certificate of --tls-cert expires, in seconds since 1970; 0 without a certificate."),
 		reloads:         metric.CounterVec(r, "badged_http_certificate_reloads_total", "Changes of the files of --tls-cert and --tls-key, by result. After an error the former certificate stays in use.", "result"),
 		refused:         metric.CounterVec(r, "badged_http_bodies_refused_total", "Requests that were refused before their body was read. share: the key or user has used up its share of --body-memory-mib; all: all keys, or all users, have together used up their memory.", "memory"),

@@ -11,28 +11,28 @@ import (
 	"github.com/badged/badged/internal/cluster"
 )
 
-// waitingInterval is the time between two measurements of the hints.
-const waitingInterval = 5 * time.Second
+// hintsInterval is the time between two measurements of the hints.
+const hintsInterval = 5 * time.Second
 
-// waitingMessages is a Prometheus collector of hints: messages to rooms that a shard stores for
+// hintMetrics is a Prometheus collector of hints: messages to rooms that a shard stores for
 // another shard that is unavailable (hinted handoff).
-type waitingMessages struct {
+type hintMetrics struct {
 	cluster           *cluster.Cluster
 	messages, seconds *prometheus.Desc
 	last              atomic.Pointer[[]cluster.Backlog]
 }
 
-func newWaitingMessages(c *cluster.Cluster) *waitingMessages {
-	return &waitingMessages{
+func newHintMetrics(c *cluster.Cluster) *hintMetrics {
+	return &hintMetrics{
 		cluster:  c,
-		messages: prometheus.NewDesc("badged_shard_waiting_messages", "Messages to rooms that other shards store until the shard can be reached again. Only shards that this process reaches are counted.", []string{"shard"}, nil),
-		seconds:  prometheus.NewDesc("badged_shard_waiting_seconds", "Age in seconds of the oldest message to a room that other shards store for the shard; 0 if there is none.", []string{"shard"}, nil),
+		messages: prometheus.NewDesc("badged_shard_hints", "Hints for a shard: messages to rooms that other shards store while the shard is unavailable. Only hints on shards that this process reaches are counted.", []string{"shard"}, nil),
+		seconds:  prometheus.NewDesc("badged_shard_hint_age_seconds", "Age in seconds of the oldest hint for a shard; 0 if there is none.", []string{"shard"}, nil),
 	}
 }
 
 // run measures the hints at intervals until ctx is done.
-func (w *waitingMessages) run(ctx context.Context) error {
-	return wait.Repeat(ctx, waitingInterval, func(ctx context.Context) {
+func (w *hintMetrics) run(ctx context.Context) error {
+	return wait.Repeat(ctx, hintsInterval, func(ctx context.Context) {
 		// Ignore the error: if the hints of a shard cannot be read, their delivery fails too, and
 		// logs the reason.
 		found, _ := w.cluster.Backlogs(ctx)
@@ -41,13 +41,13 @@ func (w *waitingMessages) run(ctx context.Context) error {
 }
 
 // Describe implements prometheus.Collector.
-func (w *waitingMessages) Describe(descriptions chan<- *prometheus.Desc) {
+func (w *hintMetrics) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- w.messages
 	descriptions <- w.seconds
 }
 
 // Collect implements prometheus.Collector.
-func (w *waitingMessages) Collect(metrics chan<- prometheus.Metric) {
+func (w *hintMetrics) Collect(metrics chan<- prometheus.Metric) {
 	last := w.last.Load()
 	if last == nil {
 		return
