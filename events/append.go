@@ -27,14 +27,14 @@ type Receipt struct {
 	// folded yet. The caller must wake the projectors of these partitions. A partition whose events
 	// were folded in the same transaction is not listed.
 	Partitions []int
-	// Token is the position of the append for publishers, if the database is one of several. With a
-	// single database, Token is "", and [Receipt.Position] computes the position from TransactionID
-	// and Timeline.
+	// Token is the position of the append that publishers get, if the log has several databases. If
+	// it has one database, Token is "", and [Receipt.Position] computes the position from
+	// TransactionID and Timeline.
 	Token string
 }
 
-// Position returns the position of the append. A publisher can give it in a later read of badges,
-// which then waits until the events are folded.
+// Position returns the position of the append. If a publisher passes this position to a later read
+// of badges, the read waits until the events are folded.
 func (r Receipt) Position() string {
 	if r.Token != "" {
 		return r.Token
@@ -107,7 +107,7 @@ func (l *Log) AppendRows(ctx context.Context, rows []Rows) (Receipt, error) {
 	return l.commit(ctx, nil, rows)
 }
 
-// commit appends rows in a transaction that first runs the statements that queue adds.
+// commit appends rows in a transaction that first runs the statements that `queue` adds.
 func (l *Log) commit(ctx context.Context, queue func(*pgx.Batch), rows []Rows) (Receipt, error) {
 	// A pipeline without BEGIN is one implicit transaction, in one round trip.
 	var batch pgx.Batch

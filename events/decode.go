@@ -214,8 +214,8 @@ func (d *decoder) notification(path string, n *Notification) {
 	})
 }
 
-// limit limits the comparison of names, which finds repeated names in an object: object compares
-// the names of the first 32 members. If there are more, syntaxFault checks the JSON as well.
+// limit is the number of members of an object whose names the method object compares, to find
+// repeated names. If an object has more members, syntaxFault checks the JSON as well.
 const limit = 32
 
 // object reads an object and calls member for each name whose value is not null. The function
@@ -326,10 +326,10 @@ func (d *decoder) quoted() []byte {
 	return nil
 }
 
-// texts reads an array of strings. An element that is not a string is reported and becomes "".
-// After element MaxUsers, where the array is longer than any field may be, texts no longer reports
-// these elements. Most of the returned strings share the memory of one large string: clone a string
-// that is stored for long, or it keeps the large string in memory.
+// texts reads an array of strings. An element that is not a string becomes "". texts reports such
+// an element, except after element MaxUsers, where the array is longer than any field may be. Most
+// of the returned strings share the memory of one large string: clone a string that is stored for
+// long, or it keeps the large string in memory.
 func (d *decoder) texts(path string) []string {
 	if !d.kind(path, '[', "an array of strings") {
 		return nil
@@ -380,8 +380,8 @@ func (d *decoder) numbers(path string) (numbers []int64) {
 // maxDigits is the number of digits of the greatest seq.
 const maxDigits = 19
 
-// int64 reads a whole number, or a string of its digits. JavaScript and many database drivers
-// write numbers beyond 2^53 as strings.
+// int64 reads a whole number, or a string with the digits of a whole number. JavaScript and many
+// database drivers write numbers beyond 2^53 as strings.
 func (d *decoder) int64(path string) int64 {
 	c := d.next()
 	if c != '"' && c != '-' && (c < '0' || c > '9') {

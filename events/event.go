@@ -195,8 +195,8 @@ const (
 	MaxSeqs          = 1000   // in one event
 	MaxTraceBytes    = 512    // of traceparent and of tracestate
 	// MaxNotificationBytes limits the title and body of a notification together.
-	// MaxNotificationDataBytes limits all keys and values of its data together. So a push with the
-	// notification and the number of the badge fits into 4 KiB.
+	// MaxNotificationDataBytes limits all keys and values of its data together. With these limits,
+	// a push with the notification and the badge number fits into 4 KiB.
 	MaxNotificationBytes     = 2048
 	MaxNotificationDataBytes = 1024
 )

@@ -18,11 +18,11 @@ type dataField struct {
 	limit int
 	// isPath is true if the text is a category.
 	isPath bool
-	// allowed, if not empty, is another field of the event, which has a list of texts. If events of
-	// the type may have that field, every text of this field must be in that list. For example,
-	// each of mentioned_user_ids must be in user_ids.
+	// allowed, if not empty, is another field of Data, a list of texts. In events whose type may
+	// have that list, every text of the described field must be in the list. For example, each of
+	// mentioned_user_ids must be in user_ids.
 	allowed fields
-	// enum has the values that a text may have, nil if it may have any.
+	// enum has the values that a text may have, nil if every value is valid.
 	enum []string
 }
 

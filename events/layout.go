@@ -143,7 +143,8 @@ func (l *Layout) groups(users []string) [][]string {
 // database/sql cannot scan arrays.
 const layoutSQL = `SELECT json_build_object('first', partitions, 'living', badged.living_partitions())::text FROM badged.settings`
 
-// readLayout reads the layout from a database that has the whole log, not one of several databases.
+// readLayout reads the layout from a database that has the whole log, not from one of several
+// databases.
 func readLayout(ctx context.Context, queryRow queryRow) (*Layout, error) {
 	var text string
 	if err := queryRow(ctx, layoutSQL, &text); err != nil {

@@ -91,7 +91,7 @@ type Record struct {
 	// Own is true if badged itself wrote the row. Events for which [Event.CheckReserved] fails
 	// are valid only in such rows.
 	Own bool
-	// AppendedAt is when the INSERT of the event ran. Readers see the event later, once its
+	// AppendedAt is when the INSERT of the event ran. Readers see the event only after its
 	// transaction has committed.
 	AppendedAt time.Time
 }

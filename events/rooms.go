@@ -17,8 +17,8 @@ func (t Type) ToRoom() bool {
 	return t == RoomPosted || t == RoomChanged || t == RoomRecalled || t == RoomReset
 }
 
-// OfConversations reports whether an event of the type applies to many conversations of its users:
-// to all that a category covers.
+// OfConversations reports whether an event of the type applies to all conversations of its users
+// that a category covers.
 func (t Type) OfConversations() bool { return t.ofAll() || t == UserLeftAll || t == CategoryLevelSet }
 
 // ofAll reports whether events of the type may omit the category, and then apply to all

@@ -148,7 +148,7 @@ func (e *Event) validate(p *problems, present fields) {
 }
 
 // validate adds the errors of d to p. It checks the fields in `given`. `allowed` has the fields
-// that an event of this type may have.
+// that the type of the event may have.
 func (d *Data) validate(p *problems, given, allowed fields) {
 	for i, value := range d.values() {
 		if !given.has(i) {

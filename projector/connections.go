@@ -33,7 +33,7 @@ type connections struct {
 	kept []keptConnection // the connection that was used last is at the end
 }
 
-// newConnections returns a set that keeps up to a third of the connections of a pool.
+// newConnections returns a set that stores up to a third of the connections of a pool.
 func newConnections(pool *pgxpool.Pool, lockTimeout time.Duration) *connections {
 	return &connections{pool: pool, limit: int(pool.Config().MaxConns) / 3, lockTimeout: lockTimeout}
 }
@@ -43,12 +43,12 @@ type keptConnection struct {
 	used time.Time
 }
 
-// trusted is how long a stored connection is assumed to work without a check. If the server
-// has sent something on the connection, it is checked in any case.
+// trusted is how long a stored connection is assumed to work without a check. If the server has
+// sent something on the connection, the connection is checked in any case.
 const trusted = time.Second
 
-// take returns a connection: a stored one if there is one, otherwise one of the pool. The
-// caller must pass it to keep, or release it.
+// take returns a connection: a stored one if there is one, otherwise one of the pool. The caller
+// must pass the connection to the method keep, or release it.
 func (c *connections) take(ctx context.Context) (*pgxpool.Conn, error) {
 	c.mu.Lock()
 	var k keptConnection
@@ -94,10 +94,10 @@ func (c *connections) setUp(ctx context.Context, conn *pgxpool.Conn) error {
 
 const incarnationKey = "badged.incarnation"
 
-// incarnationOf returns the value of store.IncarnationSQL for a connection that take has
-// returned. The value cannot change during a session. A restart of Postgres ends all sessions.
-// A promotion of a standby does not end its sessions, but take returns no session that began
-// on a standby, since setUp fails there.
+// incarnationOf returns the value of store.IncarnationSQL for a connection from the method take.
+// The value cannot change during a session. A restart of Postgres ends all sessions. A promotion of
+// a standby does not end its sessions, but take returns no session that began on a standby, since
+// setUp fails there.
 func incarnationOf(conn *pgxpool.Conn) string {
 	incarnation, _ := conn.Conn().PgConn().CustomData()[incarnationKey].(string)
 	return incarnation

@@ -48,10 +48,10 @@ func (p *partition) outdated() (reason string, outdated bool) {
 	return "", false
 }
 
-// beginEpoch begins a new epoch, unless another projector has done so, and reads the state of
-// the partition. It is called when commits may have been lost. The tables may then reach a
-// version that clients already have, but with another state. So after a change of the epoch,
-// clients load a snapshot instead of comparing versions. ADR 41 has the reasons.
+// beginEpoch begins a new epoch, unless another projector has done so, and reads the state of the
+// partition. It is called when commits may have been lost. The tables may then reach a version that
+// clients already have, but with a different state. So after a change of the epoch, clients load a
+// snapshot instead of comparing versions. ADR 41 has the reasons.
 func (p *partition) beginEpoch(ctx context.Context, conn *pgxpool.Conn) error {
 	var reason string
 	var begun bool

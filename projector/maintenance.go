@@ -20,8 +20,8 @@ const generationDueSQL = `SELECT max(generation), max(begun_at) + $2::interval <
 WHERE partition_id = $1`
 
 // maintain runs the periodic tasks of the owned partitions every MaintenanceInterval. After these
-// tasks, and whenever the channel merges has a token, it merges event keys. It returns when ctx is
-// done.
+// tasks, and whenever the channel `merges` has a token, it merges event keys. It returns when ctx
+// is done.
 func (p *Projector) maintain(ctx context.Context) error {
 	tick := time.NewTicker(p.cfg.MaintenanceInterval)
 	defer tick.Stop()

@@ -160,7 +160,7 @@ func (p *partition) leave() {
 	p.keys.Forget()
 }
 
-// drain folds batches until no event can be read now. waits reports that the log has events
+// drain folds batches until no further event can be read. waits reports that the log has events
 // that must not be read until an open transaction has ended, which mostly takes a moment.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
@@ -293,8 +293,8 @@ func (p *partition) committed(b *store.Batch, r store.Result, start time.Time) {
 	p.projector.cfg.Folded(folded)
 }
 
-// sameIncarnation reports whether the epoch began in the incarnation of Postgres to which conn
-// is connected. If not, Postgres was started or promoted since, and may have lost commits.
+// sameIncarnation reports whether the epoch began in the incarnation of Postgres to which conn is
+// connected. If not, Postgres was started or promoted after that, and may have lost commits.
 func (p *partition) sameIncarnation(conn *pgxpool.Conn) bool {
 	return p.state.Incarnation == incarnationOf(conn)
 }

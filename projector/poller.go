@@ -16,8 +16,8 @@ type poller struct {
 	projector *Projector
 	database  events.Querier
 	// partitions are the partitions that the last poll read. snapshot is the Postgres snapshot
-	// taken before that poll, "" if it found unfolded events. As long as the snapshot is the
-	// same, no transaction has committed since.
+	// taken before that poll, "" if it found unfolded events. As long as the snapshot is the same,
+	// no transaction has committed since that poll.
 	partitions []int
 	snapshot   string
 }

@@ -75,8 +75,8 @@ type Config struct {
 	// or releases partitions until it has its fair share. An owner whose session is silent for
 	// three intervals loses its partitions. Default 1s.
 	OwnershipInterval time.Duration
-	// DedupWindow is the minimum time for which event keys are stored; the maximum is half as
-	// long again. Default 14 days.
+	// DedupWindow is the minimum time for which event keys are stored; the maximum is 1.5 times as
+	// long. Default 14 days.
 	DedupWindow time.Duration
 	// MaintenanceInterval is how often the projector checks whether to begin a generation of
 	// event keys and to extend the log. Default 1m.
@@ -127,7 +127,7 @@ type Projector struct {
 	connections *connections
 	// appending has the database connections of appends that fold.
 	appending *connections
-	// open records since when the partitions have seen transactions open.
+	// open records when the partitions first saw each open transaction.
 	open logread.Watch
 	// foldLockTimeout is the constant foldLockTimeout, except in tests.
 	foldLockTimeout time.Duration
@@ -276,7 +276,7 @@ func (p *Projector) Run(ctx context.Context) error {
 	return nil
 }
 
-// release returns the connections that batches have kept to the pool.
+// release returns to the pool the connections that batches have stored.
 func (p *Projector) release() {
 	p.connections.release()
 	p.appending.release()

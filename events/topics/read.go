@@ -61,9 +61,9 @@ WHERE p.consumer_group = $1 AND g.consumer_group = $2`, events.ProjectorGroup, s
 	return page, err
 }
 
-// pageSQL returns a query for the next rows: at most pageRows, and not beyond the row with which
-// their size reaches pageBytes. The conditions on transaction_id alone are redundant, but with them
-// Postgres skips the tables of old and of later ranges of the log.
+// pageSQL returns a query for the next rows: at most pageRows, and no row after the row with which
+// the total size reaches pageBytes. The conditions on transaction_id alone are redundant, but with
+// them Postgres skips the tables of old and of later ranges of the log.
 func pageSQL(topic string) string {
 	return fmt.Sprintf(`SELECT transaction_id::text::bigint, "offset", uuid, %s, coalesce(octet_length(payload), 0)
 FROM (

@@ -67,9 +67,10 @@ type SubscriberConfig struct {
 // event is delivered with [MetadataDamage]. If its row is too large, the payload is empty.
 //
 // Each message is delivered at least once. A row of the log has up to 1,000 events, and the
-// position of the consumer group moves once all events of a row are acknowledged. After a restart
-// of the subscriber, the events of the last row may be delivered again. After a crash of Postgres,
-// the events of all rows that were acknowledged in the last second may be delivered again.
+// position of the consumer group moves only when all events of a row are acknowledged. After a
+// restart of the subscriber, the events of the last row may be delivered again. After a crash of
+// Postgres, the events of all rows that were acknowledged in the last second may be delivered
+// again.
 //
 // Only one subscriber of a group gets the messages of a topic: the subscriber whose session has an
 // advisory lock. When this subscriber stops, another one gets the lock at its next attempt. If the
@@ -207,8 +208,7 @@ type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out receives single messages. It is nil if handle is set, which gets pages of messages
-	// instead.
+	// out receives single messages. It is nil if handle is set: handle gets pages of messages.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
@@ -267,8 +267,8 @@ func (s *subscription) consume(ctx context.Context) error {
 }
 
 // lock returns a session that has the lock of the group on the topic, or nil if another session has
-// the lock. The session is removed from the pool, since it may last as long as the subscription. It
-// commits without waiting for the disk (synchronous_commit = off).
+// the lock. The session is removed from the pool, since it may last as long as the subscription.
+// The session commits without waiting for the disk (synchronous_commit = off).
 func (s *subscription) lock(ctx context.Context) (*pgx.Conn, error) {
 	pooled, err := s.cfg.Pool.Acquire(ctx)
 	if err != nil {

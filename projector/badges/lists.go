@@ -23,8 +23,8 @@ type Filter struct {
 	// Unread selects conversations that have unread messages or a mark.
 	Unread bool
 	// Muted, if not nil, selects conversations by the effect of their level on the total. If *Muted
-	// is true, it selects conversations of which the level excludes unread messages or the mark. If
-	// *Muted is false, it selects conversations that add something to the total.
+	// is true, it selects conversations whose level excludes unread messages or the mark. If *Muted
+	// is false, it selects conversations that add something to the total.
 	Muted *bool
 }
 

@@ -21,8 +21,8 @@ const (
 	roomKind
 )
 
-// memberRow is the scan target for rows of all four kinds. The third column of a row is a record;
-// its fields depend on the kind of the row.
+// memberRow is the scan target for rows of the four kinds above. The third column of a row is a
+// record; its fields depend on the kind of the row.
 type memberRow struct {
 	kind int32
 	// ord says which user of the request the row is about: the index of the user, counted from
@@ -156,9 +156,9 @@ func (all *members) state(u *member, held int64) pubsub.Snapshot {
 }
 
 // View returns the state of a user as Snapshot does, but only with the conversations that the given
-// categories cover: at most MaxSnapshot with something to show, most recently changed first. The
-// badge has the categories that other states have, and also all categories that one of `categories`
-// covers, since a gateway stores one badge for all connections of a user.
+// categories cover: at most MaxSnapshot conversations with something to show, most recently changed
+// first. The badge has the categories of Snapshot's badge, and also all categories that one of
+// `categories` covers, since a gateway stores one badge for all connections of a user.
 func (r *Reader) View(ctx context.Context, userID string, categories []string) (pubsub.Snapshot, error) {
 	p := r.partitionOf(userID)
 	sql := firstPaths(statesSQL(statements.Of(p, "read a view")), statements.Of(p, "paths of a view"))

@@ -107,7 +107,7 @@ func (r *Reader) Badges(ctx context.Context, userIDs []string) ([]pubsub.Badge, 
 
 // ShownBadges returns the badges of up to MaxBadges users as clients get them: see
 // [pubsub.Badge.Shown]. Unlike [Reader.Badges], it does not read all categories of a user who has
-// many.
+// many categories.
 func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	return r.someBadges(ctx, userIDs, firstPaths, func(b *pubsub.Badge) { *b = b.Shown() })
 }
@@ -153,9 +153,9 @@ func allPaths(sql, _ string) string {
 	return strings.NewReplacer("ALSO", noPaths, "FIRSTPATHS", "ALL").Replace(sql)
 }
 
-// badges reads badges with the statement sql, which also returns which users have memberships.
-// For users with memberships, it then reads the badges again with the statement for members.
-// For users who are known to be members, it runs only that statement. paths completes the
+// badges reads badges with the statement sql, which also returns which users have memberships. For
+// users with memberships, it then reads the badges again with the statement for members. For users
+// who are known to be members, it runs only the statement for members. paths completes the
 // statements. cut is called with each badge before the next badge is read, and may shorten it.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, extra string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
@@ -356,7 +356,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 	return list[0].Conversation, nil
 }
 
-// IsMember reports whether a conversation is a room and a user a member.
+// IsMember reports whether a conversation is a room and a user is a member.
 func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (bool, error) {
 	what := fmt.Sprintf("read whether %q is a room of user %q", conversationID, userID)
 	return query.One[bool](ctx, r.q, what, statements.Of(r.partitionOf(userID), "is a member of a room"), userID, conversationID)
@@ -394,9 +394,9 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 	return list, nil
 }
 
-// ErrLost is returned for a position that the log does not have, or may no longer have:
-// Postgres has failed over or was restored, and may have lost the last commits. Of the
-// transactions before that, only folded transactions are known to have survived.
+// ErrLost is returned for a position that the log does not have, or may no longer have: Postgres
+// has failed over or was restored, and may have lost the last commits. Of the transactions before
+// the failover or restore, only folded ones are known to have survived.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
 // Head returns a position to pass to Folded. All transactions that were committed before the
@@ -472,8 +472,8 @@ func (r *Reader) Survived(ctx context.Context, position int64) (bool, error) {
 // survived reports whether a transaction is known to be in the log. That is true if the transaction
 // is of the present timeline, or if its timeline has ended and an owner of one of the partitions
 // has then recorded the transaction as folded. survived returns ErrLost if every partition has had
-// an owner since and none has recorded the transaction, and also if the transaction is of a later
-// timeline than the present one.
+// an owner since then and no owner has recorded the transaction, and also if the transaction is of
+// a later timeline than the present one.
 func (r *Reader) survived(ctx context.Context, token eventlog.Token, timeline int64, partitions []int) (bool, error) {
 	switch t := token.Timeline(); {
 	case t > timeline:

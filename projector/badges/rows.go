@@ -145,9 +145,9 @@ func (r *roomRow) get() *pubsub.Room {
 	return &room
 }
 
-// ranges is a set in the form that the SQL function badged.rank expects. starts has the first
-// seq of each range. before has, for each range, the number of seqs in earlier ranges, and
-// last the number of all seqs. before is nil if each range has one seq.
+// ranges is a set in the form that the SQL function badged.rank expects. starts has the first seq
+// of each range. before has, for each range, the number of seqs in earlier ranges; its last element
+// is the number of all seqs. before is nil if each range has one seq.
 type ranges struct{ starts, before []int64 }
 
 func (r *ranges) seqs() pubsub.Seqs {

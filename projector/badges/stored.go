@@ -19,19 +19,19 @@ type Key struct{ UserID, ConversationID string }
 // Stored is a conversation of a user as it is in the tables.
 type Stored struct {
 	pubsub.Conversation
-	// Member is true if the conversation is a room and the user a member. Conversation then has
+	// Member is true if the conversation is a room and the user is a member. Conversation then has
 	// no numbers, since the numbers of a membership are computed from the room.
 	Member bool
 
 	unread, mentions messageSet
 }
 
-// IsUnread reports whether a message is unread. Of the oldest messages, a large set stores only the
-// number: see [badge.BoundedSet]. If the message may be one of these, IsUnread returns true.
+// IsUnread reports whether a message is unread. A large set stores only the count of its oldest
+// messages: see [badge.BoundedSet]. If the message may be one of them, IsUnread returns true.
 func (s *Stored) IsUnread(seq int64) bool { return s.unread.has(seq) }
 
 // IsMention reports whether a message is unread and mentions the user. Like IsUnread, it returns
-// true for a message that may be one of the old messages of which the set stores only the number.
+// true for a message that may be one of the old messages of which the set stores only the count.
 func (s *Stored) IsMention(seq int64) bool { return s.mentions.has(seq) }
 
 // Stored returns the conversations of users, in the order of `keys`. For a conversation without a

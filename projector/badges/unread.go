@@ -79,8 +79,8 @@ func (s *messageSet) ScanBytes(stored []byte) (err error) {
 	return err
 }
 
-// has reports whether a message is in the set. Of the oldest messages, a large set stores only the
-// number: see [badge.BoundedSet]. If the message may be one of these, has returns true.
+// has reports whether a message is in the set. A large set stores only the count of its oldest
+// messages: see [badge.BoundedSet]. If the message may be one of them, has returns true.
 func (s *messageSet) has(seq int64) bool {
 	return s.Contains(seq) || s.Counted() > 0 && seq >= s.Min() && (len(s.Ranges) == 0 || seq < s.Ranges[0].Lo)
 }

@@ -14,11 +14,11 @@ const MaxRanges = 1000
 // maxKnown is the maximum number of seqs that a set stores of its block.
 const maxKnown = 64
 
-// BoundedSet is a RangeSet with a size limit. Beyond the limit, the oldest seqs form the
-// block. The set stores how many seqs the block has, and only a few of the seqs themselves. So
-// the set is approximate in the block: Add assumes that a late message is counted already, a
-// recall subtracts one, and a read of a part of the block subtracts the same fraction of its
-// count. A read of the whole block makes the set exact again.
+// BoundedSet is a RangeSet with a size limit. Beyond the limit, the oldest seqs form the block. The
+// set stores how many seqs the block has, and only a few of the seqs themselves. So the set is
+// approximate in the block: Add assumes that Count includes every seq within the bounds, a recall
+// subtracts one, and a read of a part of the block subtracts the same fraction of Count. A read of
+// the whole block makes the set exact again.
 type BoundedSet struct {
 	RangeSet
 	block block
@@ -28,9 +28,8 @@ type BoundedSet struct {
 	known []int64
 }
 
-// block is the oldest part of a set: Count seqs between Lo and Hi, all less than the seqs of
-// the ranges. The set stores their number, but only a few of the seqs. Count is 0 if there is
-// no block.
+// block is the oldest part of a set: Count seqs between Lo and Hi, all less than the seqs of the
+// ranges. The set stores Count, but only a few of the seqs. Count is 0 if there is no block.
 type block struct{ Lo, Hi, Count int64 }
 
 // Len returns the number of seqs in the set.

@@ -50,10 +50,10 @@ type Conversation struct {
 	// Revisions has the last messages that were changed, or recalled with a revision number.
 	Revisions Revisions
 
-	// Membership is set if the conversation is a room and the user a member. Then Unread,
+	// Membership is set if the conversation is a room and the user is a member. Then Unread,
 	// MarkedUnread and Recalled are empty, LeftSeq is Never and LastSeq is unused. The current
-	// category is in the room; Category is a copy of it from the time of the join or of the
-	// last mark.
+	// category is in the room; Category is a copy of it from the time of the join or of the last
+	// mark.
 	Membership *Membership
 
 	// first is the memory for the first range of Unread: most conversations have one range. A
@@ -91,7 +91,7 @@ func (c *Conversation) First() int64 {
 	return c.Unread.Min()
 }
 
-// Left reports whether the user has left, and no message above LeftSeq was delivered since.
+// Left reports whether the user has left, and no message above LeftSeq was delivered after that.
 func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
 // ShowsLeft reports whether clients see that the user has left. They see it only if they could
@@ -194,7 +194,7 @@ func (c *Conversation) see(seq int64) Reason {
 // messages count as seen, even if they are marked unread later.
 func (c *Conversation) SeenPosition() int64 { return max(c.ReadPosition(), c.SeenSeq) }
 
-// cutSeen clears SeenSeq once the read position has reached it.
+// cutSeen clears SeenSeq if the read position has reached it.
 func (c *Conversation) cutSeen() {
 	if c.SeenSeq <= c.ReadPosition() {
 		c.SeenSeq = 0
@@ -283,9 +283,9 @@ func (c *Conversation) settle() {
 	c.Mentions.lower(c.Unread.Len())
 }
 
-// markUnread makes c count at least 1 until the next read. It does nothing if the user has
-// left the conversation. category is the current category of c. It is copied to c, since the
-// expiry sweep reads the category of a membership from its row.
+// markUnread makes c count at least 1 until the next read. It does nothing if the user has left the
+// conversation. category is the current category of c. markUnread copies it to c, since the expiry
+// sweep reads a membership's category from the row of the membership.
 func (c *Conversation) markUnread(category string) Reason {
 	if c.Left() {
 		return hasLeft
@@ -297,8 +297,8 @@ func (c *Conversation) markUnread(category string) Reason {
 }
 
 // markMessages makes messages at or below the read position count again. It skips recalled
-// messages, messages above the last delivered one, and messages up to LeftSeq. It also skips
-// messages above the read position: they count without a mark once they are delivered.
+// messages, messages above the last delivered message, and messages up to LeftSeq. It also skips
+// messages above the read position: they count without a mark when delivered.
 func (c *Conversation) markMessages(seqs []int64) Reason {
 	last := min(c.ReadSeq, c.LastSeq)
 	for _, seq := range seqs {

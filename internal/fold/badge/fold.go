@@ -3,12 +3,12 @@
 // message numbers (seqs) that make up the state. The fold is pure: it uses no clock and no
 // I/O, and does not depend on the order of maps. Each event carries its own time.
 //
-// Deliveries, reads, recalls and leaves of a conversation commute and are idempotent, since
-// each is a union or a maximum. Changes with a revision number also commute and are
-// idempotent. A read by an app commutes only within the minute in which it may be ahead of the
-// log (see readahead.go). The effect of the other event types depends on the order of the log.
-// Whether a read ends a mark depends on it too. Folding events one by one or in batches gives
-// the same state and the same versions.
+// Deliveries, reads, recalls and leaves of a conversation commute and are idempotent, since each is
+// a union or a maximum. Changes with a revision number also commute and are idempotent. A read by
+// an app commutes only within the minute in which it may be ahead of the log (see readahead.go).
+// The effect of the other event types depends on the order of the log. Whether a read ends a mark
+// depends on this order too. Folding events one by one or in batches gives the same state and the
+// same versions.
 //
 // The package does not know tables or networks. ADR 5 lists what does not depend on order, ADR
 // 37 explains how sets stay bounded, and ADR 33 explains how far a read by an app reaches.
@@ -30,8 +30,8 @@ type User struct {
 	Version int64
 	category.Numbers
 	Paths Paths
-	// Carried counts the changes of rooms that the user has left, from the user's joining to the
-	// leaving. It is a part of the version that clients see: see [Membership].
+	// Carried counts the changes of rooms that the user has left, from the join to the leave. It is
+	// a part of the version that clients see: see [Membership].
 	Carried int64
 	// Joined is true if the user is or was a member of a room. Otherwise readers do not look
 	// for memberships.
@@ -48,7 +48,7 @@ type User struct {
 	// Changed lists the conversations changed since their rows were last read or written.
 	Changed []*Conversation
 	// Stored and StoredCarried are the values of Version and Carried in the user's row, 0 without a
-	// row. HasRow reports whether the row exists: Stored does not show it, since a row that has
+	// row. HasRow reports whether the row exists: Stored does not show this, since a row that has
 	// only reads ahead has version 0.
 	Stored, StoredCarried int64
 	HasRow                bool
@@ -212,7 +212,7 @@ func (u *User) changeAll(path string, state *State, f func(*Conversation) Reason
 	return u.raiseAll(changed)
 }
 
-// raiseAll raises the version of u once for all changed conversations, if there are any.
+// raiseAll raises the version of u by one for all changed conversations, if there are any.
 func (u *User) raiseAll(changed []*Conversation) bool {
 	if len(changed) == 0 {
 		return false

@@ -36,9 +36,9 @@ type Membership struct {
 	// unread; otherwise Reached is 0. While Reached is set, ReadSeq is lower, and the numbers
 	// are computed from ReadSeq. A read at or above Reached ends the mark.
 	Reached int64
-	// Sent has the last messages that the user sent, read or not. Named has the last messages
-	// that mention the user by name, read or not, except messages that were recalled while they
-	// were unread. A mark needs both lists to find the messages that it must add to Own and
+	// Sent has the last messages that the user sent, read or not. Named has the last messages that
+	// mention the user by name, read or not, except messages that were recalled while they were
+	// unread. When messages are marked unread, both lists show which of them to add to Own and
 	// Mentions, which have unread messages only.
 	Sent, Named Recent
 	// Unmarked lists messages that the user has read since the rows were last written. The
@@ -46,7 +46,7 @@ type Membership struct {
 	Unmarked []int64
 }
 
-// Member reports whether the conversation is a room and the user a member.
+// Member reports whether the conversation is a room and the user is a member.
 func (c *Conversation) Member() bool { return c.Membership != nil }
 
 // join makes u a member of r. It discards the unread messages that the conversation had before
@@ -156,8 +156,8 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every stored seq of s up to `last`. Of the seqs in the block, the set stores
-// only a few: see [BoundedSet].
+// upTo calls f with every stored seq of s up to `last`. The set stores only a few seqs of the
+// block: see [BoundedSet].
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {
 		if seq <= last {
@@ -240,8 +240,8 @@ func (c *Conversation) UnseenCorrection() *[3]int64 {
 }
 
 // IsMention reports whether an unread message of a membership counts as a mention at the given
-// level. `all` is whether the message mentions everybody, which does not count at the level
-// direct_mentions.
+// level. `all` is whether the message mentions everybody: such a mention does not count at the
+// level direct_mentions.
 func (c *Conversation) IsMention(seq int64, all bool, level string) bool {
 	return all && level != category.LevelDirectMentions || c.Mentions.Contains(seq) || c.Membership.NamedAll.Contains(seq)
 }

@@ -142,8 +142,8 @@ type Change struct {
 	AddedBefore, AddedAfter int64
 }
 
-// View returns what a client can see of a conversation of u, and its contribution to the
-// total. If it is a room, every closed chunk above the read position must be loaded.
+// View returns what a client can see of a conversation of u, and its contribution to the total. If
+// the conversation is a room, every closed chunk above the read position must be loaded.
 func (s *State) View(u *User, c *Conversation) (v View, adds int64) {
 	if r := s.roomOf(c); r != nil {
 		v = c.ViewIn(r, u.Paths.Levels)

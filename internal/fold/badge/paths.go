@@ -221,8 +221,8 @@ func (s *Paths) set(path, level string) {
 	})
 }
 
-// place moves paths between the two forms of storage. Beyond MaxInline paths, each path gets a
-// row of its own. Once no path has a number or a level, later paths are stored inline again.
+// place moves paths between the two forms of storage. Beyond MaxInline paths, each path gets a row
+// of its own. When no path has a number or a level any more, later paths are stored inline again.
 // place is called after each event, so that the rows do not depend on how events are batched.
 func (s *Paths) place() {
 	switch {
@@ -325,9 +325,9 @@ func (s *Paths) String() string {
 // storedNumbers is how many numbers of a path are stored.
 const storedNumbers = 7
 
-// AppendNumbers appends the stored form of a path, a JSON array of its numbers. If the path
-// has a level, the array has all numbers and then the level; otherwise zeros at the end are
-// omitted. It has Total - Unseen instead of Unseen, since this difference is 0 for most paths.
+// AppendNumbers appends the stored form of a path, a JSON array of its numbers. If the path has a
+// level, the array has all numbers and then the level; otherwise zeros at the end are omitted. The
+// array has Total - Unseen instead of Unseen, since this difference is 0 for most paths.
 func AppendNumbers(b []byte, n category.Numbers, level string) []byte {
 	all := [storedNumbers]int64{n.Total, n.UnreadConversations, n.Mentions, n.Total - n.Unseen, n.Muted.Total, n.Muted.Conversations, n.Marked}
 	last := storedNumbers

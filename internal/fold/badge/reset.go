@@ -86,9 +86,9 @@ type Leap struct {
 // such as from milliseconds to microseconds.
 const leapFactor = 1000
 
-// watch counts e as a leap if its seq is far above the last seq. Such a seq is suspicious:
-// once a user has read up to it, later messages with lower seqs do not count. If e names
-// several users, watch checks only the conversation of the first user.
+// watch counts e as a leap if its seq is far above the last seq. Such a seq is suspicious: after a
+// user has read up to it, later messages with lower seqs do not count. If e names several users,
+// watch checks only the conversation of the first user.
 func (s *State) watch(e *events.Event) {
 	d := &e.Data
 	var seq, last int64

@@ -70,7 +70,8 @@ type Room struct {
 type Mark struct {
 	// Own is true if the member sent the message.
 	Own bool
-	// Touched is true if the mark is new or changed, Gone if the next write must delete it.
+	// Touched is true if the mark is new or changed. Gone is true if the next write must delete the
+	// mark.
 	Touched, Gone bool
 }
 

@@ -14,8 +14,8 @@ type State struct {
 	Users map[string]*User
 	// Rooms is nil if the partition has no rooms.
 	Rooms map[string]*Room
-	// Leaps counts the events with a seq far ahead (see [Leap]). FirstLeap describes the first
-	// one.
+	// Leaps counts the events whose seq is far above the last seq (see [Leap]). FirstLeap describes
+	// the first of these events.
 	Leaps     int
 	FirstLeap Leap
 }
@@ -94,8 +94,8 @@ func (s *State) Fold(e *events.Event) {
 }
 
 // foldInRoom folds an event that reaches all members of a room. If the event did not change the
-// room, it returns the reason. This reason does not depend on what each member has read; FoldFor
-// replaces it for a member who has read the message.
+// room, foldInRoom returns the reason. This reason does not depend on what each member has read;
+// FoldFor replaces it for a member who has read the message.
 func (s *State) foldInRoom(e *events.Event) Reason {
 	switch e.Type {
 	case events.RoomRecalled:
@@ -239,7 +239,7 @@ func (p *post) member(id string) (*User, *Conversation) {
 }
 
 // changed records a change of a membership. It raises the user's version at most once for the
-// message. It does not raise it if the change of the room has raised it already.
+// message. It does not raise the version if the change of the room has raised it already.
 func (p *post) changed(u *User, c *Conversation) {
 	u.touch(c)
 	if !p.visible && !p.raised[u] {

@@ -12,7 +12,7 @@ import (
 // ranges.
 
 // maxWords is the maximum number of words in a set with more than MaxRanges ranges. If a set
-// exceeds both limits, its oldest seqs are replaced by their number: see [BoundedSet].
+// exceeds both limits, its oldest seqs are replaced by their count: see [BoundedSet].
 const maxWords = 1000
 
 // wordBits is the number of seqs in a word.
@@ -23,8 +23,8 @@ const fullWord = ^uint64(0)
 
 // word is a bitmap of 64 seqs, or a run of bitmaps in which every bit is set.
 type word struct {
-	// index is the number of the bitmap, or of the first bitmap of the run. Its first seq is
-	// index * wordBits.
+	// index is the index of the bitmap, or of the first bitmap of the run, from 0. The first seq of
+	// this bitmap is index * wordBits.
 	index int64
 	// run is the number of bitmaps. It is 1 unless bits is fullWord.
 	run int64
@@ -135,7 +135,7 @@ func (n *numbers) words() []word {
 	return words
 }
 
-// word parses the next word. end is the number of the first bitmap after the previous word.
+// word parses the next word. end is the index of the first bitmap after the previous word.
 func (n *numbers) word(end int64) word {
 	const limit = math.MaxInt64/wordBits + 1 // the number of words that cover all seqs
 	distance := n.next()

@@ -97,7 +97,7 @@ func (e *eraser) pages(ctx context.Context, prefixes []int64) error {
 }
 
 // replaced returns a block or page in which the entries to erase are replaced, or nil if it
-// contains none of them.
+// contains none of these entries.
 func (e *eraser) replaced(part []byte) ([]byte, error) {
 	entries, err := decode(nil, part)
 	if err != nil {

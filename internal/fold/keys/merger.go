@@ -36,19 +36,20 @@ type Merger struct {
 
 // Sizes has the thresholds for merging.
 type Sizes struct {
-	// Blocks is a number of entries: when the blocks of a generation have that many, they are
-	// merged into a run.
+	// Blocks is a number of entries: when the blocks of a generation have that many entries, these
+	// blocks are merged into a run.
 	Blocks int
 	// Segment is the number of entries in a segment, which one transaction writes. All entries
 	// with the same prefix are in one segment.
 	Segment int
 	// Read is the number of pages of a run that one query reads.
 	Read int
-	// Fanout is a number of runs: if that many have a similar size, they are merged. With a greater
-	// value, each key is written less often, but each event probes the filters of more runs.
+	// Fanout is a number of runs: if that many runs have a similar size, they are merged. With a
+	// greater value, each key is written less often, but each event probes the filters of more
+	// runs.
 	Fanout int
 	// Older is the maximum number of runs of a completed generation. If there are more, the
-	// smallest runs are merged into one, so that this number remains.
+	// smallest runs are merged into one, so that Older runs remain.
 	Older int
 }
 
@@ -205,7 +206,7 @@ func (m *Merger) take(ctx context.Context, tx pgx.Tx) (map[int][]Entry, error) {
 }
 
 // decodeBlock appends the entries of a block to `entries`. Unlike decode, it does not require that
-// the new entries sort after the old ones.
+// the new entries sort after those in `entries`.
 func decodeBlock(entries []Entry, block []byte) ([]Entry, error) {
 	more, err := decode(nil, block)
 	return append(entries, more...), err

@@ -6,10 +6,10 @@
 // log-structured stores do. A run consists of pages; an index has the first prefix of each
 // page. Many consecutive pages form a segment, and each segment has a filter.
 //
-// The owner of a partition has a [Window] in memory: the entries of the blocks that are not
-// merged yet, and the filters of the runs. If neither contains an event, the event is new, and
-// no query is needed. If the filter of a run may contain the event, a query looks it up in the
-// pages of that run.
+// The owner of a partition has a [Window] in memory: the entries of the blocks that are not merged
+// yet, and the filters of the runs. If neither contains an event, the event is new, and no query is
+// needed. If the filter of a run may contain the event, a query looks the event up in the pages of
+// that run.
 //
 // The fence of a batch proves that the window is complete, since each transaction that adds
 // blocks also moves the position of the partition. A merge needs no fence: it changes only how
@@ -114,8 +114,8 @@ func (w *Window) Forget() {
 	w.recent, w.runs, w.filters = nil, nil, 0
 }
 
-// Load loads the window for the present generation. Read the position of the partition before:
-// if another projector adds blocks after that, the fence of the next batch fails.
+// Load loads the window for the present generation. Read the position of the partition before: if
+// another projector adds blocks after this read, the fence of the next batch fails.
 func (w *Window) Load(ctx context.Context, conn *pgx.Conn, generation int) error {
 	w.Forget()
 	w.present = generation
@@ -262,7 +262,7 @@ func (w *Window) remove(gone func(*run) bool) {
 	})
 }
 
-// begin makes a generation the present one, and removes the entries and runs of expired
+// begin makes a generation the present generation, and removes the entries and runs of expired
 // generations.
 func (w *Window) begin(generation int) {
 	oldest := OldestProbed(generation)

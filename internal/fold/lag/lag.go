@@ -51,8 +51,8 @@ type Lag struct {
 type Waiting struct {
 	// Folded is the position of the last folded event.
 	Folded events.Position
-	// Age is the time since the begin of the transaction that appended the next event after
-	// Folded; 0 if every event is folded.
+	// Age is the time since the start of the transaction that appended the next event after Folded;
+	// 0 if every event is folded.
 	Age time.Duration
 }
 

@@ -51,8 +51,9 @@ FROM badged.`+events.Topic(partition)+`_offsets WHERE consumer_group = $1 `+lock
 }
 
 // LoadAll reads the cursors of the partitions, and returns them in the order of `partitions`.
-// Callers pass a cursor to later queries as parameters. If they joined its row instead, Postgres
-// would have to open the tables of all old ranges of the log; with parameters it skips them.
+// Callers pass a cursor to later queries as parameters. If a query joined the row of the cursor
+// instead, Postgres would have to open the tables of all old ranges of the log; with parameters it
+// skips these tables.
 func LoadAll(ctx context.Context, q events.Querier, partitions []int) ([]Cursor, error) {
 	each := make([]string, len(partitions))
 	for i, p := range partitions {
@@ -79,8 +80,8 @@ func After(first int) string {
 	return fmt.Sprintf(`(transaction_id, "offset") > ($%[1]d::bigint::text::xid8, $%[2]d::bigint) AND transaction_id >= $%[1]d::bigint::text::xid8`, first, first+1)
 }
 
-// Late returns the SQL condition that a pending transaction of a cursor appended a row. $first
-// to $first+2 are the parameters for the values of Args; the condition uses only the last one.
+// Late returns the SQL condition that a pending transaction of a cursor appended a row. $first to
+// $first+2 are the parameters for the values of Args; the condition uses only the last parameter.
 func Late(first int) string {
 	return fmt.Sprintf(`transaction_id = ANY ($%d::bigint[]::text[]::xid8[])`, first+2)
 }

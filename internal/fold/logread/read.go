@@ -56,9 +56,9 @@ const (
 	rowNext
 )
 
-// nextSQL returns one statement, so that all its rows come from one snapshot. The first row is
-// that snapshot. Then come rows of pending transactions that have committed, and last the rows
-// after the position. If a row after the position is absent, then either the limit cut it off,
+// nextSQL returns one statement, so that all its rows come from one snapshot. The first row
+// describes this snapshot. Then come rows of pending transactions that have committed, and last the
+// rows after the position. If a row after the position is absent, then either the limit cut it off,
 // or its transaction was open in the snapshot.
 func nextSQL(partition int, pending bool) string {
 	table := `badged.` + events.Topic(partition)
@@ -125,7 +125,7 @@ type pager struct {
 	young              []int64
 	late, next         []events.Record
 	lateRows, nextRows int
-	// within is true if the position is inside a transaction: a limit ended the last page
+	// within is true if the position is inside a transaction: a limit ended the previous page
 	// there, and the log has further events of this transaction.
 	within bool
 	// cut is true if not all late events fit into the page, or if this is not known.

@@ -61,8 +61,8 @@ func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 // records how large rows are, so that the next query requests few rows that do not fit.
 type Size struct {
 	Events, Bytes int
-	// perRow and bytesPerRow are the averages per row of the last page; 0 before the first
-	// page.
+	// perRow and bytesPerRow are the average events and bytes per row of the last page; 0 before
+	// the first page.
 	perRow, bytesPerRow int
 }
 

@@ -69,9 +69,8 @@ type DeadLetter struct {
 }
 
 // NewBatch decodes the records of a page. partitions is the number of partitions of the log.
-// letters has the events of the page that became dead letters before; there are some if the
-// position was set back. The batch neither folds these events nor stores them as dead letters
-// again.
+// letters has the events of the page that became dead letters before, which happens if the position
+// was set back. The batch neither folds these events nor stores them as dead letters again.
 func NewBatch(page *logread.Page, letters *Letters, partition, partitions int) *Batch {
 	records := page.Records
 	b := &Batch{
@@ -120,8 +119,8 @@ type Result struct {
 	// Duplicates counts the events that were not folded, since all their users had them
 	// before.
 	Duplicates int
-	// Leaps counts the events with seqs far ahead (see [badge.Leap]); FirstLeap describes the
-	// first one.
+	// Leaps counts the events whose seq is far above the last seq (see [badge.Leap]); FirstLeap
+	// describes the first of them.
 	Leaps     int
 	FirstLeap badge.Leap
 	// Users and Rooms are the ids of users and rooms in which clients can see a change. Users
@@ -214,7 +213,7 @@ func (b *Batch) QueueLoads(loads *pgx.Batch, t *Tables, c *Cache, w *keys.Window
 
 // QueueMoreLoads adds to `loads` the statements that load further rows. Call it after the
 // statements of QueueLoads have run, since the rows that they load show which further rows the
-// batch needs. Few batches need any.
+// batch needs. Most batches need none.
 func (b *Batch) QueueMoreLoads(loads *pgx.Batch, t *Tables) {
 	t.QueueMoreLoads(loads, b.Items, b.state)
 }
@@ -368,8 +367,8 @@ func (b *Batch) queueRows(writes *pgx.Batch, t *Tables) {
 // Younger events need no reset, since each sweep checks the last two hours again.
 const sweptAge = time.Hour
 
-// Finish computes the result of a batch after its commit, and stores the users and rooms that
-// the batch has written in the cache c.
+// Finish computes the result of a batch after its commit, and stores in the cache c the users and
+// rooms that the batch has written.
 func (b *Batch) Finish(r *Result, t *Tables, c *Cache, hasSubscribers func(pubsub.Address) bool) {
 	touched := Sorted(b.state.Users)
 	r.Updates = ClientUpdates(touched, b.state.Rooms, t.partition, b.origin, b.known.Epoch, hasSubscribers)

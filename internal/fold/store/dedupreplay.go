@@ -83,9 +83,9 @@ func (d *DedupReplay) next() {
 	d.ahead = d.ahead[1:]
 }
 
-// Restore records that users have had the event with this key. generation is the generation
-// that stores the key, which has begun. Restore does nothing if the generation is no longer
-// probed.
+// Restore records that users have had the event with this key. generation is the generation that
+// stores the key; it must have begun. Restore does nothing if the generation is no longer probed,
+// or Wants rejects the key.
 func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
 	if age := d.Present - generation; age < keys.ProbedGenerations && (d.Wants == nil || d.Wants(key)) {
 		d.Keys[age][key] += users

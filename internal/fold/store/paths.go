@@ -51,8 +51,8 @@ func (t *Tables) newPathsSQL(suffix string) pathsSQL {
 }
 
 // QueueMoreLoads adds to batch the statements that load further rows. Call it after the first round
-// of loads, since the rows of that round show which further rows the items need. Few batches need
-// any.
+// of loads, since the rows of that round show which further rows the items need. Most batches need
+// none.
 func (t *Tables) QueueMoreLoads(batch *pgx.Batch, items []Item, s *badge.State) {
 	if rooms, seqs := MoreMessages(items, s); len(seqs) > 0 {
 		batch.Queue(t.rooms.loadChunks, rooms, seqs).Query(func(rows pgx.Rows) error { return ScanChunks(rows, s.Rooms) })

@@ -166,10 +166,9 @@ func (r *chunkColumns) restore(c *badge.Chunk) (err error) {
 	return err
 }
 
-// arraysOf returns a set as the two arrays that the SQL function badged.rank expects, "" for
-// null. starts has the first seq of each range. before has, for each range, the number of seqs
-// in earlier ranges, and last the number of all seqs. before is null if each range has one
-// seq.
+// arraysOf returns a set as the two arrays that the SQL function badged.rank expects, "" for null.
+// starts has the first seq of each range. before has, for each range, the number of seqs in earlier
+// ranges; its last element is the number of all seqs. before is null if each range has one seq.
 func arraysOf(s *badge.RangeSet) (starts, before string) {
 	if len(s.Ranges) == 0 {
 		return "", ""

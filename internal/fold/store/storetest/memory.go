@@ -20,7 +20,7 @@ type Memory struct {
 	Users map[string]*badge.User
 	// Rooms has all rooms, each with all its closed chunks and marks.
 	Rooms map[string]*badge.Room
-	// Updates has the last update of each user, Told all updates of the last batch.
+	// Updates has the last update of each user. Told has all updates of the last batch.
 	Updates map[string]pubsub.Update
 	Told    store.Updates
 	keys    *store.DedupReplay
