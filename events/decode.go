@@ -17,9 +17,9 @@ import (
 	"github.com/badged/badged/internal/base/rfc3339"
 )
 
-// Decode reads one event from its CloudEvents JSON form and validates it. Decode is strict, so
-// that a misspelt field is always noticed. An attribute or data field that is undefined, given
-// twice, or of the wrong type is an error. Every error is an [*InvalidError].
+// Decode reads one event from its CloudEvents JSON form and validates it. Decode is strict, so that
+// a misspelt field is always noticed. An attribute or data field that is unknown, given twice, or
+// of the wrong type is an error. Every error is an [*InvalidError].
 //
 // Besides the attributes of [Event], Decode accepts and ignores the CloudEvents attributes
 // datacontenttype (which must be JSON), dataschema and subject. An attribute that is null counts as

@@ -94,7 +94,7 @@ const (
 	// has had no new message for the configured time.
 	ConversationExpired Type = "conversation.expired"
 	// ConversationLevelEnded removes a level that was set with an end, if this end is at or before
-	// Until. Only badged writes the event, once Until has passed.
+	// Until. Only badged writes the event, after Until has passed.
 	ConversationLevelEnded Type = "conversation.level_ended"
 )
 

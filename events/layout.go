@@ -15,9 +15,10 @@ import (
 //
 // A log begins with n partitions, numbered from 0. A user belongs to partition h mod n, where h is
 // the hash of the user. When a partition is split, it ends, and its users are divided between two
-// new partitions, by h mod 2n. The first n numbers are for partitions of the first level, the next
-// 2n for the second level, the next 4n for the third, and so on. So the users of a partition follow
-// from its number and n alone, whichever other partitions were split.
+// new partitions: by h mod 2n at the first split, by h mod 4n at the second, and so on. The first n
+// numbers are for partitions of the first level, the next 2n for the second level, the next 4n for
+// the third, and so on. So the users of a partition follow from its number and n alone, whichever
+// other partitions were split.
 type Layout struct {
 	n      int
 	living eventlog.Set

@@ -19,8 +19,8 @@ type Log struct {
 	// changing guards changed, which is closed and replaced whenever the layout changes.
 	changing sync.Mutex
 	changed  chan struct{}
-	// shared is true if the database is one of several. Then the log never reads the layout from
-	// the database: another part of the process sets it.
+	// shared is true if the log has several databases. Then the log never reads the layout from the
+	// database: another part of the process sets it.
 	shared atomic.Bool
 	// stale is true if the layout must be read again.
 	stale atomic.Bool
@@ -74,8 +74,8 @@ func (l *Log) UseClock(now func() time.Time) { l.now = now }
 // Layout returns the last known layout.
 func (l *Log) Layout() *Layout { return l.layout.Load() }
 
-// SetLayout sets the layout, for a database that is one of several. From then on the log no
-// longer reads the layout from the database.
+// SetLayout sets the layout, if the log has several databases. From then on the log no longer reads
+// the layout from the database.
 func (l *Log) SetLayout(layout *Layout) {
 	l.shared.Store(true)
 	l.setLayout(layout)

@@ -15,10 +15,10 @@ var ErrNotMigrated = errors.New("the database has no badged schema; run `badged 
 // another database or was split.
 var ErrNotHeld = errors.New("the partition is not in this database any more")
 
-// ErrRestored is returned if events were copied into the database by pg_dump or logical
-// replication and the log has not been renumbered since. The log is ordered by transaction ids,
-// and the copied events have transaction ids of another cluster: readers may not see some
-// events, and new events may sort before old events.
+// ErrRestored is returned if events were copied into the database by pg_dump or logical replication
+// and the log has not been renumbered since. The log is ordered by transaction ids, and the copied
+// events have transaction ids of another cluster: readers may miss some events, and new events may
+// sort before old events.
 var ErrRestored = errors.New("the event log was restored from a dump or replicated from another database, " +
 	"so its transaction ids are not valid in this one; stop all badged servers and run `badged repair-log --database-url …`, " +
 	"which renumbers the events and loses none")

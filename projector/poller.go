@@ -17,7 +17,7 @@ type poller struct {
 	database  events.Querier
 	// partitions are the partitions that the last poll read. snapshot is the Postgres snapshot
 	// taken before that poll, "" if it found unfolded events. As long as the snapshot is the same,
-	// no transaction has committed since that poll.
+	// no transaction has committed after it.
 	partitions []int
 	snapshot   string
 }

@@ -349,8 +349,8 @@ func (p *Projector) measure(ctx context.Context) {
 	}
 }
 
-// measureClock reads the clock of the database. Appends that fold use this clock without
-// reading it again. After an error, the clock continues from its last reading.
+// measureClock reads the clock of the database. Appends that fold compute the time from the last
+// successful reading, without a query.
 func (p *Projector) measureClock(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lagInterval)
 	defer cancel()

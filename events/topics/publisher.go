@@ -39,8 +39,8 @@ func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 // of any of them: the subscribers of each partition get the event with the users of that
 // partition. An event without users is appended to every partition, whichever topic is given.
 //
-// The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid,
-// has a type or attribute that only badged may write, or has no user of the topic. After any
+// The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid, has a
+// type or attribute that only badged may write, or has no user of the topic's partition. After any
 // other error the events may be durable: publish them again, since repeated events count once.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {

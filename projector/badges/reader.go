@@ -40,7 +40,7 @@ const (
 	MaxSnapshot = 500
 	// MaxPage is the maximum number of conversations in a page.
 	MaxPage = 500
-	// MaxBadges is the maximum number of users in one call of Badges or Versions.
+	// MaxBadges is the maximum number of users in one call of Badges, ShownBadges or Versions.
 	MaxBadges = 1000
 )
 
@@ -48,9 +48,9 @@ const (
 // comes from one snapshot of the database, so a total always agrees with its parts. Reader is
 // safe for concurrent use.
 //
-// If the database is one of several, reading badges and states fails with [events.ErrNotHeld]
-// for users of partitions that this database does not hold. Other reads do not check this:
-// call [Reader.Holds] after them.
+// If the log has several databases, reading badges and states fails with [events.ErrNotHeld] for
+// users of partitions that this database does not hold. Other reads do not check this: call
+// [Reader.Holds] after them.
 type Reader struct {
 	q       events.Querier
 	layouts events.Layouts
@@ -356,7 +356,7 @@ func (r *Reader) Conversation(ctx context.Context, userID, conversationID string
 	return list[0].Conversation, nil
 }
 
-// IsMember reports whether a conversation is a room and a user is a member.
+// IsMember reports whether a conversation is a room of which a user is a member.
 func (r *Reader) IsMember(ctx context.Context, userID, conversationID string) (bool, error) {
 	what := fmt.Sprintf("read whether %q is a room of user %q", conversationID, userID)
 	return query.One[bool](ctx, r.q, what, statements.Of(r.partitionOf(userID), "is a member of a room"), userID, conversationID)

@@ -8,7 +8,8 @@ import (
 )
 
 // maxRecent limits the lists Sent and Named of a membership. So if a user marks the messages of a
-// room from a seq on as unread, messages that are older than the lists remain read: see known.
+// room from a seq on as unread, messages that are older than the lists remain read: see the method
+// known.
 const maxRecent = 64
 
 // Recent has the greatest seqs of a set. Its content is the same for every order in which seqs
@@ -76,8 +77,9 @@ func (c *Conversation) ReadPosition() int64 {
 }
 
 // markFrom marks messages of a room unread for u, a member: if u has read messages whose seq is at
-// least `from`, these messages count again. Messages up to the result of known remain read, since
-// Sent and Named are incomplete for them. So messages posted before u joined also remain read.
+// least `from`, these messages count again. Messages up to the result of the method known remain
+// read, since Sent and Named are incomplete for them. So messages posted before u joined also
+// remain read.
 func (u *User) markFrom(r *Room, from int64, appendedAt time.Time) (changed bool, reason Reason) {
 	c := u.Conversation(r.ID)
 	m := c.Membership

@@ -44,12 +44,12 @@ type Sizes struct {
 	Segment int
 	// Read is the number of pages of a run that one query reads.
 	Read int
-	// Fanout is a number of runs: if that many runs have a similar size, they are merged. With a
-	// greater value, each key is written less often, but each event probes the filters of more
-	// runs.
+	// Fanout is a number of runs: if that many runs of the present generation have a similar size,
+	// they are merged. With a greater value, each key is written less often, but each event probes
+	// the filters of more runs.
 	Fanout int
 	// Older is the maximum number of runs of a completed generation. If there are more, the
-	// smallest runs are merged into one, so that Older runs remain.
+	// smallest runs are merged into one, so that exactly this maximum remains.
 	Older int
 }
 
