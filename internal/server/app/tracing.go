@@ -27,7 +27,7 @@ var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
 // maxTraced limits how many events of one append are traced.
 const maxTraced = 100
 
-// append calls next within a span of the trace of the request. If an event has a trace context
+// append calls `next` within a span of the trace of the request. If an event has a trace context
 // already, append also records a span in the trace of this event. The other events get the trace
 // context of the request. Only the first maxTraced events are traced.
 func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
