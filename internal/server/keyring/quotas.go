@@ -25,8 +25,9 @@ const (
 	// quotaTimeout limits the time of a statement that changes a quota. It is short, since
 	// other requests with the key wait for the statement.
 	quotaTimeout = 2 * time.Second
-	// quotaPause is used after Postgres has refused a reservation or failed: for this time, the
-	// process answers requests with the same refusal or error, without a statement.
+	// quotaPause is used after a reservation failed or found too few events left: for this time,
+	// the process answers requests for at least as many events with the same error, without a
+	// statement.
 	quotaPause = time.Second
 )
 
