@@ -79,8 +79,8 @@ type App struct {
 	// stages are the parts that Run starts, in the order of their start.
 	stages   []stage
 	listener net.Listener
-	// operators has the routes for operators. If internal, a separate listener for operators, is
-	// not set, operators is the same as mux.
+	// operators has the routes for operators. internal is a separate listener for them; if it is
+	// nil, operators is the same as mux.
 	operators *http.ServeMux
 	internal  net.Listener
 	// profiled is true if operators also serves runtime profiles of the process. It is only true if
@@ -114,8 +114,8 @@ func WithInternal(l net.Listener) Option {
 }
 
 // ForOperators declares that only operators can reach the listener, so that the server may also
-// serve profiles of the process on it. The server must have neither the role api nor the role
-// gateway.
+// serve runtime profiles of the process on it. The server must have neither the role api nor the
+// role gateway.
 func ForOperators() Option { return func(a *App) { a.profiled = true } }
 
 // WithGuard wraps every route in a handler.

@@ -113,9 +113,9 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	return a, a.serveBeside()
 }
 
-// relayOutbox opens the outbox in a database and checks that it can be relayed. If the database is
-// unavailable, err is nil and `check` is set: the caller must call `check` when the database is
-// available. Otherwise `check` is nil.
+// relayOutbox opens the outbox in a database and checks that its events can be relayed. If the
+// database is unavailable, err is nil and `check` is set: the caller must call `check` when the
+// database is available. Otherwise `check` is nil.
 func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
 	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("outbox: %w", err)
@@ -295,8 +295,8 @@ func (d *database) checkTail(t *tail.Tail) obs.Check {
 	}}
 }
 
-// besideDatabase connects to the only database. It fails if there are several, or if migrations
-// are pending.
+// besideDatabase connects to the only database. It fails if there are several databases, or if
+// migrations are pending.
 func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, error) {
 	if _, err := a.cfg.PoolConfig(); err != nil { // fails if there are several databases
 		return nil, err

@@ -153,8 +153,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the context key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. The span
-// of an append has only one batch, which inserts the events and commits.
+// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. Within
+// the span of an append, the only batch is the one that inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

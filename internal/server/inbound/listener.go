@@ -90,9 +90,9 @@ func raw(c net.Conn) net.Conn {
 	return c
 }
 
-// admit adds a new connection to the unauthenticated connections. If a limit is reached, it
-// closes the oldest unauthenticated connection to which the limit applies. If there is none, it
-// closes c and returns nil.
+// admit adds a new connection to the unauthenticated connections. If a limit is reached, it closes
+// the oldest unauthenticated connection to which the limit applies. If there is no such connection,
+// it closes c and returns nil.
 func (l *Listener) admit(c net.Conn) *conn {
 	s := &conn{Conn: c, listener: l}
 	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)

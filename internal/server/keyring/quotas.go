@@ -99,10 +99,10 @@ type unused struct {
 	events int64
 }
 
-// limit sets the daily quota of a key. q is the Quotas through which processes share the quota;
-// nil means that they do not share it. If the quota has changed, limit cancels what this process
-// has reserved and not used of the former quota, and returns it. The caller must return these
-// events to q, since they may exceed the new quota.
+// limit sets the daily quota of a key. q is the Quotas through which processes share the quota; nil
+// means that they do not share it. If the quota has changed, this process may have reserved more
+// events than the new quota has. So limit cancels the reservation of unused events and returns
+// them; the caller must give them back to q.
 func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
