@@ -29,7 +29,7 @@ type attempts struct {
 
 	mu sync.Mutex
 	// current has the addresses that have sent keys since the time `turned`. previous has the
-	// addresses of the period before. When current is full, or the period has lasted for goodFor,
+	// addresses of the period before. When current is full, or the period has reached goodFor,
 	// current replaces previous.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
