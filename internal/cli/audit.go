@@ -192,7 +192,7 @@ type shardVerified struct {
 const maxRedactions = 20
 
 // printVerifiedAudit prints the result of a verification of the audit trail. `since` is true if the
-// operator gave the head that an earlier verification has printed.
+// operator gave the head, the hash of the last record, that an earlier verification has printed.
 func printVerifiedAudit(w io.Writer, prefix string, v operations.AuditVerified, since bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s verified: none was changed, removed or inserted", prefix, terminal.Counted(v.Records, "record"))

@@ -199,7 +199,7 @@ func notUTF8(args, environment []string) string {
 }
 
 // emptyFlag returns a flag that has an empty value on the command line, or "" if there is none. An
-// empty value is mostly a mistake, such as an unset variable in a script: `--user=` would select
+// empty value is usually a mistake, such as an unset variable in a script: `--user=` would select
 // all users instead of one. Flags that can also be set in the environment may be empty.
 func emptyFlag(parsed *kong.Context) string {
 	for _, part := range parsed.Path {

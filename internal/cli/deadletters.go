@@ -58,7 +58,7 @@ func (c *deadLettersListCmd) Run(ctx context.Context, streams Streams) error {
 	return errors.Join(err, table.Flush())
 }
 
-// eachDeadLetter calls do for each dead letter, in order of id. If databases are unavailable, it
+// eachDeadLetter calls `do` for each dead letter, in order of id. If databases are unavailable, it
 // continues with the other databases, and returns an error at the end.
 func eachDeadLetter(ctx context.Context, dbs *cluster.Cluster, do func(operations.DeadLetter) error) error {
 	letters, after := operations.New(operations.Config{Cluster: dbs}), int64(0)
@@ -101,7 +101,7 @@ func (s selection) Validate() error {
 	return nil
 }
 
-// each calls do for each selected dead letter. It continues after errors and joins them.
+// each calls `do` for each selected dead letter. It continues after errors and joins them.
 func (s selection) each(ctx context.Context, dbs *cluster.Cluster, do func(id int64) error) error {
 	var errs []error
 	ids := s.ID

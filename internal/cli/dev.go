@@ -130,8 +130,8 @@ func (c *devCmd) seed() (all []events.Event, err error) {
 // foldedPause is the pause between two checks whether the events are folded.
 const foldedPause = 10 * time.Millisecond
 
-// awaitFolded returns a handler that answers once the badges include all events that were committed
-// before the request.
+// awaitFolded returns a handler that answers as soon as the badges include all events that were
+// committed before the request.
 func awaitFolded(reader *badges.Reader, log *events.Log) http.Handler {
 	everywhere := make([]string, 0, log.Layout().Len()) // one user id in each partition
 	for i, seen := 0, map[int]bool{}; len(seen) < log.Layout().Len(); i++ {

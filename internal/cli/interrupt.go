@@ -42,7 +42,7 @@ const interruptedText = "interrupted; waiting until the databases end the runnin
 
 const slowEnd = 2 * time.Second
 
-// announceInterruption prints interruptedText if the command has not called ended within slowEnd
+// announceInterruption prints interruptedText if the command has not called `ended` within slowEnd
 // after an interrupt, which cancels ctx. Such a command still waits for a statement, which ends
 // only when the database answers.
 func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
@@ -69,7 +69,7 @@ func announceInterruption(ctx context.Context, w io.Writer) (ended func()) {
 // parentPause is the pause between two checks whether the parent process still runs.
 const parentPause = 500 * time.Millisecond
 
-// endWithGoRun calls end when the parent process ends, if the parent is `go run`: a `go run` that
+// endWithGoRun calls `end` when the parent process ends, if the parent is `go run`: a `go run` that
 // is killed does not kill the program that it runs. With any other parent, such as a shell,
 // endWithGoRun does nothing, since a process may outlive its parent.
 func endWithGoRun(ctx context.Context, end func()) {

@@ -119,8 +119,8 @@ func withoutNumbers(text string) string {
 	})
 }
 
-// note counts an occurrence of an error. log reports whether the occurrence must be logged; left is
-// the number of occurrences that were suppressed since the last log line.
+// note counts an occurrence of an error. `log` reports whether the occurrence must be logged.
+// `left` is the number of occurrences that were suppressed since the last log line.
 func (s *repeatState) note(key repeatKey, text string, handler slog.Handler) (left int, log bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,9 +22,8 @@ type OpenTransactions struct {
 	seconds *prometheus.Desc
 
 	mu sync.Mutex
-	// seen is about transactions whose start time the database role may not read. It maps the id of
-	// each of them to the time when this process first saw the transaction, which is used in place
-	// of the start time.
+	// seen has the open transactions whose start time the database role may not read. It maps their
+	// ids to the times when this process first saw them, which replace the start times.
 	seen map[string]time.Time
 	// oldest is the age of the oldest transaction of each kind: kindSession or kindPrepared.
 	oldest map[string]time.Duration

@@ -68,8 +68,8 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
-// Opened opens the archive of a database at a location with the function open; see [Keys.Gathered]
-// and [OrNone]. Without a location, it returns nil.
+// Opened opens the archive of a database at a location with the function `open`; see
+// [Keys.Gathered] and [OrNone]. Without a location, it returns nil.
 func (k *Keys) Opened(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database, location string, open func(context.Context, archive.Store) (*archive.Archive, error)) (*archive.Archive, error) {
 	if location == "" {
 		return nil, nil //nolint:nilnil // no archive given

@@ -64,8 +64,8 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, 
 	return err
 }
 
-// WarnLost prints how many files and events of each partition were given up in the archive of a
-// database. The text `follows` says what this means for the command.
+// WarnLost prints how many files and events of each partition an operator has declared lost in the
+// archive of a database. The text `follows` says what this means for the command.
 func WarnLost(ctx context.Context, w io.Writer, s *cluster.Database, follows string) error {
 	all, err := archiving.AllLost(ctx, s.Pool)
 	for _, lost := range all {

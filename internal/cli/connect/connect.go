@@ -152,7 +152,7 @@ func open(ctx context.Context, s config.NamedDatabase, guard *cluster.Guard) (d 
 	return d, nil
 }
 
-// AtOnce calls do for all databases in parallel and joins the errors, in the order of the
+// AtOnce calls `do` for all databases in parallel and joins the errors, in the order of the
 // databases. Each error names its database.
 func AtOnce(all []config.NamedDatabase, do func(i int, s config.NamedDatabase) error) error {
 	errs := make([]error, len(all))
@@ -205,7 +205,7 @@ func migrated(ctx context.Context, d cluster.Candidate) (migrations.State, error
 	return state, nil
 }
 
-// Follow does what [Databases] does, for commands that run for long: the cluster reads at intervals
+// Follow does what [Databases] does, for long-running commands: the cluster reads at intervals
 // which databases are available and which partitions have moved. Call stop at the end; it closes
 // the cluster.
 func Follow(ctx context.Context, d config.Database, warnings io.Writer) (dbs *cluster.Cluster, stop func(), err error) {

@@ -19,9 +19,9 @@ import (
 const silence = 5 * time.Second
 
 // Watch probes a database until `stop` is called. It calls `tell` when the database stops
-// answering, and again when it answers again. Use it while a command works on the database: a
-// server that hangs does not close its connections, so the command would block without saying
-// why. Watch calls `tell` from another goroutine.
+// answering, and when it has begun to answer again. Use it while a command works on the database: a
+// server that hangs does not close its connections, so the command would block without saying why.
+// Watch calls `tell` from another goroutine.
 func Watch(ctx context.Context, s *cluster.Database, tell func(text string)) (stop func()) {
 	return watch(ctx, s.Pool, s.Label(), silence, tell)
 }

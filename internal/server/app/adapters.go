@@ -59,7 +59,7 @@ func (c commands) MarkUnread(ctx context.Context, identity gateway.Identity, key
 }
 
 // append appends an event of the user who sent a command. It fails if the token of this user has
-// been revoked, which the database checks in the same transaction.
+// been revoked; the database checks this in the same transaction.
 func (c commands) append(ctx context.Context, identity gateway.Identity, key string, t events.Type, d events.Data) error {
 	id, err := commandID(identity.UserID, key)
 	if err != nil {

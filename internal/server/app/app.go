@@ -36,9 +36,10 @@ import (
 )
 
 const (
-	// readersShare divides the serving connections: HTTP reads with keys may use 1/readersShare of
-	// them, and HTTP reads with tokens another 1/readersShare. Together with the reads of devices
-	// and of the gateway, these reads leave at least one of 16 connections to publishers.
+	// readersShare divides the connections of the serving pool: HTTP reads with keys may use
+	// 1/readersShare of them, and HTTP reads with tokens another 1/readersShare. If the pool has
+	// the default size, 16, then these reads, queries for devices and the gateway leave at least
+	// one connection to publishers.
 	readersShare = 5
 	// readersPatience is how long an HTTP read with a key may wait for a connection. appsPatience
 	// is the same for reads with tokens; it is shorter, since apps repeat their requests.
@@ -78,12 +79,12 @@ type App struct {
 	// stages are the parts that Run starts, in the order of their start.
 	stages   []stage
 	listener net.Listener
-	// operators has the routes for operators. If internal, a separate listener for operators, is
-	// not set, operators is the same as mux.
+	// operators has the routes for operators. internal is a separate listener for them; if it is
+	// nil, operators is the same as mux.
 	operators *http.ServeMux
 	internal  net.Listener
-	// profiled is true if operators also serves profiles of the process. Then clients cannot reach
-	// its listener.
+	// profiled is true if operators also serves runtime profiles of the process. It is only true if
+	// clients cannot reach the listener for operators.
 	profiled bool
 	// limits limits the connections of clients.
 	limits inbound.Limits
@@ -97,7 +98,7 @@ type App struct {
 	connected func() []string
 	// closers are called by Close.
 	closers []func()
-	// opening is closed once the gateway accepts connections; nil without the role gateway.
+	// opening is closed when the gateway accepts connections; nil without the role gateway.
 	opening <-chan struct{}
 }
 
@@ -113,8 +114,8 @@ func WithInternal(l net.Listener) Option {
 }
 
 // ForOperators declares that only operators can reach the listener, so that the server may also
-// serve profiles of the process on it. The server must have neither the role api nor the role
-// gateway.
+// serve runtime profiles of the process on it. The server must have neither the role api nor the
+// role gateway.
 func ForOperators() Option { return func(a *App) { a.profiled = true } }
 
 // WithGuard wraps every route in a handler.

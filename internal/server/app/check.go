@@ -81,7 +81,7 @@ type parsed struct {
 	certificate *inbound.Certificate
 }
 
-// parse parses settings without connecting. It returns all errors. The clock now is used for
+// parse parses settings without connecting. It returns all errors. The clock `now` is used for
 // quotas, for the expiry of keys, and for the signatures of pushes.
 func parse(cfg config.Server, now func() time.Time, log *slog.Logger, registry prometheus.Registerer) (p parsed, errs []error) {
 	keys := keyring.Config{Publishers: cfg.PublisherKeys, Admins: cfg.AdminKeys, Logger: log, Registerer: registry, Now: now}

@@ -89,8 +89,8 @@ func (a *App) nameDatabases() ([]*database, error) {
 }
 
 // openDatabases connects to the databases. It fails if a database is not fit for this process, for
-// example because migrations are pending. A shard that is unavailable now is checked once it is
-// available. purpose is the name of the serving pools.
+// example because migrations are pending. A shard that is unavailable now is checked as soon as it
+// is available. purpose is the name of the serving pools, such as "tail".
 func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	looking, lookingCtx := errgroup.WithContext(ctx)
 	for _, d := range a.databases {
@@ -159,8 +159,8 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 	return nil
 }
 
-// migrateShards migrates the databases that are available. It fails if a database has another
-// name than the configuration, or belongs to another cluster.
+// migrateShards migrates the databases that are available. It fails if a database has another name
+// than in the configuration, or belongs to another cluster.
 func (a *App) migrateShards(ctx context.Context, all []cluster.Candidate) error {
 	if err := cluster.Identify(ctx, all, true); err != nil {
 		return err
@@ -238,8 +238,8 @@ func (a *App) watchDatabases() {
 	a.openClocks()
 }
 
-// stageOf adds a stage that works on one database. If the database is a shard, the stage starts
-// once the shard is available.
+// stageOf adds a stage that works on one database. If the database is a shard, the stage starts as
+// soon as the shard is available.
 func (a *App) stageOf(d *database, name string, run func(ctx context.Context) error) {
 	if d.config.Name == "" {
 		a.stage(name, run)
@@ -264,8 +264,8 @@ const watchingLockTimeout = time.Second
 const leastFolding = 3
 
 // lockTimeout returns how long statements of a pool may wait for a lock; 0 means no limit. For the
-// pool of publishers ("serving") it should be longer than 3 s: when a partition is split or moved,
-// the gate, a lock, stops publishers of this partition for up to 3 s.
+// pool of publishers ("serving") it should be longer than 3 s: while a partition is split or moved,
+// its publishers may have to wait for up to 3 s for a lock, the gate.
 func (a *App) lockTimeout(purpose string) time.Duration {
 	switch purpose {
 	case "serving":
@@ -294,8 +294,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	}
 	if cfg.ConnConfig.ValidateConnect == nil {
-		// Refuse standbys: their tables lag behind, so clients would be compared with outdated
-		// badges.
+		// Refuse standbys: their tables lag behind, so this process would read outdated badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
 	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server before its timeline, which means nothing if it is another server
@@ -389,9 +388,10 @@ const (
 	// it. A larger part is only appended. The projector folds its events later, together with the
 	// events of other calls.
 	largeCall = 500
-	// largePart is the maximum size, in events, of a part of a call that shares a transaction with
-	// parts of other calls, if the part is too large to be folded at once (see largeCall). It shares
-	// a transaction since the commit of a part costs as much as the commit of a whole call.
+	// largePart is a limit for parts that are too large to be folded in the transaction that
+	// appends them (see largeCall). Such a part shares its transaction with parts of other calls if
+	// it has at most largePart events: the commit of a part costs as much as the commit of a whole
+	// call.
 	largePart = 1000
 )
 

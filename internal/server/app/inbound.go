@@ -27,9 +27,9 @@ func internalLimits() inbound.Limits {
 	}
 }
 
-// These constants are used if the memory for the bodies of requests is not configured, in bytes. A
-// process without a memory limit uses defaultBodyMemory. A process with a memory limit uses a part
-// of the limit, but at most mostBodyMemory.
+// These constants, in bytes, are used if the memory for the bodies of requests is not configured. A
+// process without a memory limit uses defaultBodyMemory. A process with a memory limit uses a
+// quarter of the limit, but at most mostBodyMemory.
 const (
 	defaultBodyMemory = 256 << 20
 	mostBodyMemory    = 1 << 30

@@ -9,7 +9,8 @@ import (
 )
 
 // openNotifier adds the notifier of devices and webhooks for one database. The senders are later
-// stages, so they stop before the notifier, which then still stores which changes were sent.
+// stages, so they stop before the notifier, which can then still store which changes they have
+// sent.
 func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error {
 	pool, err := a.pool(ctx, d, "notifying", d.conns.Notifying)
 	if err != nil {

@@ -126,7 +126,7 @@ const (
 	lastAttemptPause  = 10 * time.Second
 )
 
-// firstSession connects to a database. If waits is true, it tries again until the database
+// firstSession connects to a database. If `waits` is true, it tries again until the database
 // accepts connections.
 func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *pgx.Conn, err error) {
 	cfg, err := d.config.PoolConfig()
@@ -148,10 +148,10 @@ func (a *App) firstSession(ctx context.Context, d *database, waits bool) (conn *
 	return conn, err
 }
 
-// untilReached calls try until it succeeds. While the database is unavailable or is starting,
-// for example after a reboot of the machine, it tries again: a supervisor may stop restarting a
-// program that exits repeatedly. It returns any other error at once, such as a wrong password,
-// since an operator must correct its cause.
+// untilReached calls `try` until it succeeds. While the database is unavailable or is starting, for
+// example after a reboot of the machine, untilReached repeats the call: a supervisor may stop
+// restarting a program that exits repeatedly. It returns any other error at once, such as a wrong
+// password, since an operator must correct its cause.
 func (a *App) untilReached(ctx context.Context, d *database, try func() error) error {
 	for pause := firstAttemptPause; ; pause = min(2*pause, lastAttemptPause) {
 		err := try()

@@ -76,8 +76,7 @@ func (p *publisher) append(ctx context.Context, evs []events.Event) (events.Rece
 	return receipt, nil
 }
 
-// appendedElsewhere counts events that other code than Append has appended, and wakes their
-// projectors.
+// appendedElsewhere counts events that were appended without Append, and wakes their projectors.
 func (p *publisher) appendedElsewhere(partitions []int, events int) {
 	p.appended.Add(float64(events))
 	p.wakeAll(partitions)

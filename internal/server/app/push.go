@@ -185,8 +185,8 @@ func utc(t *time.Time) *time.Time {
 // shownTokenEnd is the number of characters at the end of a token that are shown.
 const shownTokenEnd = 4
 
-// masked returns the part of a device token that may be shown, by which people can recognize the
-// token: its last characters, or the host of a push subscription.
+// masked returns the part of a device token that may be shown, so that people recognize the token:
+// its last characters, or the host of a push subscription.
 func (d devices) masked(o *outbound.Device) string {
 	token, err := d.box.Open(o.Token, tokenPlace(o.UserID, o.DeviceID))
 	if err != nil {

@@ -70,7 +70,7 @@ func (a *App) revoked(userID string, issuedAt time.Time) bool {
 }
 
 // revocations implements gateway.Revocations. It checks every database: while a user's partition
-// moves from one database to another, either of them may have the revocation.
+// moves from one database to another, either database may have the revocation.
 type revocations []*database
 
 // Revoked implements gateway.Revocations.

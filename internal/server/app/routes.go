@@ -28,8 +28,8 @@ func (a *App) handle(routes []describe.Route) {
 // liveRoute is also served on the public listener, for load balancers.
 const liveRoute = "/livez"
 
-// handleOperators adds routes for operators to the internal listener. If there is none, it adds
-// them to the public listener.
+// handleOperators adds routes for operators to the internal listener. Without an internal listener,
+// it adds them to the public listener.
 func (a *App) handleOperators(routes []describe.Route) {
 	for _, r := range routes {
 		a.operators.Handle(r.Pattern(), r.Handler)

@@ -113,9 +113,9 @@ func OpenRelay(ctx context.Context, cfg config.Relay, maxLag time.Duration, l ne
 	return a, a.serveBeside()
 }
 
-// relayOutbox opens the outbox in a database and checks that it can be relayed. If the database is
-// unavailable, err is nil and check is set: the caller must call check once the database is
-// available. Otherwise check is nil.
+// relayOutbox opens the outbox in a database and checks that its events can be relayed. If the
+// database is unavailable, err is nil and `check` is set: the caller must call `check` when the
+// database is available. Otherwise `check` is nil.
 func (a *App) relayOutbox(ctx context.Context, cfg *pgxpool.Config) (outbox *relay.Outbox, check func(context.Context) error, err error) {
 	if outbox, err = relay.NewOutbox(ctx, cfg); err != nil {
 		return nil, nil, fmt.Errorf("outbox: %w", err)
@@ -280,8 +280,8 @@ func OpenTail(ctx context.Context, cfg config.Tail, l net.Listener, log *slog.Lo
 	return a, a.serveBeside()
 }
 
-// checkTail returns the readiness check of the tail of a database. It succeeds while the
-// database is unavailable, because the check of databases already reports that.
+// checkTail returns the readiness check of the tail of a database. The check succeeds while the
+// database is unavailable, because the readiness check of databases reports that already.
 func (d *database) checkTail(t *tail.Tail) obs.Check {
 	name := "tail"
 	if d.config.Name != "" {
@@ -295,8 +295,8 @@ func (d *database) checkTail(t *tail.Tail) obs.Check {
 	}}
 }
 
-// besideDatabase connects to the only database. It fails if there are several, or if migrations
-// are pending.
+// besideDatabase connects to the only database. It fails if there are several databases, or if
+// migrations are pending.
 func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, error) {
 	if _, err := a.cfg.PoolConfig(); err != nil { // fails if there are several databases
 		return nil, err
@@ -330,7 +330,7 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 	return id, err
 }
 
-// admitted waits until the gate admits evs, then calls appended. The gate delays events while
+// admitted waits until the gate admits evs, then calls `appended`. The gate delays events while
 // folding is behind. If folding is further behind than --max-lag, admitted fails with a
 // [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {

@@ -23,9 +23,9 @@ func (a *App) stage(name string, run func(ctx context.Context) error) {
 	a.stages = append(a.stages, stage{name, run})
 }
 
-// Run serves until ctx is done or a part fails. It calls ready once the server serves. It stops the
-// parts one after another, in the reverse order of their start, so that a part that is stopping can
-// still pass work to the parts that were started before it.
+// Run serves until ctx is done or a part fails. It calls `ready` when the server accepts requests.
+// At the end it stops the parts one after another, in the reverse order of their start, so that a
+// part that is stopping can still pass work to the parts that were started before it.
 func (a *App) Run(ctx context.Context, ready func()) error {
 	type running struct {
 		stage

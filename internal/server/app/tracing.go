@@ -27,7 +27,7 @@ var tracedRoutes = []string{"POST /v1/events", "POST /v1/commands"}
 // maxTraced limits how many events of one append are traced.
 const maxTraced = 100
 
-// append calls next within a span of the trace of the request. If an event has a trace context
+// append calls `next` within a span of the trace of the request. If an event has a trace context
 // already, append also records a span in the trace of this event. The other events get the trace
 // context of the request. Only the first maxTraced events are traced.
 func (t *traces) append(ctx context.Context, evs []events.Event, next func(context.Context, []events.Event) (events.Receipt, error)) (events.Receipt, error) {
@@ -153,8 +153,8 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // commitSpan is the context key of the span of a batch of statements.
 type commitSpan struct{}
 
-// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. The span
-// of an append has only one batch, which inserts the events and commits.
+// TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. Within
+// the span of an append, the only batch is the one that inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

@@ -2,8 +2,8 @@
 // Protocol (MCP). Its tools read badges, the log and the audit trail. If permitted, they also
 // retry and discard dead letters.
 //
-// It does not know SQL. It reads the databases with the rights of its role, and changes dead
-// letters only through the admin API. ADR 40 has the reasons.
+// It does not know SQL. It reads the databases with the rights of its Postgres role, and changes
+// dead letters only through the admin API. ADR 40 has the reasons.
 package assistant
 
 import (

@@ -272,8 +272,8 @@ func (s *KeySet) Check(context.Context) error {
 	return fmt.Errorf("%w; the keys fetched at %s stay in use", s.err, s.fetchedAt.UTC().Format(time.RFC3339))
 }
 
-// find returns the key with a kid. If static and fetched both have such a key, it returns the
-// key in static. If kid is "" and there is exactly one key, it returns this key.
+// find returns the key with a kid. If `static` and `fetched` both have such a key, it returns the
+// key in `static`. If kid is "" and there is exactly one key, it returns this key.
 func find(kid string, static, fetched map[string]tokenKey) (tokenKey, bool) {
 	for _, keys := range []map[string]tokenKey{static, fetched} {
 		if k, ok := keys[kid]; ok {

@@ -88,8 +88,8 @@ const minSecretBytes = 32
 const maxTokenBytes = 16 << 10
 
 // clockLeeway is how far the clock of a token's issuer may be ahead of this process's clock. It
-// does not apply to the expiry of a token: connections end and commands are refused exactly at
-// that time.
+// does not apply to the expiry of a token: connections end and commands are refused exactly when
+// the token expires.
 const clockLeeway = 5 * time.Second
 
 // NewTokens loads the keys. Its errors name the key by its kid, and never contain the secret.
@@ -279,7 +279,7 @@ func (t *Tokens) authenticate(ctx context.Context, token string) (Identity, erro
 	return Identity{UserID: c.subject, ExpiresAt: time.Now().Add(left), IssuedAt: c.issued, Categories: c.categories}, nil
 }
 
-// Check returns ErrExpired or ErrRevoked once the token of an identity is not valid any more.
+// Check returns ErrExpired or ErrRevoked if the token of an identity is not valid any more.
 func (t *Tokens) Check(id Identity) error {
 	switch {
 	case !time.Now().Before(id.ExpiresAt):

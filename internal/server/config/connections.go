@@ -7,13 +7,13 @@ const (
 	// connections: readiness, revocations, and the measurement of the lag.
 	WatchingConns int32 = 2
 	FoldingConns  int32 = 12
-	// NotifyingConns is small, since most statements of the notifier process many rows.
+	// NotifyingConns is small, since the notifier runs few statements: most process many rows.
 	NotifyingConns int32 = 8
 )
 
-// Connections has the greatest numbers of connections of a process to one database: the sizes of
-// its three main pools, and the number of all other connections (Others). A pool that the roles of
-// the process do not use has the size 0.
+// Connections has the maximum numbers of connections that a process opens to one database: the
+// sizes of its three main pools, and the number of all other connections (Others). A pool that the
+// roles of the process do not use has the size 0.
 type Connections struct {
 	Serving, Folding, Notifying int32
 	// Others counts the watching pool, the sessions that own partitions or read brokers, and the
@@ -54,8 +54,8 @@ func (c Connections) Least() Connections {
 }
 
 // Within reduces the sizes of the pools, so that the process opens at most n connections. It does
-// not reduce a pool below its size in Least, so n must be at least the sum of Least. From these
-// sizes it enlarges the pools in turn by one connection, first the pool for folding.
+// not reduce a pool below its size in Least, so n must be at least the sum of Least. Starting from
+// these sizes, it adds one connection to each pool in turn, first to the pool for folding.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
 		return c

@@ -174,9 +174,9 @@ func (d Database) OnServer(s NamedDatabase) int {
 const leastConns = 3
 
 // PoolSize returns the maximum size of a pool to s. If the URL of s sets pool_max_conns, PoolSize
-// returns that. Otherwise it divides limit by the number of databases on the same server, since
-// these databases share max_connections of the server. The result is at least leastConns, or limit
-// if that is less.
+// returns that. Otherwise it divides `limit` by the number of databases on the same server, since
+// these databases share max_connections of the server. The result is at least leastConns, or
+// `limit` if that is less.
 func (d Database) PoolSize(s NamedDatabase, limit int32) int32 {
 	if limit < leastConns {
 		return limit

@@ -21,8 +21,8 @@ func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	})
 }
 
-// durationsByCategory parses the items of a setting, which have the form CATEGORY=DURATION.
-// check returns why a duration is invalid, or "".
+// durationsByCategory parses the items of a setting, which have the form CATEGORY=DURATION. `check`
+// returns why a duration is invalid, or "".
 func durationsByCategory(setting string, items []string, check func(time.Duration) string) (map[string]time.Duration, error) {
 	all := make(map[string]time.Duration, len(items))
 	var errs []error

@@ -17,8 +17,8 @@ const passwordFile = "password_file"
 
 // renewPassword makes each new connection read the password again, so that the password can change
 // while the process runs. The password is in the file that the URL names as password_file. Without
-// password_file, it is where pgx looks for it, such as in the file of PGPASSFILE. renewPassword
-// fails if the password cannot be read now.
+// password_file, pgx looks for the password elsewhere, such as in the file of PGPASSFILE.
+// renewPassword fails if the password cannot be read now.
 func renewPassword(cfg *pgx.ConnConfig, url string) error {
 	file := cfg.RuntimeParams[passwordFile]
 	delete(cfg.RuntimeParams, passwordFile)

@@ -15,7 +15,7 @@ type Webhooks struct {
 	RemindAfter          []string `help:"After this time, at least 1s, badged sends a reminder of an unread message to webhooks: CATEGORY=DURATION; * stands for all other categories; comma-separated. Default: no reminders." placeholder:"CATEGORY=DURATION"`
 }
 
-// MinRemindAfter is the shortest time after which webhooks may be reminded of unread messages.
+// MinRemindAfter is the shortest time after which webhooks may get a reminder of a message.
 const MinRemindAfter = time.Second
 
 var originPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
@@ -32,8 +32,8 @@ func (w *Webhooks) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RemindAfterByCategory returns, by category, the time after which webhooks are reminded of unread
-// messages. Its error reports all mistakes.
+// RemindAfterByCategory returns, by category, the time after which a reminder of an unread message
+// is sent to webhooks. Its error reports all mistakes.
 func (w *Webhooks) RemindAfterByCategory() (map[string]time.Duration, error) {
 	return durationsByCategory("--remind-after (BADGED_REMIND_AFTER)", w.RemindAfter, func(after time.Duration) string {
 		if after < MinRemindAfter {

@@ -293,9 +293,9 @@ func (g grant) operator() operations.Operator {
 	return operations.Operator{Name: g.key.Name, Via: operations.ViaAPI}
 }
 
-// vouch counts the connection of a request for the key or user of the request. It fails if requests
-// are in progress on too many connections: of this key or user, of the client's address, or of all
-// keys or all users together.
+// vouch counts the connection of a request against the limits of the key or user. It fails if
+// requests are in progress on too many connections: of this key or user, of the client's address,
+// or of all keys or all users together.
 func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 	holder := inbound.Holder{User: true, Name: g.user.UserID}
 	if g.key != nil {
@@ -311,7 +311,7 @@ func (a *API) vouch(w http.ResponseWriter, r *http.Request, g grant) error {
 type grantKey struct{}
 
 // withGrant returns the request with its grant in the context. If the grant is a token, an append
-// with this context fails in the database once the token is revoked or has expired.
+// with this context fails in the database if the token was revoked or has expired.
 func withGrant(r *http.Request, g grant) *http.Request {
 	ctx := context.WithValue(r.Context(), grantKey{}, g)
 	if g.key == nil {
@@ -321,7 +321,7 @@ func withGrant(r *http.Request, g grant) *http.Request {
 }
 
 // stillAuthorized returns an error if the request's key or token is no longer valid. Call it after
-// the request has waited for a body, for folding, or for a slot.
+// the request has waited for its body, for folding, or for a slot of a limit.
 func (a *API) stillAuthorized(ctx context.Context) error {
 	g, ok := ctx.Value(grantKey{}).(grant)
 	if !ok {

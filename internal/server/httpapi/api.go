@@ -1,8 +1,8 @@
 // Package httpapi implements the HTTP API of badged. Publishers append events with it, apps and
 // push senders read badges, and operators administer the server.
 //
-// It does not know SQL or sessions of Postgres. ADR 29 says why routes are tables. ADR 46 says why
-// publishers are refused while folding is behind.
+// It does not know SQL or sessions of Postgres. ADR 29 says why routes are declared in tables. ADR
+// 46 says why publishers are refused while folding is behind.
 package httpapi
 
 import (
@@ -54,7 +54,7 @@ type Badges interface {
 // Tokens verifies users' tokens.
 type Tokens interface {
 	Authenticate(ctx context.Context, token string) (auth.Identity, error)
-	// Check returns an error once the token of an identity has expired or was revoked.
+	// Check returns an error if the token of an identity has expired or was revoked.
 	Check(id auth.Identity) error
 }
 
@@ -94,8 +94,8 @@ type Config struct {
 	// ReadsPerSecond is the maximum rate at which one user may read badges with tokens, in
 	// requests per second; 0 means no limit.
 	ReadsPerSecond float64
-	// BadToken, if not nil, is called for each invalid token of a user, except an expired one,
-	// with the address of the client. It must not block.
+	// BadToken, if not nil, is called with the address of the client for each invalid token of a
+	// user, except for expired tokens. It must not block.
 	BadToken func(from netip.Prefix)
 	// WrongKey, if not nil, is called for each wrong key, with the kind of key that the route
 	// requires (publisher or admin) and the address of the client. It must not block.
@@ -189,8 +189,8 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 var methods = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
 // failUnrouted answers a request that no route of mux matches. If the path has routes for other
-// methods, the answer is 405, with a list of these methods. Otherwise the answer is 404; why says
-// what is wrong with the path.
+// methods, the answer is 405, with a list of these methods. Otherwise the answer is 404, and `why`
+// says what is wrong with the path.
 func (a *API) failUnrouted(w http.ResponseWriter, r *http.Request, mux *http.ServeMux, why string) {
 	var allowed []string
 	for _, method := range methods {
@@ -209,8 +209,8 @@ func (a *API) failUnrouted(w http.ResponseWriter, r *http.Request, mux *http.Ser
 }
 
 // Elsewhere returns a handler that passes requests to mux. If mux has no route for a request, the
-// handler itself answers, with a problem as the body. It also refuses paths with an empty segment or
-// a dot, for example because an id is empty: http.ServeMux would redirect them to a shorter path.
+// handler itself answers with an error. It also refuses paths with an empty segment or a dot, for
+// example because an id is empty: http.ServeMux would redirect them to a shorter path.
 func Elsewhere(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := r.URL.EscapedPath()

@@ -29,11 +29,12 @@ type attempts struct {
 
 	mu sync.Mutex
 	// current has the addresses that have sent keys since the time `turned`. previous has the
-	// addresses of the period before. When current is full or goodFor old, it replaces previous.
+	// addresses of the period before. When current is full, or the period has reached goodFor,
+	// current replaces previous.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
-	// lines is the number of log lines that could be written at once at the time linesAt. It grows
-	// by one per second, up to linesAtOnce.
+	// lines is the number of log lines that were permitted at the time linesAt. It grows by one per
+	// second, up to linesAtOnce.
 	lines   float64
 	linesAt time.Time
 }
@@ -63,9 +64,8 @@ const (
 	goodFor = 10 * time.Minute
 	// maxTries is the maximum number of addresses in each of current and previous.
 	maxTries = 1 << 12
-	// tryLogInterval is the minimum time between two log lines about the same address. linesAtOnce
-	// is the maximum burst of log lines about all addresses together, whose rate is one line per
-	// second.
+	// tryLogInterval is the minimum time between two log lines about the same address. Log lines
+	// about all addresses together are limited to one per second; linesAtOnce is the maximum burst.
 	tryLogInterval = time.Minute
 	linesAtOnce    = 10
 )

@@ -61,7 +61,8 @@ const (
 	// badgesAtOnce is the number of badges that one statement reads.
 	badgesAtOnce = 50
 	// badgesHeld is the size in bytes of the buffer for an answer. An answer that fits into the
-	// buffer is sent once all badges are read. A longer answer is sent in parts of about this size.
+	// buffer is sent after all badges are read. A longer answer is sent in parts of about this
+	// size.
 	badgesHeld = 1 << 20
 )
 

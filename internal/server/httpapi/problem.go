@@ -66,8 +66,8 @@ type eventProblem struct {
 // Error implements error.
 func (p *problem) Error() string { return p.Detail }
 
-// fail answers with err. If err is not a *problem, fail logs err and answers with a general text,
-// which says whether to repeat the request. The text of err is not shown.
+// fail answers with err. If err is not a *problem, fail logs err and does not show its text to the
+// client: it answers with a general text, which says whether to repeat the request.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var p *problem
 	if !errors.As(err, &p) {
@@ -215,8 +215,8 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body any) 
 	_, _ = w.Write(append(b, '\n')) // an error means that the client has disconnected
 }
 
-// begunBody is the body of an answer that is sent in parts while it is generated. begun is true
-// once a part has been sent.
+// begunBody is the body of an answer that is sent in parts while it is generated. begun is true if
+// a part has been sent.
 type begunBody struct {
 	http.ResponseWriter
 	mediaType string

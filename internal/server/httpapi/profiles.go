@@ -14,9 +14,9 @@ import (
 // ProfilesPath is the path of the routes of profiles.
 const ProfilesPath = "/debug/pprof/"
 
-// These profiles are always recorded over a period. Only one of them can be recorded at a time. Any
-// other profile is a snapshot of the Go runtime, or with the parameter seconds the difference
-// between two snapshots.
+// The CPU profile and the execution trace are always recorded over a period. A process records only
+// one of the two at a time. Any other profile is a snapshot of the Go runtime, or, with the
+// parameter `seconds`, the difference between two snapshots.
 const (
 	cpuProfile  = "profile"
 	traceOfTime = "trace"

@@ -41,14 +41,14 @@ const (
 // give this position as at_least when it reads badges.
 const PositionHeader = "Badged-Position"
 
-// accepted is the body of the answer once the events are durable.
+// accepted is the body of the answer after the events have become durable.
 type accepted struct {
 	Accepted int `json:"accepted" minimum:"1" doc:"How many events were appended."`
 }
 
-// postEvents appends the events of a request. The body is one event, a JSON array of events, or JSON
-// lines. If an event is invalid, none is appended. With several databases, the append may fail in
-// some and succeed in the others. ADR 46 explains how publishers are slowed.
+// postEvents appends the events of a request. The body is one event, a JSON array of events, or
+// JSON lines. If an event is invalid, no event is appended. With several databases, the append may
+// fail in some databases and succeed in others. ADR 46 explains how publishers are slowed.
 func (a *API) postEvents(w http.ResponseWriter, r *http.Request, caller grant) (answer, error) {
 	split, err := splitterOf(r.Header.Get("Content-Type"))
 	if err != nil {

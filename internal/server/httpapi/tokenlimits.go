@@ -29,15 +29,15 @@ type tokenLimits struct {
 const (
 	// DefaultReads is the default rate of reads of a user, in requests per second.
 	DefaultReads = 20
-	// deviceRequests is the rate of a user's requests for devices, in requests per second. Such a
+	// deviceRequests is the rate of a user's requests about devices, in requests per second. Such a
 	// request writes rows and starts a push. A burst may have the requests of ten seconds, since an
-	// app registers its device whenever it starts.
+	// app that is restarted several times registers its device each time.
 	deviceRequests = 2
 	// usersOfAnAddress is how many times as many requests per second are permitted to an address as
 	// to a user.
 	usersOfAnAddress = 10
 	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
-	// from an address. devicesAtOnce limits the concurrent queries for devices of all users
+	// from an address. devicesAtOnce limits the concurrent queries about devices for all users
 	// together. All other queries of users read through [Config].AppBadges, which may have a limit
 	// of its own. A query above a limit waits for up to placeWait, then fails.
 	userAtOnce    = 2
@@ -85,9 +85,9 @@ type asker struct {
 
 type askerKey struct{}
 
-// within runs a query once the limits on concurrent queries permit it. It occupies slots of these
-// limits only during the query: a request has no slot while it waits for folding, for its body or
-// for its client. If the request has a key, within runs the query at once.
+// within runs a query as soon as the limits on concurrent queries permit it. It occupies slots of
+// these limits only during the query: a request has no slot while it waits for folding, for its
+// body or for its client. If the request has a key, within runs the query at once.
 func within[T any](ctx context.Context, a *API, query func(isUser bool) (T, error)) (result T, err error) {
 	by, isUser := ctx.Value(askerKey{}).(*asker)
 	if !isUser {

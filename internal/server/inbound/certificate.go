@@ -28,14 +28,14 @@ type Certificate struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// LoadCertificate reads a certificate chain and its key, in PEM. It fails if the two do not
-// match, or if the certificate is not valid now.
+// LoadCertificate reads a certificate chain and its key, in PEM. It fails if the key is not the key
+// of the certificate, or if the certificate is not valid now.
 func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	c := &Certificate{files: wait.Files{Paths: []string{certFile, keyFile}, Interval: lookInterval, Retry: retryInterval}}
 	return c, c.use(c.files.Read())
 }
 
-// use makes new connections use the certificate in files. If the certificate is unusable, use
+// use makes new connections use the certificate in `files`. If the certificate is unusable, use
 // returns an error and changes nothing.
 func (c *Certificate) use(files [][]byte, err error) error {
 	if err != nil {

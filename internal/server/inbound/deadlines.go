@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// Grace is added to the time in which a body must arrive, and to the time in which the
-	// client must read an answer: both times are the size divided by SlowestRate, plus Grace.
+	// Grace is a part of two time limits: a body must arrive, and the client must read an answer,
+	// within the size in bytes divided by SlowestRate, plus Grace.
 	Grace = 10 * time.Second
 	// SlowestRate is the lowest allowed average rate of a body or an answer, in bytes per
 	// second.
@@ -90,10 +90,10 @@ type exchange struct {
 	control *http.ResponseController
 	// body is nil if the request has none.
 	body *body
-	// wrote is true once the header of the answer is written. hijacked is true once the
-	// connection is hijacked.
+	// wrote is true if the header of the answer was written. hijacked is true if the connection was
+	// hijacked.
 	wrote, hijacked bool
-	// ownDeadline is true once the handler has set a write deadline itself.
+	// ownDeadline is true if the handler has set a write deadline itself.
 	ownDeadline bool
 	// patience is the time for which writes may still block, in total, because the client does
 	// not read.

@@ -90,9 +90,9 @@ func raw(c net.Conn) net.Conn {
 	return c
 }
 
-// admit adds a new connection to the unauthenticated connections. If a limit is reached, it
-// closes the oldest unauthenticated connection to which the limit applies. If there is none, it
-// closes c and returns nil.
+// admit adds a new connection to the unauthenticated connections. If a limit is reached, it closes
+// the oldest unauthenticated connection to which the limit applies. If there is no such connection,
+// it closes c and returns nil.
 func (l *Listener) admit(c net.Conn) *conn {
 	s := &conn{Conn: c, listener: l}
 	s.address, s.counts = limit.NetworkOf(c.RemoteAddr().String(), l.limits.TrustedProxies)
@@ -144,7 +144,7 @@ func (l *Listener) endOldest() {
 	}
 }
 
-// exceeds reports whether a new connection would exceed a limit of which n connections are in use
+// exceeds reports whether a new connection would exceed a limit against which n connections count
 // already. If `limit` is 0, there is no limit.
 func exceeds(n, limit int) bool { return limit > 0 && n >= limit }
 
@@ -187,13 +187,12 @@ type conn struct {
 
 	// The listener's mutex guards stranger, seat and known.
 
-	// stranger is the connection's entry in the share of unauthenticated connections; nil once
-	// the connection is authenticated. seat is its entry in the share of users or of keys; nil
-	// if the connection is in neither share. known is true while the connection counts as
-	// authenticated.
+	// stranger is the connection's entry in the share of unauthenticated connections; nil if the
+	// connection is authenticated. seat is its entry in the share of users or of keys; nil if the
+	// connection is in neither share. known is true while the connection counts as authenticated.
 	stranger, seat *seat
 	known          bool
-	// vouched is true once the connection is authenticated. Only the server's goroutine for the
+	// vouched is true if the connection is authenticated. Only the server's goroutine for the
 	// connection uses header.
 	vouched atomic.Bool
 	header  header

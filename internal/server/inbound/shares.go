@@ -130,8 +130,8 @@ func (c *conn) leave() {
 }
 
 // joinShare is called when a request on the connection has been authenticated. It adds the
-// connection to the share of users or of keys, for the request's holder. It returns false if the
-// share is full and none of its connections is idle.
+// connection to the share of users or of keys, for the request's holder. It returns false if a
+// limit of the share is reached and no connection that counts against this limit is idle.
 func (c *conn) joinShare(holder Holder) bool {
 	l := c.listener
 	l.mu.Lock()

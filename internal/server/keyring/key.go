@@ -193,9 +193,8 @@ func (k *Key) CheckEvents(evs []events.Event, limit int) []events.IndexedError {
 	return refused
 }
 
-// checkEvent returns the fields of an event that do not permit the key to publish the event,
-// and the reason for the first of these fields. It returns no fields if the key may publish the
-// event.
+// checkEvent returns the fields of an event because of which the key may not publish the event, and
+// the reason for the first of these fields. It returns no fields if the key may publish the event.
 func (k *Key) checkEvent(e *events.Event) (fields []events.FieldError, first Reason) {
 	refuse := func(reason Reason, field, format string, args ...any) {
 		if first == "" {

@@ -36,9 +36,9 @@ type usage struct {
 	// part is how many events of today's quota this process has reserved. taken is how many
 	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
-	// refusedAt is when the last call of quotas.Take ended, if it reserved nothing or failed; zero
-	// if it reserved events. refusedEvents is the number of events for which it was called.
-	// refusedErr is its error, nil if it reserved nothing.
+	// These fields describe the last call of quotas.Take, if it failed or reserved nothing: when it
+	// began, the number of events of its request, and its error, or nil. If the last call reserved
+	// events, refusedAt is zero.
 	refusedAt     time.Time
 	refusedEvents int64
 	refusedErr    error

@@ -25,8 +25,9 @@ const (
 	// quotaTimeout limits the time of a statement that changes a quota. It is short, since
 	// other requests with the key wait for the statement.
 	quotaTimeout = 2 * time.Second
-	// quotaPause is used after Postgres has refused a reservation or failed: for this time, the
-	// process answers requests with the same refusal or error, without a statement.
+	// quotaPause is used after a reservation failed or found too few events left: for this time,
+	// the process answers requests for at least as many events with the same error, without a
+	// statement.
 	quotaPause = time.Second
 )
 
@@ -98,10 +99,10 @@ type unused struct {
 	events int64
 }
 
-// limit sets the daily quota of a key. q is the Quotas through which processes share the quota;
-// nil means that they do not share it. If the quota has changed, limit cancels what this process
-// has reserved and not used of the former quota, and returns it. The caller must return these
-// events to q, since they may exceed the new quota.
+// limit sets the daily quota of a key. q is the Quotas through which processes share the quota; nil
+// means that they do not share it. If the quota has changed, this process may have reserved more
+// events than the new quota has. So limit cancels the reservation of unused events and returns
+// them; the caller must give them back to q.
 func (u *usage) limit(quota int64, q Quotas) (left unused) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
