@@ -48,8 +48,8 @@ func (g *Gateway) drain() {
 }
 
 // sayGoodbye makes the sessions in `open` end, at an even rate over DrainDuration, and then
-// returns false. Some sessions may still be ending. If all sessions of the gateway have ended
-// before, it returns true.
+// returns false. Some sessions may still be ending. If all sessions of the gateway end earlier,
+// it returns true at once.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()

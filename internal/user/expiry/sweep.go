@@ -168,7 +168,7 @@ func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, cat
 
 // stale is a conversation of a user that is to expire.
 type stale struct {
-	Hour               int64 // the hour of the last delivery
+	Hour               int64 // the hour of the last delivery, mark or join
 	Conversation, User string
 	UpTo               int64 // the last message to mark as read
 }
