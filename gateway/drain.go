@@ -95,10 +95,10 @@ type Revocations interface {
 }
 
 // Disconnect ends the connections of users. The close code is [protocol.CloseBadToken] if the
-// token of the connection is revoked, else [protocol.CloseResync]. After a revocation of tokens, call
-// Disconnect only when the method Revoked of [Config].Revocations reports the revocation: Disconnect
-// may miss a connection that is being opened at the same time, but the gateway calls Revoked before
-// it admits that connection.
+// token of the connection is revoked, else [protocol.CloseResync]. After a revocation of tokens,
+// call Disconnect only when the method Revoked of [Config].Revocations reports the revocation:
+// Disconnect may miss a connection that is being opened at the same time, but the gateway calls
+// Revoked before it admits that connection.
 func (g *Gateway) Disconnect(userIDs []string) {
 	var ending []*session
 	g.mu.Lock()
