@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// lobby is a room with that many changes, each of them a message. Those up to since
-// are in closed chunks.
+// lobby returns a room with the given number of changes, each a message. The messages up to
+// `since` are in closed chunks.
 func lobby(changes, since int64) *pubsub.Room {
 	r := &pubsub.Room{ConversationID: "lobby", Changes: changes, LastSeq: changes, Category: "chat", Since: since, ClosedLive: since}
 	if changes > since {
@@ -22,7 +22,8 @@ func lobby(changes, since int64) *pubsub.Room {
 	return r
 }
 
-// inLobby is a read of the tables of a user who has read nothing of the lobby.
+// inLobby returns the state, read from the tables, of a user who has read no message of the
+// lobby.
 func inLobby(room *pubsub.Room) *pubsub.Snapshot {
 	m := pubsub.Membership{Level: "default", Room: room}
 	if room.Since > 0 {
@@ -84,8 +85,8 @@ func TestAccountFollowsItsRoom(t *testing.T) {
 	}
 }
 
-// An account of a user with many categories tells those that changed, of the rest and of
-// the rooms. What it cannot know is read from the tables.
+// The account of a user with many categories computes the changed categories, of the rest and of
+// the rooms. If it cannot compute them, the tables are read.
 func TestAccountOfManyCategories(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("project-%03d", i) }
 	two := pubsub.Numbers{Total: 2, UnreadConversations: 1, Unseen: 2}
@@ -128,9 +129,9 @@ func (quietBus) Join(context.Context, ...pubsub.Address) error  { return nil }
 func (quietBus) Leave(context.Context, ...pubsub.Address) error { return nil }
 func (quietBus) Close() error                                   { return nil }
 
-// An account is read from the tables again until the bus listened to all rooms before
-// the read. A gap of the bus makes accounts unknown: the next state of a room would be
-// wrong for a sender whose own update was lost.
+// An account is read from the tables again until the hub had subscribed to all rooms before the
+// read. A gap of the bus makes accounts unknown: the next state of a room would be wrong for a
+// sender whose own update was lost.
 func TestAccountsAreReadAgain(t *testing.T) {
 	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: inThree}, new(workers.Pool))
 	h.subscription = quietBus{}
@@ -188,8 +189,8 @@ func (b addressBus) Leave(_ context.Context, addresses ...pubsub.Address) error 
 	return nil
 }
 
-// When the partition of the user was split, the room is followed in the one that has the
-// user now, and not in the old one any more.
+// After a split of the user's partition, the hub subscribes to the room in the new partition of
+// the user, and no longer in the old partition.
 func TestMembersFollowASplit(t *testing.T) {
 	partition := 3
 	h := newHub(&Config{Metrics: NewMetrics(nil), RoomsOf: func(string) int { return partition }}, new(workers.Pool))

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// greetingsAtOnce is the maximum number of clients that the gateway greets concurrently, that
-	// is, for which it subscribes on the bus and reads the state. The number is large, so that one
-	// query can read the states of many clients of a partition.
+	// greetingsAtOnce is the maximum number of clients that the gateway greets concurrently. To
+	// greet a client means to subscribe to its user on the bus and to read the user's state. The
+	// number is large, so that one query can read the states of many users of a partition.
 	greetingsAtOnce = 512
 	// greetingWait is how long a client that has sent its hello may be queued for the greeting.
 	// After this time the gateway disconnects the client, and tells it when to reconnect. Clients
@@ -32,8 +32,8 @@ type admission struct {
 	// inside is how many sessions are being greeted.
 	inside  int
 	waiting []waiter
-	// late is the timer that calls dismiss when the first waiter has waited for greetingWait;
-	// nil if the queue is empty.
+	// late is the timer that calls dismiss when the first session of the queue has waited for
+	// greetingWait; nil if the queue is empty.
 	late *time.Timer
 }
 

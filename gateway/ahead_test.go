@@ -53,8 +53,8 @@ func (w *world) counted(name, label, value string) float64 {
 	return 0
 }
 
-// A client that holds a state the tables lack gets a snapshot of the tables
-// when it is compared, and later changes as usual.
+// A client with a state that the tables do not have gets a snapshot of the tables when it is
+// compared, and later changes as usual.
 func TestForgedStateIsCorrected(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -97,8 +97,7 @@ func TestForgedStateIsCorrected(t *testing.T) {
 	}
 }
 
-// After the tables are restored from a backup, clients get that state and
-// count from it.
+// After the tables are restored from a backup, clients get the restored state and later changes.
 func TestClientsFollowRewoundTables(t *testing.T) {
 	w := newWorld(t, nil)
 	c, _ := w.connect("ann")
@@ -116,8 +115,8 @@ func TestClientsFollowRewoundTables(t *testing.T) {
 	}
 }
 
-// A read of the tables from just before a commit does not take back an update
-// that the client has received since.
+// A read of the tables just before a commit does not undo an update that the client received
+// after the commit.
 func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -144,8 +143,8 @@ func TestReadBeforeACommitDeniesNothing(t *testing.T) {
 	})
 }
 
-// A forged update that leaves a gap makes the gateway read the tables once,
-// not until the tables have that version.
+// A forged update after a gap makes the gateway read the tables a single time, not until they
+// have the forged version.
 func TestForgedGapIsReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -173,8 +172,8 @@ func TestForgedGapIsReadOnce(t *testing.T) {
 	})
 }
 
-// A client that claims a version which the tables lack gets a snapshot; the
-// user's other clients are not affected.
+// A client that names a version that the tables do not have gets a snapshot; the user's other
+// clients are not affected.
 func TestClaimedVersionAffectsOnlyItsClient(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 1)
@@ -254,8 +253,7 @@ func TestStaleness(t *testing.T) {
 			_ = w.bus.Publish(context.Background(), []pubsub.Update{u}, nil)
 		}, 1, 5},
 		{"an update that is lost without a trace", func(w *world) { w.send("ann", "c1", 1) }, 0, 0},
-		// Staleness counts from when the client was last known to be up to
-		// date.
+		// Staleness counts from the time when the client was last known to be up to date.
 		{"a lost update", func(w *world) {
 			w.gateway.hub.HandleGap()
 			synctest.Wait()

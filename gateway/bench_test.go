@@ -23,7 +23,7 @@ func (counter) alive() bool    { return true }
 func (counter) close(*closing) {}
 func (counter) cut()           {}
 
-// BenchmarkRoom tells a client a change of a room, without a connection.
+// BenchmarkRoom sends a client a change of a room, without a connection.
 func BenchmarkRoom(b *testing.B) {
 	const clients = 1000
 	g := &Gateway{metrics: NewMetrics(nil), pool: new(workers.Pool)}

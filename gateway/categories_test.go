@@ -48,14 +48,14 @@ func (w *world) set(c pubsub.Conversation) {
 	}
 }
 
-// settled waits until a client of ann takes updates: one that comes during the read of
-// its snapshot makes it read again.
+// settled waits until a client of ann accepts updates: an update that arrives while its snapshot
+// is read causes another read.
 func (w *world) settled() {
 	eventually(func() bool { return !w.gateway.hub.sessionsOf("ann")[0].mailbox.Mark().Syncing })
 }
 
-// hears reads a frame, and checks what the client has then: the frame on a line, with its
-// categories and those before.
+// hears reads a frame, and compares it with want. In the compared text, the frame has all
+// categories of the client.
 func (c *client) hears(want string) frame {
 	c.t.Helper()
 	f := c.hear()
@@ -87,7 +87,8 @@ func (c *client) hears(want string) frame {
 	return f
 }
 
-// A client with a token of some categories sees these alone, in numbers of their own.
+// A client whose token is limited to categories sees only these categories, with their own
+// numbers.
 func TestViewOfCategories(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "chat"})
@@ -102,7 +103,7 @@ func TestViewOfCategories(t *testing.T) {
 	}
 
 	w.settled()
-	// Versions are those of the user; nothing else shows that something else changed.
+	// The version is the user's version. Nothing else shows that another category changed.
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 6, Mentions: 6, Category: "hr"})
 	if f := c.hears("changes v4 5@3 map[chat:2 likes:3] 2 map[chat:1 likes:1] []"); strings.Contains(f.raw, "secret") || strings.Contains(f.raw, "hr") {
 		t.Errorf("%s", f.raw)
@@ -133,7 +134,7 @@ func TestViewOfCategories(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 7, Mentions: 7, Category: "hr"})
 	c.hears("snapshot v14 3@1 map[chat:1 likes:2] 2 map[chat:1 likes:1] [c/likes 2, a/chat 1]")
 
-	// A client that comes back gets the whole state: of a view, changes do not tell all.
+	// A client that reconnects gets the whole state: changes are not enough for a view.
 	back := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
 	back.say(fmt.Sprintf(`{"t":"hello","epoch":%q,"version":14}`, epoch))
 	back.hears("snapshot v14 3@1 map[chat:1 likes:2] 2 map[chat:1 likes:1] [c/likes 2, a/chat 1]")
@@ -180,7 +181,7 @@ func TestViewOfAPath(t *testing.T) {
 	}
 }
 
-// A fresh token may be of other categories. The client then gets another snapshot.
+// A fresh token may have other categories. The client then gets another snapshot.
 func TestFreshTokenOfOtherCategories(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Category: "chat"})
@@ -210,8 +211,8 @@ func TestFreshTokenOfOtherCategories(t *testing.T) {
 	}
 }
 
-// A read of the tables began with the categories of a token that is not valid any more:
-// the client is sent those of the fresh one.
+// A read of the tables began with the categories of the old token: the client gets the categories
+// of the fresh token.
 func TestFreshTokenDuringARead(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Category: "chat"})
@@ -230,7 +231,7 @@ func TestFreshTokenDuringARead(t *testing.T) {
 	c.hears("snapshot v2 3@0 map[likes:3] 1 map[likes:1] [b/likes 3]")
 }
 
-// Commands reach no further than the view, and do not tell what else there is.
+// Commands affect only the view, and do not reveal other conversations.
 func TestCommandsInCategories(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, LastSeq: 2, Category: "chat"})

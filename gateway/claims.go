@@ -12,12 +12,13 @@ import (
 // fold limits the read to the messages that precede it in the log. For other conversations the
 // fold stores the rest of the read for a minute, and applies it when the message arrives. In a
 // room the fold cannot apply the rest later, since a message to a room changes no rows of
-// members. So the gateway stores such a read as a claim, and appends the read a second time
-// once the room has the message.
+// members. So the gateway stores such a read as a claim, and appends the read a second time when
+// the room has the message.
 
 const (
-	// claimSpan is how long the gateway stores a claim: a read of a room that is ahead of the
-	// log. The fold stores reads of other conversations that are ahead for the same time.
+	// claimSpan is how long the gateway stores a claim: a read up to a message that the room does
+	// not have yet. In conversations that are not rooms, the fold stores such a read, for the
+	// same time.
 	claimSpan = time.Minute
 	// maxClaims is the maximum number of claims of one user. Each room has at most one.
 	maxClaims = 32
@@ -110,8 +111,8 @@ func (s *session) readAgain(r repeatedRead) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends the session's queued reads to the log, for the second time each. If an
-// append fails, the messages of that read stay unread until the user's next read.
+// repeatReads appends each of the session's queued reads to the log a second time. If an append
+// fails, the messages of that read stay unread until the user's next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()
 	reads := s.reads

@@ -11,16 +11,15 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// stateOfHall returns a state of a room with messages up to a seq, each one change.
+// stateOfHall returns a state of a room with messages up to a seq; each message is one change.
 func stateOfHall(last int64) *pubsub.RoomUpdate {
 	return &pubsub.RoomUpdate{Epoch: "e1", BaseChanges: last - 1, Room: pubsub.Room{
 		ConversationID: "hall", Changes: last, LastSeq: last, Category: "chat", Live: pubsub.Seqs{{First: 1, Last: last}},
 	}}
 }
 
-// A read that was ahead of a room is appended again once the room has the message
-// that it names: not before, not twice, not after a minute, and not if the fold has
-// read the message by then.
+// A read that was ahead of a room is appended again when the room has the message that the read
+// names: not earlier, not twice, not after a minute, and not if the message is read by then.
 func TestReadsAheadOfARoomAreRepeated(t *testing.T) {
 	follow := func(last int64) func(*member) {
 		return func(m *member) { m.follow(&roomNews{latest: stateOfHall(last), base: 10}) }

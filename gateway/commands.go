@@ -14,8 +14,8 @@ import (
 	"github.com/badged/badged/internal/base/limit"
 )
 
-// handle executes a frame after the hello. If the session must end, it returns a closing with
-// the reason.
+// handle executes a frame that arrived after the hello. If the session must end, it returns a
+// closing with the reason.
 func (s *session) handle(ctx context.Context, f protocol.ClientFrame) *closing {
 	// The worker also checks the expiry, but a slow client may delay the worker.
 	if !time.Now().Before(s.expiresAt()) {

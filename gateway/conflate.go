@@ -44,7 +44,7 @@ func (h *hub) HandleRoom(u *pubsub.RoomUpdate) {
 // take is called for each update of a room. It stores the update as the room's newest state; step
 // is when the update arrived (see rooms.steps). If ok is true, the caller must pass `wait` to
 // schedule, so that the members get the state. ok is false if the update is not newer than
-// latest, or if schedule has been called already.
+// latest, or if the room is scheduled already because of an earlier update.
 func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *room) take(u *pubsub.RoomUpdate, step int64) (wait time.Duration, ok bo
 	return time.Until(r.next), true
 }
 
-// schedule passes a room to hub.pass when the duration after is over. It does not block.
+// schedule passes the room `due` to hub.pass after the duration `after`. It does not block.
 func (r *rooms) schedule(due *room, after time.Duration) {
 	if after > 0 {
 		time.AfterFunc(after, func() { r.schedule(due, 0) })

@@ -97,7 +97,7 @@ func TestRevokedWhileConnecting(t *testing.T) {
 	}
 }
 
-// A message of the bus ends nothing by itself: anything may forge it.
+// A message on the bus does not end connections by itself: it may be forged.
 func TestBusOnlySaysToLook(t *testing.T) {
 	r := newRevoked()
 	w := newWorld(t, func(cfg *Config) { cfg.Revocations = r })

@@ -48,8 +48,8 @@ func (g *Gateway) drain() {
 }
 
 // sayGoodbye makes the sessions in `open` end, at an even rate over DrainDuration, and then
-// returns false. Some sessions may still be ending. If all sessions of the gateway have ended
-// before, it returns true.
+// returns false. Some sessions may still be ending. If all sessions of the gateway end earlier,
+// it returns true at once.
 func (g *Gateway) sayGoodbye(open []*session, ended <-chan struct{}) bool {
 	step := time.NewTicker(drainStep)
 	defer step.Stop()
@@ -95,10 +95,10 @@ type Revocations interface {
 }
 
 // Disconnect ends the connections of users. The close code is [protocol.CloseBadToken] if the
-// token of the connection is revoked, else [protocol.CloseResync]. After a revocation of tokens, call
-// Disconnect only when the method Revoked of [Config].Revocations reports the revocation: Disconnect
-// may miss a connection that is being opened at the same time, but the gateway calls Revoked before
-// it admits that connection.
+// token of the connection is revoked, else [protocol.CloseResync]. After a revocation of tokens,
+// call Disconnect only when the method Revoked of [Config].Revocations reports the revocation:
+// Disconnect may miss a connection that is being opened at the same time, but the gateway calls
+// Revoked before it admits that connection.
 func (g *Gateway) Disconnect(userIDs []string) {
 	var ending []*session
 	g.mu.Lock()

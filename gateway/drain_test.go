@@ -54,8 +54,8 @@ func TestDrainSpreadsCloses(t *testing.T) {
 	})
 }
 
-// While draining, open connections get updates and can send commands, and new
-// ones are refused. Draining ends early when the last client leaves.
+// While draining, open connections get updates and can send commands, and new connections are
+// refused. Draining ends early when the last client disconnects.
 func TestDrainServesOpenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) {

@@ -34,8 +34,8 @@ func (s sessions) Authenticate(ctx context.Context, token string) (gateway.Ident
 	return gateway.Identity{UserID: userID, ExpiresAt: expires}, nil
 }
 
-// An Authenticator for session tokens instead of JWTs. Its errors decide
-// whether clients come back.
+// An Authenticator for session tokens instead of JWTs. Its errors decide whether clients
+// reconnect.
 func ExampleAuthenticator() {
 	var tokens gateway.Authenticator = sessions{func(_ context.Context, token string) (string, time.Time, error) {
 		switch token {

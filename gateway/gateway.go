@@ -92,8 +92,8 @@ type Commands interface {
 	SeenAll(ctx context.Context, identity Identity, key, category string) error
 	// SetLevel sets the level of a category.
 	SetLevel(ctx context.Context, identity Identity, key, category, level string) error
-	// MarkUnread marks a conversation unread or, if messages is not empty, single messages of
-	// the conversation.
+	// MarkUnread marks a conversation unread or, if messages is not the zero value, the messages
+	// that it selects.
 	MarkUnread(ctx context.Context, identity Identity, key, conversationID string, messages Messages) error
 }
 

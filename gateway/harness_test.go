@@ -474,8 +474,8 @@ func newWorldOn(t *testing.T, l net.Listener, transport *http.Transport, change 
 	return w
 }
 
-// eventually waits for a condition that nothing signals. The test times out if
-// it never holds.
+// eventually waits for a condition that nothing signals. The test times out if the condition is
+// never true.
 func eventually(condition func() bool) {
 	for !condition() {
 		time.Sleep(time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Calls that come while the tables are read share bounded batches, one
-// partition each, and the number of concurrent queries is bounded.
+// Calls that arrive while the tables are read share batches of limited size, each of one
+// partition, and the number of concurrent queries is limited.
 func TestReadsAreCoalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newTables()
@@ -78,7 +78,7 @@ func (w *world) greet(user string) *client {
 	return c
 }
 
-// Clients over the limit wait and are greeted as others leave admission.
+// Clients above the limit are queued, and greeted when other greetings end.
 func TestHerdIsGreetedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -108,8 +108,7 @@ func TestHerdIsGreetedInTurns(t *testing.T) {
 	})
 }
 
-// A client that waits too long is told to come back later, each at its own
-// time.
+// Clients that are queued too long are told to reconnect, each after another delay.
 func TestHerdThatWaitsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.ReadTimeout = time.Hour })
@@ -142,7 +141,7 @@ func TestHerdThatWaitsTooLong(t *testing.T) {
 	})
 }
 
-// A session that ends while it waits, or before it enters, takes no place.
+// A session that ends while it is queued, or before it enters, is not counted.
 func TestAdmissionForgetsEndedSessions(t *testing.T) {
 	w := newWorld(t, nil)
 	var l admission
@@ -166,7 +165,7 @@ func TestAdmissionForgetsEndedSessions(t *testing.T) {
 	}
 }
 
-// Commands of many clients share a bounded number of queries, of which a user has one.
+// Commands of many clients share a limited number of concurrent queries; a user has only one.
 func TestCommandsShareQueries(t *testing.T) {
 	for users, want := range map[int]int32{3 * lookupsAtOnce: lookupsAtOnce, 1: 1} {
 		synctest.Test(t, func(t *testing.T) {

@@ -41,8 +41,8 @@ type interest struct {
 	// closed when the call returns.
 	joined chan struct{}
 	// leaving is nil until Leave is called for the user. It is then a channel that is closed when
-	// the call returns. New sessions of the user wait for this before they call Join, since a
-	// concurrent Join and Leave could take effect in either order.
+	// the call returns. New sessions of the user wait until the channel is closed before they
+	// call Join, since a concurrent Join and Leave could take effect in either order.
 	leaving chan struct{}
 	// member is nil for a user without memberships.
 	member *member
@@ -61,7 +61,7 @@ func (h *hub) HandleUpdate(u *pubsub.Update) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	interest, ok := h.users[u.UserID]
-	for ok && interest.member == nil && len(u.Memberships) > 0 { // the user has joined a first room
+	for ok && interest.member == nil && len(u.Memberships) > 0 { // the user has joined the first room
 		h.mu.RUnlock()
 		h.memberOf(interest)
 		h.mu.RLock()
@@ -84,8 +84,8 @@ func (in *interest) offer(u *pubsub.Update) {
 	}
 }
 
-// HandleGap implements pubsub.Handler: the bus calls it after it may have lost updates. If it
-// lost an update of a user, later updates of the user's rooms do not reveal the loss. So
+// HandleGap implements pubsub.Handler: the bus calls it after it may have lost updates. If the
+// bus has lost an update of a user, later updates of the user's rooms do not reveal the loss. So
 // HandleGap makes every account unknown (see member.account). The sessions of a user then read
 // the tables at the next reconciliation, or at the next update of the user.
 func (h *hub) HandleGap() {

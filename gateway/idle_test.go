@@ -35,8 +35,8 @@ func (w *world) openSessions() []*session {
 	return all
 }
 
-// An idle client costs one goroutine, its reader, and one timer. When it
-// leaves, nothing remains.
+// An idle client costs one goroutine, its reader, and one timer. When it disconnects, nothing of
+// it remains.
 func TestIdleClientCostsOneGoroutine(t *testing.T) {
 	w := newWorld(t, nil)
 	const n = 40

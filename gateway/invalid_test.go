@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A frame with an invalid field is answered with an error under its id, if that can be
-// told, and reaches neither the log nor the tables. The session goes on.
+// A frame with an invalid field is answered with an error with its id, if the id can be decoded,
+// and reaches neither the log nor the tables. The session goes on.
 func TestInvalidFramesEndNoSession(t *testing.T) {
 	w := newWorld(t, nil)
 	w.tables.commit("ann", "c1", 1)

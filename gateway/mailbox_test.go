@@ -12,9 +12,9 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Whatever updates the bus loses, repeats or delays, the client's version
-// never goes back, its numbers are those of its version, and it is up to date
-// after a comparison with the tables. The tables never deny what it holds.
+// Whatever updates the bus loses, repeats or delays, the client's version never goes back, its
+// numbers are the numbers of its version, and it is up to date after a comparison with the
+// tables. No comparison returns Denied.
 func TestMailboxConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		db := newTables()
@@ -83,8 +83,8 @@ type heldState struct {
 	conversations map[string]int64
 }
 
-// take does what a session does with its mailbox. During a read of the tables,
-// more may be committed and announced.
+// take does what a session does with its mailbox. During a read of the tables, more changes may
+// be committed and announced.
 func (c *heldState) take(t *rapid.T, m *view.Mailbox, db *tables, history map[int64]map[string]int64) {
 	d := m.Take()
 	if d.Badge != nil {
@@ -127,8 +127,7 @@ func (c *heldState) apply(t *rapid.T, b pubsub.Badge, conversations []pubsub.Con
 	}
 }
 
-// A client that does not read costs memory for what changed, not for how
-// often.
+// A client that does not read costs memory for each changed conversation, not for each change.
 func TestMailboxMerges(t *testing.T) {
 	db := newTables()
 	m := view.NewMailbox(func() {})

@@ -22,8 +22,8 @@ type member struct {
 	// read of the tables (they are syncing), or begin to sync at the user's next update or
 	// reconciliation.
 	account *view.Account
-	// applied is the step (see rooms.steps) at which the last update arrived that changed the
-	// account.
+	// applied is the step (see rooms.steps) at which the last update that changed the account
+	// arrived.
 	applied int64
 	// announced is the newest state that updates have announced while the account is unknown.
 	announced announced
@@ -222,7 +222,7 @@ func (h *hub) dismiss(m *member) {
 }
 
 // settle is the part of hub.settle that updates the account and the session's mailbox. It is
-// called once the subscriptions to all rooms of the user exist. The caller holds the mutex of the
+// called when the subscriptions to all rooms of the user exist. The caller holds the mutex of the
 // hub.
 func (m *member) settle(s *session, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	m.mu.Lock()

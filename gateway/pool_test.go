@@ -23,7 +23,7 @@ func (valve) alive() bool    { return true }
 func (valve) close(*closing) {}
 func (valve) cut()           {}
 
-// Clients that do not read delay no others, however many there are.
+// Clients that do not read do not delay other clients, however many they are.
 func TestSlowClientsDelayNoOthers(t *testing.T) {
 	g := &Gateway{metrics: NewMetrics(nil), pool: new(workers.Pool)}
 	stuck, free := make(chan struct{}), make(chan struct{})

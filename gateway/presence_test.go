@@ -23,8 +23,8 @@ func (r recordedDevices) Hold(_ context.Context, devices []Device, lease time.Du
 	return errors.New("the database is down") // which must not matter
 }
 
-// A device counts as open from its first session to its last, and sessions that name
-// no device take no memory.
+// A device counts as open from its first session to its last, and sessions that name no device
+// use no memory.
 func TestPresence(t *testing.T) {
 	heard := make(recordedDevices, 10)
 	p := newPresence(heard)

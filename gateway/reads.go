@@ -27,15 +27,15 @@ const (
 	// batches that are smaller by this factor. So if one user has caused the failure, the other
 	// users of the batch still get their states.
 	readSplit = 10
-	// If readFailures queries in a row have failed, a single user is not the cause. Batches
-	// then no longer shrink, since smaller batches would only mean more queries.
+	// If readFailures queries in a row have failed, a single user is not the cause. Batches then
+	// have the full size again, since smaller batches would only mean more queries.
 	readFailures = 2 * readSplit
 )
 
 // reads reads the states of users. Calls are queued while readsAtOnce queries run. One query
 // answers many queued calls of one partition, so few queries run when many clients connect at
-// once. Calls for the same user and held state get the answer of the same query. The queues of
-// the partitions are served in turn. reads is safe for concurrent use.
+// once. Calls for the same user and the same state of the client get the answer of the same
+// query. The queues of the partitions are served in turn. reads is safe for concurrent use.
 type reads struct {
 	badges  Badges
 	timeout time.Duration
@@ -78,7 +78,8 @@ func newReads(badges Badges, timeout time.Duration) *reads {
 	return &reads{badges: badges, timeout: timeout, ctx: ctx, cancel: cancel, waiting: map[int][]*stateRead{}, busy: map[int]int{}, reading: map[string][]*stateRead{}}
 }
 
-// read returns the changes since a held state, or the whole state: see Badges.States.
+// read returns the changes since the client's state `held`, or the whole state: see
+// Badges.States.
 func (r *reads) read(ctx context.Context, partition int, held pubsub.Held) (pubsub.Snapshot, error) {
 	q := &stateRead{ctx: ctx, held: held, limit: readBatch, done: make(chan struct{})}
 	r.mu.Lock()
@@ -151,8 +152,8 @@ type batch struct {
 	calls [][]*stateRead
 }
 
-// next removes a batch of calls from the queues. It skips partitions with readsOfPartition running
-// queries. If ok is false, there is no other partition with queued calls, and the goroutine that
+// next removes a batch of calls from the queues. It skips partitions with readsOfPartition
+// running queries. If ok is false, no other partition has queued calls, and the goroutine that
 // called next must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()

@@ -21,7 +21,8 @@ type badUser struct {
 	state func(ctx context.Context) error
 
 	mu sync.Mutex
-	// now counts queries for the bad user alone that are under way, most the most at once.
+	// now is the number of running queries for only the bad user. limit is the maximum of now so
+	// far.
 	now, limit int
 }
 
@@ -48,8 +49,8 @@ func (b *badUser) States(ctx context.Context, partition int, held []pubsub.Held)
 	return b.tables.States(ctx, partition, held)
 }
 
-// Others get their states although one user's cannot be read, or not within the time
-// limit, however many connections that user opens and whatever states these hold.
+// Other users get their states although one user's state cannot be read, or not within the time
+// limit, however many connections that user opens with whatever states.
 func TestOneUserFailsNoOthers(t *testing.T) {
 	broken := errors.New("a damaged row")
 	for name, state := range map[string]func(context.Context) error{
@@ -105,7 +106,8 @@ func TestOneUserFailsNoOthers(t *testing.T) {
 	}
 }
 
-// Connections that hold the same state share a read, and get states of their own.
+// Connections of clients with the same state share a read, and get their own copies of the
+// result.
 func TestEqualReadsAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := newTables()

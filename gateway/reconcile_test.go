@@ -50,7 +50,8 @@ func TestReconciliationReachesEachClientWithinTheInterval(t *testing.T) {
 	})
 }
 
-// The places of a round have about as many users each, and a user keeps its place.
+// All places of a round have about the same number of users, and the place of a user stays the
+// same.
 func TestPlacesOfARound(t *testing.T) {
 	for _, batches := range []int{1, 2, 7, 1000} {
 		for hash := uint64(0); hash < math.MaxUint64-1<<54; hash += 1 << 54 {

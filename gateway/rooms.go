@@ -45,7 +45,7 @@ type room struct {
 	// members on this gateway.
 	seats []*seat
 	// joined is nil, except while a call of Join for the room runs. It is then a channel that is
-	// closed when the call returns. since is the step at which the call has returned.
+	// closed when the call returns. since is the step at which the call returned.
 	joined chan struct{}
 	since  int64
 	// leaving is nil until Leave is called for the room. It is then a channel that is closed when
@@ -59,8 +59,8 @@ type room struct {
 	latest *pubsub.RoomUpdate
 	came   int64
 	base   int64
-	// read is a state from the tables, of epoch readEpoch. Members with an equal state share
-	// this copy, to save memory.
+	// read is a state from the tables, of epoch readEpoch. Members whose state of the room is
+	// equal share this copy, to save memory.
 	read      *pubsub.Room
 	readEpoch string
 	// dirty is true while latest must still be sent to the members. latest is sent at the time
@@ -77,11 +77,10 @@ type seat struct {
 	index  int // index in room.seats
 }
 
-// share is called with a membership that was read from the tables. If other members have an
-// equal state of the room, share replaces the state in the membership by theirs, to save
-// memory. began is the step at which the read began. If the bus has delivered a newer state
-// after this step, share returns that state as latest, with the base of the room. Otherwise
-// latest is nil.
+// share is called with a membership that was read from the tables. If other members have an equal
+// state of the room, share makes the membership use the same copy, to save memory. began is the
+// step at which the read began. If the bus has delivered a newer state after this step, share
+// returns that state as latest, with the base of the room. Otherwise latest is nil.
 //
 // If a state arrived from the bus before the read began, the read must have returned it or a
 // newer state, unless the state was forged. So if the read has returned an older state, share

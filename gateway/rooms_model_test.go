@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// halls is a simple model of tables with rooms: it keeps every message in sets and
-// counts by looking at each. It yields the updates that a projector would publish.
+// halls is a simple model of tables with rooms: it stores every message in sets, and counts by
+// iterating over them. It returns the updates that a projector would publish.
 type halls struct {
 	epoch string
 	users map[string]*hallUser
@@ -84,7 +84,7 @@ func (s *hallSeat) direct() bool {
 	return category.Levels(s.user.levels).Of(s.level, "chat") == "direct_mentions"
 }
 
-// mentions are the unread messages of a seat above one that mention the user.
+// mentions counts the unread messages above the seq `above` that mention the user of a seat.
 func (r *hall) mentions(s *hallSeat, above int64) (n int64) {
 	for _, seq := range r.unread(s) {
 		if seq > above && (r.all[seq] && !s.direct() || s.mentioned[seq]) {
@@ -216,7 +216,7 @@ func (h *halls) rest(id string) pubsub.Badge {
 	return b
 }
 
-// read returns what a read of the tables gives for a client.
+// read returns the result of a read of the tables for a client.
 func (h *halls) read(held pubsub.Held) pubsub.Snapshot {
 	u := h.user(held.UserID)
 	s := pubsub.Snapshot{Rest: h.rest(held.UserID), Conversations: []pubsub.Conversation{}}
@@ -401,8 +401,7 @@ func (h *halls) event(t *rapid.T, users, rooms []string, changed *changes) {
 	}
 }
 
-// post posts a message, mostly above the last, by one of the users, who may be no
-// member.
+// post posts a message, mostly above the last seq, by one of the users, who need not be a member.
 func (h *halls) post(t *rapid.T, users []string, room string, changed *changes) {
 	r := h.room(room)
 	seq := r.top + rapid.Int64Range(1, 3).Draw(t, "gap")

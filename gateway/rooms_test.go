@@ -72,7 +72,8 @@ func (w *wire) handle(message any) {
 	}
 }
 
-// tell tells members of some rooms the newest state, of all if which is nil.
+// tell sends members the newest states of rooms: of all rooms if which is nil, else of those for
+// which it returns true.
 func (w *wire) tell(which func() bool) {
 	rooms := slices.SortedFunc(maps.Values(w.hub.rooms.byAddress), func(a, b *room) int { return cmp.Compare(a.address.ID, b.address.ID) })
 	for _, r := range rooms {
@@ -102,8 +103,8 @@ func connect(t *rapid.T, h *hub, user string) *phone {
 	return &phone{session: s, conversations: map[string]pubsub.Conversation{}, categories: map[string]pubsub.Numbers{}}
 }
 
-// take does what a state sender does with its mailbox. meanwhile runs between a read
-// of the tables and what follows.
+// take does what a state sender does with its mailbox. It calls the function `meanwhile` after
+// each read of the tables.
 func (p *phone) take(t *rapid.T, h *hub, db *halls, meanwhile func()) {
 	d := p.session.mailbox.Take()
 	if d.Badge != nil {
@@ -198,9 +199,9 @@ func compareAll(h *hub, db *halls, phones []*phone) {
 // inThree is the partition of all rooms of these tests.
 func inThree(string) int { return 3 }
 
-// Whatever the bus loses, repeats and delays, each frame adds up, each conversation
-// in it is one that the tables had, versions only grow, and every client holds in
-// the end what the tables have. The clients are two of one user and one of others.
+// Whatever the bus loses, repeats and delays, the sums in each frame are right, each conversation
+// in it is one that the tables had, versions only grow, and in the end every client has the state
+// of the tables. One user has two clients, other users have one.
 func TestAccountsConverge(t *testing.T) {
 	users, rooms := []string{"ann", "ben", "eve"}, []string{"r1", "r2"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -280,8 +281,8 @@ func TestAccountsConverge(t *testing.T) {
 	})
 }
 
-// checkSeats checks that the hub listens to the rooms of its members, and that their
-// places are right.
+// checkSeats checks that the hub subscribes only to the rooms of its members, and that the seats
+// are consistent.
 func checkSeats(t *rapid.T, h *hub, w *wire) {
 	for address, r := range h.rooms.byAddress {
 		if len(r.seats) == 0 || !w.joined[address] {

@@ -33,7 +33,7 @@ type session struct {
 	worker
 
 	mu sync.Mutex
-	// ended is true once the session must end. closing is the reason; nil if the client gets no
+	// ended is true if the session must end. closing is the reason; nil if the client gets no
 	// reason.
 	ended   bool
 	closing *closing
@@ -52,8 +52,8 @@ type session struct {
 	// frames uses it.
 	refused int
 
-	// signs limits the rate of the client's pings and pongs; nil before the first. Only the
-	// goroutine that reads frames uses it.
+	// signs limits the rate of the client's pings and pongs; nil before the first ping or pong.
+	// Only the goroutine that reads frames uses it.
 	signs *rate.Limiter
 
 	// userID is set when the hello is accepted. epoch and version are the client's state in its
@@ -66,8 +66,8 @@ type session struct {
 	place place
 }
 
-// link carries the frames of a session to its client. Once tasks run, only the session's worker
-// calls the methods of link, except cut.
+// link carries the frames of a session to its client. After the first task has begun, only the
+// session's worker calls the methods of link, except cut.
 type link interface {
 	// write writes a frame, whose JSON is body, within Config.WriteTimeout.
 	write(frame any, body []byte) error
@@ -215,7 +215,7 @@ func (s *session) greet(ctx context.Context, f protocol.ClientFrame) *closing {
 	}
 	s.userID = s.identity.UserID
 	if s.identity.Categories != nil {
-		return nil // Ignore its state and device: it gets the whole state, and its device still gets pushes.
+		return nil // Ignore the hello's state and device: the client gets the whole state, and the device still gets pushes.
 	}
 	s.gateway.presence.enter(s, s.userID, f.Device)
 	if canBeID(f.Epoch) {

@@ -138,7 +138,7 @@ func TestUpdateBetweenSubscribeAndSnapshot(t *testing.T) {
 	}
 }
 
-// After a lost update, the next one also brings what the lost one changed.
+// After a lost update, the next frame also has the changes of the lost update.
 func TestUpdateAfterALostOne(t *testing.T) {
 	w := newWorld(t, nil)
 	c, _ := w.connect("ann")
@@ -161,8 +161,8 @@ func TestNewEpochReachesConnectedClients(t *testing.T) {
 	}
 }
 
-// A scheduled read of the tables that an earlier one made unnecessary does not
-// overtake an update in the mailbox.
+// A scheduled read of the tables that an earlier read made unnecessary does not overtake an
+// update in the mailbox.
 func TestReadNoLongerNeededIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
@@ -505,8 +505,8 @@ func TestUnreadAnswersCloseTheConnection(t *testing.T) {
 	}
 }
 
-// While the tables cannot be read, new clients are told to come back, and open
-// connections stay and catch up afterwards.
+// While the tables cannot be read, new clients are told to reconnect, and open connections stay
+// open and catch up afterwards.
 func TestTablesAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
 	here, _ := w.connect("ann")

@@ -70,9 +70,9 @@ func (w *world) awaitNoClients() {
 	})
 }
 
-// A client that stops reading, over a real socket, costs one goroutine and
-// memory for what changed. It is cut when a write times out, leaves nothing
-// behind, and does not delay others.
+// A client that stops reading, over a real socket, costs one goroutine and memory for what
+// changed. It is disconnected when a write times out, leaves nothing behind, and does not delay
+// others.
 func TestSlowClientsAreBounded(t *testing.T) {
 	const n, conversations = 8, 50
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -119,9 +119,9 @@ func (e *stream) send(b []byte) error {
 // ping implements link.
 func (e *stream) ping() error { return e.send([]byte(": ping\n\n")) }
 
-// alive implements link. It always returns true, since a client of an event stream cannot
-// answer pings. If the client has disconnected, the request's context ends or a write times
-// out; both end the session.
+// alive implements link. It always returns true, since a client of an event stream cannot answer
+// pings. If the client has disconnected, the request's context ends or a write times out; either
+// ends the session.
 func (e *stream) alive() bool { return true }
 
 // close implements link: it ends the handler, and with it the stream.

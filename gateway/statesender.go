@@ -29,7 +29,7 @@ type stateSender struct {
 	// epoch and version are the client's state.
 	epoch   string
 	version int64
-	// greeted is true once the client's hello is answered.
+	// greeted is true if the client's hello has been answered.
 	greeted bool
 	// view limits what the client sees to categories; nil if it sees everything.
 	view *view.Categories
@@ -134,7 +134,7 @@ func (ss *stateSender) sync(ctx context.Context) error {
 }
 
 // settle is called after the client was sent a state that was read from the tables. It updates
-// the user's account and the mailbox by this state (see hub.settle). It returns false if the
+// the user's account and the mailbox with this state (see hub.settle). It returns false if the
 // tables must be read again.
 func (ss *stateSender) settle(ctx context.Context, state *pubsub.Snapshot, began int64, whole bool, readAt view.DBTime) bool {
 	s := ss.session

@@ -19,8 +19,8 @@ type broker interface {
 	Subscribe(subject string, receive func(message []byte), reconnected func()) (unsubscribe func(), err error)
 }
 
-// brokerBus is a [pubsub.Bus] over a broker. Each process receives every
-// update; its Memory passes on those of the users that it has joined.
+// brokerBus is a [pubsub.Bus] over a broker. Each process receives every update; its Memory
+// passes on the updates of the users that it has joined.
 type brokerBus struct {
 	*pubsub.Memory
 	broker      broker
@@ -99,8 +99,7 @@ func (printer) HandleRoom(*pubsub.RoomUpdate) {}
 
 func (printer) HandleGap() {}
 
-// A bus over a message broker. Prove that yours keeps the contract with
-// pubsubtest.Run.
+// A bus over a message broker. Test that your bus keeps the contract with pubsubtest.Run.
 func ExampleBus() {
 	bus, err := newBrokerBus(new(localBroker))
 	if err != nil {

@@ -60,8 +60,8 @@ func (m *Memory) Publish(ctx context.Context, users []Update, rooms []RoomUpdate
 	return nil
 }
 
-// enqueue queues updates for the subscriptions that have joined their addresses. The caller
-// holds mu.
+// enqueue queues updates for the subscriptions that have joined the addresses of the updates. The
+// caller holds mu.
 func enqueue[U any, P updateOf[U]](m *Memory, updates []U) {
 	for i := range updates {
 		subs := m.joined[P(&updates[i]).Address()]

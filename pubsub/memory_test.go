@@ -11,7 +11,7 @@ func TestMemory(t *testing.T) {
 	pubsubtest.Run(t, func(*testing.T) pubsub.Bus { return pubsub.NewMemory() })
 }
 
-// HasSubscribers of a Memory is exact: the projector makes no update in vain.
+// HasSubscribers of a Memory is exact: the projector computes no update that has no subscriber.
 func TestMemoryKnowsItsSubscribers(t *testing.T) {
 	bus := pubsub.NewMemory()
 	defer bus.Close()
@@ -60,7 +60,7 @@ func (*stuck) HandleRoom(*pubsub.RoomUpdate) {}
 
 func (s *stuck) HandleGap() { s.told <- -1 }
 
-// TestMemoryOverflow publishes more than the queue of a blocked handler holds:
+// TestMemoryOverflow publishes more updates than the queue of a blocked handler can contain:
 // Publish does not block, and the handler gets a gap before the later updates.
 func TestMemoryOverflow(t *testing.T) {
 	const limit = 1 << 16

@@ -64,10 +64,10 @@ type Bus interface {
 // Subscription is the set of users and rooms whose updates one gateway receives. It is safe
 // for concurrent use.
 type Subscription interface {
-	// Join subscribes to the updates of users and rooms, and returns once the bus has
+	// Join subscribes to the updates of users and rooms, and returns when the bus has
 	// acknowledged the subscription. Every update that is published after Join has returned nil
-	// reaches the handler, unless the bus loses the update. Join is idempotent: one Leave
-	// undoes any number of Joins.
+	// reaches the handler, unless the bus loses the update. Join is idempotent: one Leave undoes
+	// any number of Joins.
 	//
 	// While the bus is down, Join blocks until ctx is done and then returns an error. The bus
 	// stores the addresses: when it works again, it joins them and then calls HandleGap. A
@@ -78,7 +78,7 @@ type Subscription interface {
 	// the bus is down. Updates in flight may still arrive.
 	Leave(ctx context.Context, addresses ...Address) error
 
-	// Close leaves all addresses. Once Close has returned, the handler is not called any more.
+	// Close leaves all addresses. After Close has returned, the handler is not called any more.
 	// Close is idempotent, and must not be called from the handler.
 	Close() error
 }

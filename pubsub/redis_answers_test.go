@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Messages that are none end their connection, and not the process. The next connection gets
+// Malformed messages end their connection, but not the process. The next connection gets
 // messages.
 func TestMessagesThatAreNone(t *testing.T) {
 	var broken atomic.Pointer[string]
@@ -27,8 +27,8 @@ func TestMessagesThatAreNone(t *testing.T) {
 	}
 }
 
-// garbler passes on what one client sends to Redis. While there is an answer, commands that
-// subscribe get that.
+// garbler passes on what one client sends to Redis. If answer is set, it sends this answer to
+// commands that subscribe.
 type garbler struct {
 	redis, client net.Conn
 	answer        *atomic.Pointer[string]
@@ -42,7 +42,7 @@ func (g garbler) Write(b []byte) (int, error) {
 	return g.redis.Write(b)
 }
 
-// A server that announces more than Redis sends is refused. It does not end the process.
+// An answer that announces more data than Redis sends is refused. It does not end the process.
 func TestAnswersThatAnnounceTooMuch(t *testing.T) {
 	for _, answer := range []string{"*2147483646\r\n", "$9223372036854775807\r\n"} {
 		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

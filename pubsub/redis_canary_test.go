@@ -13,12 +13,13 @@ import (
 	"github.com/badged/badged/pubsub/pubsubtest"
 )
 
-// deafWriter passes on what Redis sends to one client. Once deaf was set it drops
-// messages to subscribers. Redis writes each of the few here by itself.
+// deafWriter passes on what Redis sends to one client. When deaf is set, the next writer that
+// gets a message to a subscriber drops it and all later ones. Redis writes each of the few
+// messages here separately.
 type deafWriter struct {
 	io.Writer
 	deaf *atomic.Bool // makes the next connection that gets a message deaf
-	is   bool         // this one is, and stays so
+	is   bool         // this connection is deaf
 }
 
 func (w *deafWriter) Write(b []byte) (int, error) {

@@ -20,7 +20,7 @@ type redisInterests struct {
 
 	mu sync.Mutex
 	up bool // true between begin and end
-	// wanted maps each wanted channel to the batch that joins it, or to nil once it is joined.
+	// wanted maps each wanted channel to the batch that joins it, or to nil if it is joined.
 	wanted map[string]*redisBatch
 	// missed has the wanted channels whose updates may be lost: the channel was joined when a
 	// connection was lost, or a Join gave up waiting for it. When all channels of missed are

@@ -27,10 +27,10 @@ func (b *modelBroker) joined(channel string) bool {
 		!slices.ContainsFunc(b.commands, func(m modelCommand) bool { return m.channel == channel })
 }
 
-// TestInterests drives redisInterests with joins, leaves, connections and
-// answers in any order. It checks that no channel is reported as joined that
-// is not, that a gap is reported when a joined channel missed something and is
-// joined again, and that in the end Redis has exactly the wanted channels.
+// TestInterests drives redisInterests with joins, leaves, connections and answers in any order.
+// It checks that no channel is wrongly reported as joined, that a gap is reported when a joined
+// channel missed something and is joined again, and that in the end Redis has exactly the wanted
+// channels.
 func TestInterests(t *testing.T) {
 	// A forgotten answer shows up in fewer than one in the hundred runs of a
 	// Check.

@@ -119,7 +119,7 @@ type CodeInfo struct {
 	Code int
 	// Name is the error code, or a short name for the close code.
 	Name string
-	// Means says what has happened. Then says what the client should do.
+	// Means is what has happened, and Then is what the client should do.
 	Means, Then string
 }
 

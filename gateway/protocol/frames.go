@@ -69,8 +69,8 @@ type ClientFrame struct {
 	Level          string          `json:"level" enum:"default,all,mentions,direct_mentions,none" doc:"What the conversations that the category covers add to the total; default removes the level of the category."`
 }
 
-// maxIDBytes is the maximum size in bytes of a frame's id, since answers repeat the id. Quotes and
-// escapes do not count.
+// maxIDBytes is the maximum size in bytes of a frame's id. It is limited because answers repeat
+// the id. Quotes and escapes do not count.
 const maxIDBytes = 128
 
 // ErrNotObject is returned for a frame that is not a JSON object. Such a frame has no id, so no

@@ -174,7 +174,7 @@ func TestClientFramesAreGolden(t *testing.T) {
 	}
 }
 
-// A seq may be a string of its digits: JavaScript rounds greater numbers.
+// A seq may be a string of digits: JavaScript rounds large numbers.
 func TestSeqsAsStrings(t *testing.T) {
 	const large = 1851234567890123777
 	for frame, want := range map[string]ClientFrame{
@@ -194,8 +194,8 @@ func TestSeqsAsStrings(t *testing.T) {
 	}
 }
 
-// Only frames with a token may be long. Others are answered, so that one command that is
-// too long ends no connection.
+// Only frames with a token may be long. Other long frames get an error, so that a command that is
+// too long does not end the connection.
 func TestLongFrames(t *testing.T) {
 	for typ, want := range map[string]string{
 		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes; at most 4096 are allowed", "frobnicate": "frame has 4097 bytes; at most 4096 are allowed",
@@ -214,8 +214,8 @@ func TestLongFrames(t *testing.T) {
 	}
 }
 
-// A command has only its own fields, by their exact names, each once and not null: one that
-// was dropped could widen what the command does. Other frames may have more.
+// A command has only its own fields, by their exact names, each at most once and not null: if a
+// field was ignored, the command could do more. Other frames may have more fields.
 func TestCommandsHaveOnlyTheirFields(t *testing.T) {
 	const conversation = `"conversation_id":"tea",`
 	for _, tc := range []struct{ frame, says string }{
@@ -311,8 +311,8 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Every input decodes to a frame or to a clear error, and every id that is left can be
-// echoed.
+// Every input decodes to a frame or to a clear error, and every id in the result can be repeated
+// in an answer.
 func FuzzDecodeFrame(f *testing.F) {
 	for _, name := range []string{"hello", "hello-first", "hello-resume", "ping", "pong", "read", "read-large-seq"} {
 		f.Add([]byte(golden(f, name)))

@@ -155,8 +155,8 @@ type performance struct {
 	// expires is when the client's token expires.
 	expires time.Time
 	// mustRenew is true after the server has refused a stream with status 401, or has ended a
-	// connection with 4202: the token has expired. From then on the client may send only the fresh
-	// token.
+	// connection with close code 4202: the token has expired. From then on the client may send
+	// only the fresh token.
 	mustRenew bool
 	// overtaken has events that arrived before the step that expects them. The next steps handle
 	// them first.

@@ -32,8 +32,8 @@ const (
 	lifetime = 8 * time.Second
 	// minRenewInterval is the minimum time between two renewals of a client's token.
 	minRenewInterval = 3 * time.Second
-	// reading is how long the server waits for the client to read bye before it cuts the
-	// connection.
+	// reading is how long the server waits for the client to read the bye frame before it cuts
+	// the connection.
 	reading = 400 * time.Millisecond
 	// silence is the ping_ms in scenarios in which the server then stops answering.
 	silence = 400 * time.Millisecond

@@ -23,8 +23,8 @@ const (
 // writeTimeout bounds a write to a client that does not read from its connection.
 const writeTimeout = 10 * time.Second
 
-// server accepts connections of the client under test. It reports everything that the client sends
-// as events, and answers pings of WebSockets. The script of the scenario does everything else.
+// server accepts connections of the client under test. It turns everything that the client sends
+// into events, and answers pings of WebSockets. The script of the scenario does everything else.
 type server struct {
 	url       string
 	transport Transport

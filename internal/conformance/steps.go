@@ -201,7 +201,7 @@ func cuts() step {
 	}
 }
 
-// breaksOff cuts the connection once the client has probably read all frames: after the duration
+// breaksOff cuts the connection when the client has probably read all frames: after the duration
 // `reading`, or earlier if the client does something other than to show a state or to answer a
 // ping. It does not cut the connection at once: when a connection breaks, a browser drops the
 // frames that the page has not read yet.

@@ -59,8 +59,8 @@ type cost struct {
 	Rows int `json:"rows"`
 }
 
-// send sends messages from random guests of the room, and returns once the badges include them.
-// After each message was published, send calls the function `sent`.
+// send sends messages from random guests of the room, and returns when the badges include these
+// messages. After each message was published, send calls the function `sent`.
 func (m *meter) send(ctx context.Context, to conversation, messages int, sent func(message)) (cost, error) {
 	m.one.Lock()
 	defer m.one.Unlock()
@@ -101,9 +101,9 @@ UNION SELECT xmin::text FROM badged.conversations WHERE conversation_id = $1 AND
 const tablesSQL = `SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND (relname !~ '^events_' OR relname ~ '_offsets$')`
 
-// rowsOf counts the rows that a message has written: the rows of the log, by the transaction that
-// appended the message, and the rows of all other tables, by the transactions that folded it
-// (xmin). It does not count the rows of the chat backend itself.
+// rowsOf counts the rows that a message has written. It finds the rows of the log by the
+// transaction that appended the message, and the rows of other tables by the transactions that
+// folded it (xmin). It does not count the rows of the chat backend itself.
 func (s *store) rowsOf(ctx context.Context, c conversation, seq int64, receipt events.Receipt) (n int, err error) {
 	var by, tables []string
 	if by, err = s.texts(ctx, foldedBySQL, c.ConversationID, seq); err == nil {

@@ -25,8 +25,8 @@ const (
 	postMany = `{"conversation_id":"town-hall","messages":20}`
 )
 
-// A message to the room writes the same rows for any number of members, one to the
-// copy at least two for each.
+// A message to the room writes the same number of rows for any number of members; a message to
+// the copy writes at least two rows for each member.
 func TestCostOfAMessage(t *testing.T) {
 	f := newFixture(t)
 	f.fold(t)
@@ -45,7 +45,8 @@ func TestCostOfAMessage(t *testing.T) {
 		if least := 2 * (members - 1); group.Rows < least || group.Rows > least+100 {
 			t.Errorf("a message to a group of %d wrote %d rows, want %d and a few", members, group.Rows, least)
 		}
-		// In each partition a row of the log, the room and the position; and the sender's.
+		// In each partition the rows of the log, the room and the position; and the sender's
+		// rows.
 		if room.Rows < 3*partitions || room.Rows > 5*partitions {
 			t.Errorf("a message to a room of %d wrote %d rows, want %d and a few", members, room.Rows, 3*partitions)
 		}
@@ -73,7 +74,7 @@ func TestMessagesToTheRoom(t *testing.T) {
 		t.Errorf("ada has %d unread, want 20", n)
 	}
 
-	// The people in it write, recall and read as in other conversations.
+	// The people in the room write, recall and read as in other conversations.
 	f.mustSend(t, townHall, "ada", "@Ben look")
 	if _, err := f.store.recall(t.Context(), mustConversation(t, townHall), "ada", 21); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestMessagesToTheRoomAreChecked(t *testing.T) {
 	}
 }
 
-// More users than an event may have get a message by several.
+// A message to more users than an event may have becomes several events.
 func TestMessageToManyUsers(t *testing.T) {
 	c := mustConversation(t, copied)
 	users := append(slices.Clone(c.Members), guestIDs(0, 25_000)...)

@@ -51,8 +51,8 @@ const (
 	fewestMembers = 5
 	mostMembers   = 100_000
 	// stepSize is the maximum number of guests that join or leave in one transaction. The next
-	// transaction begins only when the badges of all users include the transaction before, so that
-	// the badges on the phones are never much behind.
+	// transaction begins only when the badges of all users include the previous transaction, so
+	// that the badges on the phones are never far behind.
 	stepSize = 5_000
 	// stepTimeout bounds one step. A step takes less time even on a busy machine.
 	stepTimeout = 10 * time.Second

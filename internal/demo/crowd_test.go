@@ -122,8 +122,8 @@ func TestRoomRefusesImpossibleSizes(t *testing.T) {
 	}
 }
 
-// While the database fails, pages are told once, and the room gets there when it
-// recovers.
+// While the database fails, pages are informed once. When it recovers, the room gets the
+// requested members.
 func TestRoomRecoversFromADatabaseThatFails(t *testing.T) {
 	f := newFixture(t)
 	f.fold(t)
@@ -162,7 +162,8 @@ func TestTargetThatIsTakenBackWhileTheDatabaseFails(t *testing.T) {
 	}
 }
 
-// A step whose badges do not follow is not repeated, and not done before they do.
+// If the badges are behind a step, the step is not repeated, and it ends only when they include
+// it.
 func TestRoomWaitsForBadges(t *testing.T) {
 	f := newFixture(t)
 	f.fold(t)

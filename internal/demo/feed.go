@@ -13,7 +13,7 @@ import (
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
-	// log has the latest entries; a page gets them when it is opened.
+	// log has the latest entries of the log of badged; a page gets them when it is opened.
 	log [][]byte
 	// closed is closed when the demo stops.
 	closed chan struct{}

@@ -12,10 +12,10 @@ import (
 )
 
 // Guard refuses requests that pages of other sites make a browser send: the demo gives keys and
-// tokens to any client, so another site could obtain them. Such a request has the Origin header of
-// another site. If the name of the other site resolves to this machine (DNS rebinding), it has the
-// Host header of another site. listen is the address given with --listen. Guard logs only the first
-// request that it refuses because of the Origin header.
+// tokens to any client, so another site could obtain them. Such a request has the Origin header
+// of another site. If the name of the other site resolves to this machine (DNS rebinding), the
+// request has the Host header of that site. listen is the address given with --listen. Guard logs
+// only the first request that it refuses because of the Origin header.
 func Guard(listen string, log *slog.Logger) func(http.Handler) http.Handler {
 	name, _, _ := net.SplitHostPort(listen)
 	refused := rate.Sometimes{First: 1}

@@ -77,7 +77,7 @@ func TestPhonesTakePushes(t *testing.T) {
 			t.Errorf("the page got %s, want %s", frame, want)
 		}
 	}
-	// A push for another phone, one that is none, and one for a stranger.
+	// A push for another phone, text that is no push, and a push for an unknown user.
 	call(http.MethodPost, "/demo/push/ada", encrypted(t, ben.Subscription, `{}`), http.StatusGone)
 	call(http.MethodPost, "/demo/push/ada", "text", http.StatusGone)
 	call(http.MethodPost, "/demo/push/eve", push(8, 1), http.StatusGone)
@@ -87,7 +87,7 @@ func TestPhonesTakePushes(t *testing.T) {
 	}
 }
 
-// Another start of the demo has the same keys, for which its phones are registered.
+// After a restart of the demo its phones have the same keys, with which they are registered.
 func TestPhonesKeepTheirKeys(t *testing.T) {
 	one, err := newPhones("http://a/", "secret", nil)
 	if err != nil {

@@ -47,8 +47,8 @@ func TestTailShowsAGroupMessageOnce(t *testing.T) {
 	}
 }
 
-// The rows of one event are in different transactions once the projector has
-// moved one of them. What is published again is an entry of its own.
+// The rows of one event are in different transactions after the projector has moved one of them.
+// An event that is published again is another entry.
 func TestTailShowsAMovedGroupMessageOnce(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}
@@ -72,8 +72,8 @@ func TestTailShowsAMovedGroupMessageOnce(t *testing.T) {
 	}
 }
 
-// An entry has the people of an event and some of its other users, and one of a
-// room the people in it.
+// An entry has the people of an event and some of its other users. The entry of an event about a
+// room has the people in the room.
 func TestTailShowsAFewOfManyUsers(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}
@@ -119,8 +119,8 @@ func TestTailShowsInvalidEvents(t *testing.T) {
 	}
 }
 
-// Entries do not wait for open transactions. What these commit comes then, and
-// only once, although the projector moves it.
+// Entries do not wait for open transactions. Events of these transactions appear after the
+// commit, and a single time, although the projector moves them.
 func TestTailSkipsNothingThatCommitsLate(t *testing.T) {
 	f := newFixture(t)
 	end := &tail{pool: f.pool, partitions: partitions}

@@ -23,8 +23,8 @@ func (f *fixture) isOpen(t *testing.T, id int64) bool {
 	return f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_xid = ($1::bigint % (1::bigint << 32))::text::xid AND state = 'idle in transaction'`, id) == 1
 }
 
-// The page opens a transaction, which lasts until the page, its time or the
-// demo ends it. Pages are told each time.
+// The page opens a transaction, which lasts until the page ends it, its time is over, or the demo
+// stops. Pages are informed each time.
 func TestLongTransaction(t *testing.T) {
 	f := newFixture(t)
 	if s := f.longState(t); s.OpenMS != 0 {

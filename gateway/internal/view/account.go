@@ -281,8 +281,8 @@ func sameRow(a, b *pubsub.Membership) bool {
 
 // Follow applies a state of a room that arrived from the bus. base is the value of Changes in an
 // earlier state of the room: the bus has lost no update of the room between the two states. If
-// the account's state of the room is older than base, the bus may also have lost updates of the
-// user. The result is then Missed.
+// the account's state of the room is older than base, an update of the room is missing, and
+// perhaps an update of the user: the result is then Missed.
 func (a *Account) Follow(room *pubsub.RoomUpdate, base int64) (Outcome, *pubsub.Update) {
 	former, ok := a.Memberships[room.ConversationID]
 	switch {

@@ -31,7 +31,7 @@ import (
 // All methods are safe for concurrent use.
 type Mailbox struct {
 	mu sync.Mutex
-	// held is the state that the client will have once pending is sent.
+	// held is the state that the client will have when pending has been sent.
 	held    Holding
 	pending *pending
 	syncing bool
@@ -80,13 +80,13 @@ type pending struct {
 	// since is when the oldest change was appended.
 	since DBTime
 	badge pubsub.Badge
-	// merged is true once badge.Categories is a copy that may be modified. Until then
+	// merged is true if badge.Categories is a copy that may be modified. Otherwise
 	// badge.Categories is the map of the first update, which is shared with other mailboxes.
 	merged bool
-	// While conversations is nil, first has the changed conversations: they come from a single
-	// update, or all updates so far are of one conversation, and first has its newest state.
-	// Otherwise the map conversations has them. first is shared with other mailboxes: do not
-	// modify it.
+	// If conversations is nil, first has the changed conversations: all conversations of a single
+	// update or, if all updates changed the same conversation, the newest state of this
+	// conversation. Otherwise the map conversations has them. first is shared with other
+	// mailboxes: do not modify it.
 	first         []pubsub.Conversation
 	conversations map[string]pubsub.Conversation
 	// traced is the newest traced update, or nil.
@@ -268,8 +268,8 @@ const (
 // Compare compares the client's state with `tables`, the state that was read from the tables at
 // the time readAt. `before` is the client's Mark from before this read began. If the result is
 // Denied, Compare makes the mailbox sync. If the mailbox is syncing already, the result is
-// UpToDate, and Compare records `tables` as announced, since the mailbox's own read of the
-// tables may have begun earlier.
+// UpToDate, and Compare records `tables` as announced, since the mailbox's own read of the tables
+// may return an older state.
 func (m *Mailbox) Compare(before Mark, tables Holding, readAt DBTime) Comparison {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 type Lost struct {
 	// Users has those users of these erasures whose data the database still has, or has again.
 	Users []string
-	// Gone are the erasures whose users have no data.
+	// Gone are the erasures whose users have no data any more.
 	Gone []archive.Erasure
 }
 

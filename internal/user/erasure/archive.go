@@ -13,9 +13,9 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// archives erases the user from the archive. For each partition, it writes new revisions of
-// the files that name the user. It then saves a manifest that lists the new revisions instead
-// of the old files. The database accepts both revisions until it has recorded the new ones.
+// archives erases the user from the archive. For each partition, it writes new revisions of the
+// files that name the user. It then saves a manifest that lists the new revisions instead of the
+// old files. The database accepts old and new files until it has recorded the new revisions.
 func (e *eraser) archives(ctx context.Context) error {
 	if e.cfg.Archive == nil {
 		return nil
@@ -89,7 +89,7 @@ func (e *eraser) archived(ctx context.Context, partition int) error {
 	return nil
 }
 
-// clean completes an earlier erasure of the archive that was interrupted. It also deletes
+// clean completes an earlier, interrupted erasure of users from the archive. It also deletes
 // leftover files of an interrupted archiving, since they may name the user. It fails if a
 // leftover file may have the only copy of its events.
 func (e *eraser) clean(ctx context.Context) error {
@@ -137,9 +137,9 @@ func (e *eraser) tail(ctx context.Context, partition int) (t archive.Tail, err e
 	return t, a.CheckCut(ctx, t)
 }
 
-// note claims the archive for the database, and records the erasure in the archive, unless an
-// interrupted call has recorded it before. If the database is later restored to an earlier
-// time, the record shows that the erasure must be repeated.
+// note records in the archive that this database writes to it, and that the erasure has begun,
+// unless an interrupted call has recorded the erasure before. If the database is later restored
+// to an earlier time, the record shows that the erasure must be repeated.
 func (e *eraser) note(ctx context.Context) (err error) {
 	a := e.cfg.Archive
 	if err := claims.Claim(ctx, e.conn, a); err != nil {

@@ -92,9 +92,9 @@ const source = "badged/erasure"
 // repeats an erased event.
 //
 // Erase fails with [ErrArchived], [ErrNotFolded], or an [*pgsession.OwnerError]. While another
-// job runs, it fails with a [*rebuild.RunningError]. If the database was restored to an
-// earlier time, the archive may have the only copy of some events: Erase then fails with an
-// [*archive.FileError] before it erases anything.
+// job such as a rebuild runs, it fails with a [*rebuild.RunningError]. If the database was
+// restored to an earlier time, the archive may have the only copy of some events: Erase then
+// fails with an [*archive.FileError] before it erases anything.
 func Erase(ctx context.Context, cfg Config) (Erased, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience

@@ -56,7 +56,7 @@ func awaitLock(t testing.TB, d *projectortest.Database) {
 	})
 }
 
-// holds returns where the tables have the bytes of a text, as a dump would.
+// holds returns the tables that contain the bytes of a text, as a dump shows them.
 func holds(t testing.TB, d *projectortest.Database, text string) (tables []string) {
 	t.Helper()
 	for _, table := range d.Lines(t, `SELECT format('badged.%I', relname) FROM pg_class WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' ORDER BY 1`) {
@@ -67,8 +67,7 @@ func holds(t testing.TB, d *projectortest.Database, text string) (tables []strin
 	return tables
 }
 
-// ofOthers returns the rows of everybody but a user, and those of rooms but for the
-// number of members.
+// ofOthers returns the rows of all users except one, and of rooms without the number of members.
 func ofOthers(t testing.TB, d *projectortest.Database, user string) string {
 	t.Helper()
 	return strings.Join(slices.Concat(
@@ -129,7 +128,7 @@ func TestErase(t *testing.T) {
 	}
 }
 
-// The erasure drops the user from the owner's caches: a repeated event is the first one again.
+// The erasure drops the user from the owner's caches: a repeated event is folded again.
 func TestEraseMakesTheOwnerForget(t *testing.T) {
 	d := projectortest.New(t)
 	folding(t, d)
@@ -167,7 +166,7 @@ func TestEraseWhatIsFoldedMeanwhile(t *testing.T) {
 		}
 		erased <- r
 	}()
-	// It has read the log, and waits for the fence.
+	// The erasure has read the log, and is blocked by the fence.
 	awaitLock(t, d)
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -327,8 +326,8 @@ func TestEraseNeedsAProjector(t *testing.T) {
 	if !errors.Is(err, erasure.ErrNotFolded) {
 		t.Errorf("it returns %v", err)
 	}
-	// It took the user out of the room, which is one event more, and put a digest in place
-	// of the revocation.
+	// Erase made the user leave the room, which is one more event, and replaced the revocation by
+	// a digest.
 	if after := exported(t, d, id, nil); len(after) != len(before) {
 		t.Errorf("%d holdings are left of %d", len(after), len(before))
 	}

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// id is that of a user as no other text has it. It is written with escapes in JSON.
+// id is the id of a user, which no other text contains. JSON has escapes for it.
 const id = `zoë "the ghost" <4711>`
 
 // partition is the partition of the user.
@@ -33,7 +33,7 @@ var partition = events.PartitionOf(id, foldtest.Partitions)
 // near and far are users in the partition of the user and in another.
 var near, far = foldtest.User(partition, 1), foldtest.User((partition+1)%foldtest.Partitions, 1)
 
-// populate fills a database with everything that badged may hold of the user.
+// populate fills a database with all kinds of data that badged may have of the user.
 func populate(t testing.TB, d *projectortest.Database) {
 	t.Helper()
 	sent := foldtest.Deliver("lunch", 1<<60, near, far)

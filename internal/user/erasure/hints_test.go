@@ -12,7 +12,7 @@ import (
 )
 
 // A process that replays hints stores new hints for messages that it cannot append. An erasure
-// that has read the old hints searches the new ones too.
+// that has read the old hints searches the new hints too.
 func TestEraseWhatWaitsAgain(t *testing.T) {
 	d := projectortest.New(t)
 	text, err := json.Marshal([]events.Event{{

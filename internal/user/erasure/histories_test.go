@@ -28,7 +28,7 @@ func (d drawn) Fatal(args ...any)                 { d.rt.Fatal(args...) }
 func (d drawn) Fatalf(format string, args ...any) { d.rt.Fatalf(format, args...) }
 
 // After any history, an erasure does not change the numbers of others, and a replay reproduces
-// them. Repeated events count for the user as first ones.
+// them. Repeated events count for the user as new events.
 func TestEraseHistories(t *testing.T) {
 	d := projectortest.New(t)
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
@@ -65,7 +65,7 @@ func TestEraseHistories(t *testing.T) {
 	})
 }
 
-// Whatever is archived, the archive and the log go on giving the numbers of others.
+// Whatever is archived, the archive and the log still give the numbers of other users.
 func TestEraseArchivedHistories(t *testing.T) {
 	users := []string{foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2), foldtest.User(1, 0)}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -57,7 +57,7 @@ func (e *eraser) letters(ctx context.Context, tx pgx.Tx, partition *int) error {
 	return nil
 }
 
-// TextWithout returns a text in which each id in quotes is replaced by "(erased)". If the whole
+// TextWithout replaces the id in a text by "(erased)", wherever the id is in quotes. If the whole
 // text is the id, it returns (erased).
 func TextWithout(text, id string) string {
 	if text == id {

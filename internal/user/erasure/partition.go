@@ -118,7 +118,8 @@ func (e *eraser) carryOut(ctx context.Context, planned *plan) error {
 	partition := e.result.Partition
 	err := pgx.BeginFunc(ctx, e.conn, func(tx pgx.Tx) error {
 		e.result.DeadLetters = 0
-		// Wait before the position is locked, since that lock blocks the projector.
+		// Wait for index builds before the position is locked, since that lock blocks the
+		// projector.
 		if err := query.Exec(ctx, tx, "lock the log", statements.Of(partition, "wait for indexes")); err != nil {
 			return err
 		}

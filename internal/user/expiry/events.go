@@ -37,8 +37,8 @@ func expiries(found []stale) []events.Event {
 
 // eventID derives the id of an event from its content. If a sweep finds the same conversations
 // again before the event is folded, it appends the event again, with the same id, and the fold
-// ignores the duplicate. numbers must include the hour of the last delivery: if a user marks
-// the conversation unread after it has expired, the next expiry needs another id.
+// ignores the duplicate. numbers must include the hour of the last delivery or mark: if a user
+// marks the conversation unread after it has expired, the next expiry needs another id.
 func eventID(conversation string, users []string, numbers ...int64) string {
 	var b []byte
 	for _, n := range numbers {

@@ -1,6 +1,6 @@
-// Package expiry marks conversations without recent deliveries as read. It also ends levels
-// that were set until a time; a level is what a conversation adds to the total. It does both
-// by appending events to the log.
+// Package expiry marks conversations without recent deliveries or marks as read. It also ends
+// levels that were set until a time; a level is what a conversation adds to the total. It does
+// both by appending events to the log.
 //
 // It does not know the projector's loop, and does not write the tables of badges. ADR 14 has
 // the reasons.
@@ -73,11 +73,11 @@ type Config struct {
 	Layouts events.Layouts
 	// Held returns the partitions that the database holds. Default: all.
 	Held func() []int
-	// After says how long after the last delivery a conversation expires, by category. Each time
-	// must be at least MinExpireAfter. If several keys cover the category of a conversation, the
-	// time of the longest key applies. If no key covers it, the time of the key OtherCategories
-	// applies; without this key, the conversation never expires. If After is empty, the sweeper
-	// only ends levels.
+	// After says how long after the last delivery or mark a conversation expires, by category.
+	// Each time must be at least MinExpireAfter. If several keys cover the category of a
+	// conversation, the time of the longest key applies. If no key covers it, the time of the key
+	// OtherCategories applies; without this key, the conversation never expires. If After is
+	// empty, the sweeper only ends levels.
 	After map[string]time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
@@ -113,7 +113,7 @@ type Sweeper struct {
 	// the rest of the partition, and the next sweep continues there.
 	foldTimeout time.Duration
 	// pageSize is the maximum number of conversations that a query returns. A page has several
-	// batches, because each query sorts all conversations of an hour.
+	// batches, so that there are few queries: each sorts all conversations of an hour.
 	pageSize int
 }
 

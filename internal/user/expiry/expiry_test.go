@@ -154,8 +154,8 @@ func TestWhatArrivesMeanwhileStaysUnread(t *testing.T) {
 	}
 }
 
-// A mark makes a conversation young again, and it can expire once more: the
-// event is another one, though it reads up to the same message.
+// A mark starts the time of a conversation again, so it can expire again: with another event,
+// which reads up to the same message.
 func TestMarksExpireToo(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(2, 0)
@@ -175,8 +175,8 @@ func TestMarksExpireToo(t *testing.T) {
 	projectortest.Same(t, "unread", []string{"never delivered to: 1"}, unread(t, d))
 }
 
-// A sweep has one batch in the log at a time, of no more than it may, however
-// many it finds at once.
+// A sweep has one unfolded batch in the log at a time, of at most BatchSize, however many
+// conversations it finds.
 func TestSweepsArePaced(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)

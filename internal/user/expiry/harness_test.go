@@ -44,8 +44,8 @@ func folding(t *testing.T, d *projectortest.Database) appender {
 	}
 }
 
-// newExpiry returns a sweep at noon of chats of a week, whose events are folded
-// at once; change may be nil.
+// newExpiry returns a sweeper whose time is noon. It expires chats after a week, and its events
+// are folded at once; change may be nil.
 func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *Sweeper {
 	t.Helper()
 	cfg := Config{
@@ -62,7 +62,7 @@ func newExpiry(t *testing.T, d *projectortest.Database, change func(*Config)) *S
 	return at(foldtest.Noon, x)
 }
 
-// at makes a sweeper take a time for that of the database.
+// at makes a sweeper use `now` as the time of the database.
 func at(now time.Time, x *Sweeper) *Sweeper {
 	x.now = func(context.Context, pgsession.Querier) (time.Time, error) { return now, nil }
 	return x

@@ -9,8 +9,8 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-// The index does not cost every message: in the same hour a second message is a
-// heap-only update, and so is it to read all there is.
+// Most messages do not write to the index: a second message in the same hour is a heap-only
+// update, and so is a read of all messages.
 func TestMessagesOfAnHourAreHeapOnlyUpdates(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)
@@ -20,8 +20,8 @@ func TestMessagesOfAnHourAreHeapOnlyUpdates(t *testing.T) {
 	d.Fold(t)
 	d.AppendAgo(t, time.Hour, foldtest.Event("read", events.ConversationRead, "c", foldtest.UpTo(3), ann))
 	d.Fold(t)
-	// Heap-only versions of a row have no entries of their own in indexes: the
-	// first version's tells where to begin.
+	// Heap-only versions of a row have no entries of their own in indexes: the entry of the first
+	// version leads to them.
 	d.Exec(t, `CREATE EXTENSION pageinspect`)
 	projectortest.Same(t, "entries in the index", []string{"1"},
 		d.Lines(t, `SELECT live_items::text FROM bt_page_stats('badged.conversations_p00_pkey', 1)`))

@@ -43,8 +43,8 @@ func TestSweepsGoOn(t *testing.T) {
 	projectortest.Same(t, "unread after something new", []string{}, unread(t, d))
 }
 
-// After a change to a shorter limit, a sweep reads the rows between both; to a longer one, none;
-// to a first limit, all.
+// After a change to a shorter limit, a sweep reads the rows between both limits; to a longer
+// limit, no rows; to a first limit, all rows.
 func TestSweepsAfterLimitsChange(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)

@@ -71,7 +71,7 @@ func TestTwoSweepersAtOnce(t *testing.T) {
 	}
 }
 
-// waking is a log whose projector knows at once what is appended.
+// waking is a log that wakes the projector after each append.
 type waking struct {
 	log       *events.Log
 	projector *projectortest.Running

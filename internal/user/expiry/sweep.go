@@ -32,7 +32,8 @@ func (x *Sweeper) sweep(ctx context.Context, conn *pgx.Conn, now time.Time) erro
 			return err
 		}
 		for _, category := range slices.Sorted(maps.Keys(after)) {
-			// Exclude the hour at this limit: its last delivery may have been at its end.
+			// Exclude the hour of the limit, since deliveries in this hour may be newer than the
+			// limit.
 			before := min(badge.HourOf(now.Add(-after[category])), settled)
 			n, folds, err := x.sweepCategory(ctx, conn, p, category, before)
 			expired += n
@@ -168,7 +169,7 @@ func (x *Sweeper) expire(ctx context.Context, conn *pgx.Conn, partition int, cat
 
 // stale is a conversation of a user that is to expire.
 type stale struct {
-	Hour               int64 // the hour of the last delivery
+	Hour               int64 // the hour of the last delivery, mark or join
 	Conversation, User string
 	UpTo               int64 // the last message to mark as read
 }
