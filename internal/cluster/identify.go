@@ -51,8 +51,8 @@ func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	return err
 }
 
-// among returns the errors that err joins and that match one of whys. err is the error of a
-// merge.
+// among returns the errors joined in err that match one of the errors in `whys`. err is the error
+// of a merge.
 func among(err error, whys ...error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

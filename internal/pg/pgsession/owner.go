@@ -66,8 +66,8 @@ type Owner struct {
 	// Held returns the partitions that are in the database. The owner releases partitions that
 	// are no longer in the database.
 	Held func() []int
-	// HeldChanged, if not nil, returns a channel that is closed when Held may return other
-	// partitions. The owner then calls Held at once instead of at the end of the interval.
+	// HeldChanged, if not nil, returns a channel that is closed when the result of Held may have
+	// changed. The owner then calls Held immediately, not at the end of the interval.
 	HeldChanged func() <-chan struct{}
 	// Interval is the pause between two checks. In each check, the owner counts the sessions, and
 	// acquires or releases partitions until it has its share.

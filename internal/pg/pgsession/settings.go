@@ -76,10 +76,10 @@ FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', 
 WHERE current_setting(name, true) IS NOT NULL`
 
 // Configure makes the sessions of cfg independent of the settings of the database and the role:
-// each new session first sets [Settings] and then others. It uses statements, because poolers
-// refuse startup parameters. Configure replaces cfg.AfterConnect. If cfg checks new connections
-// with ValidateConnect, set ValidateConnect before calling Configure: then the settings are set
-// before the check runs.
+// each new session first sets [Settings] and then the settings in `others`. It uses statements,
+// because poolers refuse startup parameters. Configure replaces cfg.AfterConnect. If cfg checks new
+// connections with ValidateConnect, set ValidateConnect before calling Configure: then the settings
+// are set before the check runs.
 func Configure(cfg *pgx.ConnConfig, others ...Setting) {
 	var text strings.Builder
 	for _, s := range append(Settings(), others...) {
