@@ -138,8 +138,8 @@ type appending struct {
 	appended map[int]*eventlog.PlacementSnapshot
 	token    token
 	// commits is true if the events are valid and belong to several databases. If one database then
-	// refuses its part as invalid, other databases may already have committed their parts. So the
-	// refusing database must append its part too, without the checks, and its projector makes dead
+	// refuses its part as invalid, other databases may already have committed their parts. So
+	// appendPart then appends the part with [events.Log.AppendOwn], and the projector makes dead
 	// letters of the invalid events.
 	commits bool
 	// partitions has the partitions with new events; the caller wakes their projectors.

@@ -104,8 +104,8 @@ const openPatience = 10 * time.Second
 
 // Open reads the map from every database. It fails with an error of this package, such as
 // [ErrForeign], if the databases are not one cluster; with [events.ErrNotMigrated] if a database
-// has no schema; and with [events.ErrRestored] if the order of a log cannot be trusted. Open also
-// fails if a database is unavailable and no map of another database names it; if a map names
+// has no schema; and with [events.ErrRestored] if a log was copied and not renumbered yet. Open
+// also fails if a database is unavailable and no map of another database names it; if a map names
 // it, the database only counts as unavailable. If Open fails, it closes the pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -218,8 +218,8 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Several reports whether the cluster can have several databases. It is false for a database
-// without a name, which has no map.
+// Several reports whether the cluster can have several databases. It is false if the only database
+// has no name: such a database has no map.
 func (c *Cluster) Several() bool { return c.several }
 
 // ID returns the name of the cluster, "" for a single database.

@@ -218,8 +218,8 @@ func (r *ratings) add(s sample) {
 		r.buckets = append(r.buckets, &bucket{end: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
-	// All processes count the events of the same log, at slightly different times. So a later
-	// sample may have lower counts than the sample before.
+	// All processes count the events of the same log, at slightly different times. So a sample may
+	// have lower counts than an earlier sample.
 	log := s
 	if r.log != nil {
 		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)
