@@ -221,7 +221,7 @@ func newProvider(db *sql.DB, files fs.FS, versionsTable string) (*goose.Provider
 	if err != nil {
 		return nil, fmt.Errorf("set up migrations: %w", err)
 	}
-	// Try to acquire the lock every second, 300 times. With the default interval of 5 seconds,
+	// Try to acquire the lock every second, 300 times. With goose's default interval of 5 seconds,
 	// processes that start at the same time would wait longer for each other.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {

@@ -17,7 +17,7 @@ type RoleKind string
 // Values of RoleKind. The owner of the schema has all rights without a grant.
 const (
 	// RoleServer is for `badged serve`, the jobs of the admin page, and the commands verify,
-	// rebuild and dead letters. It can append rows to the log and to the audit trail, but cannot
+	// rebuild and deadletters. It can append rows to the log and to the audit trail, but cannot
 	// change or delete such rows.
 	RoleServer RoleKind = "server"
 	// RolePublisher may only publish, from Go or SQL.

@@ -94,7 +94,7 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 // AppendElsewhere is for callers that append to the database `here` in their own transaction. evs
 // is one stage of [SplitAtJoins]. AppendElsewhere first appends the events for all other databases.
 // Then it calls last with the events for `here`, even if there are none. It returns the receipt of
-// last, and adds to it the partitions of all other databases in which events were appended.
+// last, and adds the partitions to which it has appended events in other databases.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.several || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -132,15 +132,15 @@ type appending struct {
 	// appended. Only AppendElsewhere sets it.
 	here part
 	// appended has an entry for each database that has committed a part, by the index of the
-	// database. The value is the set of partitions that the map assigned to the database then.
-	// While the map assigns the same set to it, split omits messages to rooms from further parts
-	// for this database.
+	// database. The value is the `expected` of that part: the partitions that the map assigned to
+	// the database. As long as the map assigns the same partitions to it, split omits messages to
+	// rooms from further parts for this database.
 	appended map[int]*eventlog.PlacementSnapshot
 	token    token
-	// commits is true if the events are valid and belong to several databases. If one database
-	// then refuses its part as invalid, other databases may already have committed their parts.
-	// So the part is appended to the refusing database all the same, and the projector there
-	// makes dead letters of the invalid events.
+	// commits is true if the events are valid and belong to several databases. If one database then
+	// refuses its part as invalid, other databases may already have committed their parts. So
+	// appendPart then appends the part with [events.Log.AppendOwn], and the projector makes dead
+	// letters of the invalid events.
 	commits bool
 	// partitions has the partitions with new events; the caller wakes their projectors.
 	partitions []int
@@ -175,7 +175,7 @@ func (a *appending) took(p part) {
 
 // run appends all parts. If a database refuses a part because a partition has moved, run reloads
 // the map, splits the events of this part by the new map, and appends them. It returns an error if
-// databases still refuse parts when the time moveWait has passed since the first refusal.
+// databases still refuse parts moveWait after the first refusal.
 func (a *appending) run(ctx context.Context) (events.Receipt, error) {
 	var deadline time.Time
 	for {
@@ -248,7 +248,7 @@ func (a *appending) appendParts(ctx context.Context) (refused []part, err error)
 }
 
 // appendPart appends a part. If the database is unavailable, or becomes so during the append,
-// appendPart fails at once.
+// appendPart fails without further waiting.
 func (a *appending) appendPart(ctx context.Context, p part) (events.Receipt, error) {
 	if p.database == nil {
 		return events.Receipt{}, p.unknown

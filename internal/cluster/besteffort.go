@@ -17,10 +17,9 @@ import (
 // must not append later events of this room to any database.
 //
 // excluded is nil or the Partitions of an earlier failure: AppendBestEffort skips the databases
-// that have one of these partitions. The result failure marks all partitions of the databases
-// that failed or were skipped, except the partitions in excluded. It is nil if no partition is
-// marked. A part of the events of marked partitions may have been appended; a repeated event
-// counts once.
+// that have one of these partitions. The result failure marks all partitions of the databases that
+// failed or were skipped, except the partitions in excluded. It is nil if no partition is marked.
+// Some events of the marked partitions may have been appended; a repeated event counts once.
 //
 // err is a [*events.BatchError] if events are invalid: then no event is appended. If Postgres
 // refused the content of events, err is the error of Postgres, and other databases may have
@@ -58,8 +57,9 @@ type appendBestEffort struct {
 	state *state
 }
 
-// missed marks the partitions of a database in failure, since the database may not have stored
-// the events. If s is nil, it marks the partitions of all databases that are not configured.
+// missed is called if a database may not have stored the events. It marks the partitions of this
+// database in c.failure. If s is nil, it marks the partitions of all databases that are not
+// configured.
 func (c *appendBestEffort) missed(s *Database, cause error) {
 	index := -1
 	if s != nil {

@@ -46,9 +46,9 @@ type Config struct {
 	Databases []Candidate
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
-	// Check, if not nil, is called when one of several databases is first reached. index is the
-	// index of the database in Databases. If Check fails during Open, Open fails; if it fails
-	// later, the database counts as unavailable.
+	// Check, if not nil, is called for each of several databases, when it is first reached. index
+	// is the index of the database in Databases. If Check fails during Open, Open fails; if it
+	// fails later, the database counts as unavailable.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -95,7 +95,7 @@ type Database struct {
 	last view
 	// status is the published status; any goroutine may read it.
 	status atomic.Pointer[status]
-	// ready is closed once the database was reached and check has succeeded.
+	// ready is closed when the database was reached and check has succeeded.
 	ready     chan struct{}
 	openReady sync.Once
 }
@@ -104,8 +104,8 @@ const openPatience = 10 * time.Second
 
 // Open reads the map from every database. It fails with an error of this package, such as
 // [ErrForeign], if the databases are not one cluster; with [events.ErrNotMigrated] if a database
-// has no schema; and with [events.ErrRestored] if the order of a log cannot be trusted. Open also
-// fails if a database is unavailable and no map of another database names it; if a map names
+// has no schema; and with [events.ErrRestored] if a log was copied and not renumbered yet. Open
+// also fails if a database is unavailable and no map of another database names it; if a map names
 // it, the database only counts as unavailable. If Open fails, it closes the pools.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -174,7 +174,7 @@ func (c *Cluster) openAll(ctx context.Context, patience time.Duration) error {
 		var err error
 		merged, err = merge(views, true)
 		// If a partition moves between the reads of two databases, the views can show that both
-		// databases hold it, or neither database. Then read again.
+		// databases hold it, or that no database holds it. Then read again.
 		if attempt < 3 && (errors.Is(err, ErrClaims) || err == nil && len(merged.lost(views)) > 0) {
 			if err := wait.For(ctx, movePause); err != nil {
 				return err
@@ -218,8 +218,8 @@ func (c *Cluster) Close() {
 	}
 }
 
-// Several reports whether the cluster can have several databases. It is false for a database
-// without a name, which has no map.
+// Several reports whether the cluster can have several databases. It is false if the only database
+// has no name: such a database has no map.
 func (c *Cluster) Several() bool { return c.several }
 
 // ID returns the name of the cluster, "" for a single database.
@@ -264,8 +264,8 @@ func (c *Cluster) DatabaseOf(partition int) *Database {
 	return nil
 }
 
-// Place returns the index in Databases of the database of a user. It fails with an error that
-// wraps [ErrAway] if the database is unavailable or is not configured.
+// Place returns the index, in [Cluster.Databases], of the database that holds a user. It fails with
+// an error that wraps [ErrAway] if the database is unavailable or is not configured.
 func (c *Cluster) Place(userID string) (int, error) {
 	st := c.state.Load()
 	partition := st.layout.PartitionOf(userID)
@@ -291,7 +291,7 @@ func (c *Cluster) Problem() error { return c.state.Load().problem }
 func (c *Cluster) Changed() <-chan struct{} { return c.state.Load().changed }
 
 // Held returns the partitions that the database holds, in ascending order. While the database is
-// away, Held returns the result of the last read. The caller must not change the slice.
+// unavailable, Held returns the result of the last read. The caller must not change the slice.
 func (s *Database) Held() []int { return s.status.Load().held }
 
 // Holds reports whether the database holds a partition.

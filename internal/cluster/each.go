@@ -9,7 +9,7 @@ import (
 )
 
 // Present returns the databases that are available. err joins a [*Fault] for each database that is
-// away, and for each database that the map names but the settings do not.
+// unavailable, and for each database that the map names but the configuration does not.
 func (c *Cluster) Present() (present []*Database, err error) {
 	var errs []error
 	for _, s := range c.databases {
@@ -33,7 +33,7 @@ func (c *Cluster) Available() ([]*Database, error) {
 }
 
 // Incomplete returns a [*Fault] for each database that has lost partitions, and for each database
-// that is missing in the settings: a call for all databases does not reach the data of these
+// that is missing in the configuration: a call for all databases does not reach the data of these
 // partitions. It returns nil if there is no such database.
 func (c *Cluster) Incomplete() error {
 	var errs []error
@@ -52,10 +52,10 @@ func (c *Cluster) Complete() error {
 	return err
 }
 
-// Each calls do with one database after the other. It continues after an error, but stops when ctx
-// is done. The error names the databases on which do failed, the databases that are unavailable,
-// and the databases of [Cluster.Incomplete]. It is a [*PartialFailure] if do succeeded on at least
-// one database.
+// Each calls the function do with one database after the other. It continues after an error, but
+// stops when ctx is done. The error names the databases on which do failed, the databases that are
+// unavailable, and the databases of [Cluster.Incomplete]. It is a [*PartialFailure] if do succeeded
+// on at least one database.
 func (c *Cluster) Each(ctx context.Context, do func(s *Database) error) error {
 	done, err := oneByOne(ctx, c.databases, do)
 	return partial(done, errors.Join(err, c.Incomplete()))
@@ -70,8 +70,8 @@ func (c *Cluster) EachOf(ctx context.Context, databases []*Database, do func(s *
 	return partial(oneByOne(ctx, databases, do))
 }
 
-// oneByOne calls do with the given databases, in order. done reports whether do succeeded on
-// at least one of them.
+// oneByOne calls the function do with the given databases, in order. done reports whether do
+// succeeded on at least one of them.
 func oneByOne(ctx context.Context, databases []*Database, do func(s *Database) error) (done bool, err error) {
 	var errs []error
 	for _, s := range databases {
@@ -87,8 +87,8 @@ func oneByOne(ctx context.Context, databases []*Database, do func(s *Database) e
 	return done, errors.Join(errs...)
 }
 
-// AtOnce is like Each, but calls do for all databases in parallel. i is the index of the
-// database. The error joins the errors in the order of the databases.
+// AtOnce is like Each, but calls the function do for all databases in parallel. i is the index of
+// the database. The error joins the errors in the order of the databases.
 func (c *Cluster) AtOnce(do func(i int, s *Database) error) error {
 	errs := make([]error, len(c.databases))
 	var g sync.WaitGroup

@@ -23,7 +23,7 @@ const (
 	Lost
 	// Bare: tables of badged are missing.
 	Bare
-	// Unknown: the map names the database, but the settings of the process do not.
+	// Unknown: the map names the database, but the configuration of the process does not.
 	Unknown
 )
 
@@ -80,9 +80,9 @@ func (f *Fault) Unwrap() []error {
 // PartialFailure is the error of a call that failed on some databases or partitions, and may have
 // succeeded on the rest. [AwayIn] returns the faults of the databases.
 type PartialFailure struct {
-	// Partitions marks the partitions whose users were not written or read. The index is the
-	// partition number before any split, which [Cluster.Route] returns. Partitions is nil if the
-	// call is not about users.
+	// Partitions marks the partitions of the users whose data were not written or read. The index
+	// is the partition number before any split, which [Cluster.Route] returns. Partitions is nil if
+	// the call is not about users.
 	Partitions []bool
 	// UserIDs names the users that were not read, in the order of the call.
 	UserIDs []string
@@ -203,9 +203,9 @@ func each(err error, f func(error) bool) {
 }
 
 // partialAppend converts the error of an append to a [*PartialFailure] if every cause of the error
-// says which partitions lack events. Such a cause is the fault of a database that was unavailable
-// or could not store its events, or [ErrHeldBack], which marks all partitions, since no database
-// has stored the message.
+// says which partitions lack events. Such causes are the fault of a database that was unavailable
+// or could not store its events, and [ErrHeldBack], which means all partitions: no database has
+// stored the message.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil
@@ -221,9 +221,9 @@ func (c *Cluster) partialAppend(err error) error {
 		}
 		switch of := one.(type) { //nolint:errorlint // each unwraps it
 		case *Fault:
-			// To append a join of a room, a database queries the other databases about the room.
-			// So the append on a reachable database also fails, with ErrAway, if another database
-			// is away.
+			// Before a database appends that users join a room, it queries the other databases
+			// about the room. So the append on a reachable database also fails, with ErrAway, if
+			// another database is unavailable.
 			if of.Kind == Failed && (errors.Is(of, events.ErrNotHeld) || pgfault.FaultOf(of.Err) == pgfault.None && !errors.Is(of, ErrAway)) {
 				known = false
 			}
@@ -243,14 +243,14 @@ func (c *Cluster) partialAppend(err error) error {
 	return s
 }
 
-// Unknown returns a [*Fault] for each database that the map names but the settings of this
-// process do not, such as a database that joined after the process started. The result is nil if
+// Unknown returns a [*Fault] for each database that the map names but the configuration of this
+// process does not, such as a database that joined after the process started. The result is nil if
 // there is no such database.
 func (c *Cluster) Unknown() error { return c.state.Load().unknown }
 
 // AwayNames returns the names of the databases that cannot be reached, in the order of the
-// configuration. After them it returns the names of databases that the map names but the settings
-// do not.
+// configuration. After them it returns the databases that the map names but the configuration does
+// not.
 func (c *Cluster) AwayNames() (names []string) {
 	_, err := c.Present()
 	for _, away := range AwayIn(err) {

@@ -36,8 +36,9 @@ type Formed struct {
 	first int
 }
 
-// Form makes databases a cluster, or adds new databases to their cluster. All databases must
-// be reachable and migrated, and must have the same number of partitions.
+// Form makes a new cluster of the databases, or adds the new ones among them to the existing
+// cluster. All databases must be reachable and migrated, and must have the same number of
+// partitions.
 //
 // If all databases are empty, each gets an equal number of consecutive partitions, in the order
 // of the databases. If one database has data, this database gets all partitions. A database that
@@ -277,7 +278,7 @@ func adopt(v view) []Place {
 
 // join stores in a database its name, the cluster and the map. So that ids of dead letters, audit
 // entries and jobs are unique in the cluster, each database draws them from its own block of
-// numbers: block is the number of this block.
+// numbers. The parameter block is the index of this block.
 func join(ctx context.Context, d Candidate, made Formed, block int64) error {
 	return pgx.BeginFunc(ctx, d.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statements.Get("become a shard"), made.Cluster, d.Name); err != nil {

@@ -22,8 +22,8 @@ import (
 // if the publisher had repeated the call. The late order does no harm: messages commute with each
 // other and with reads, and a repeated message counts once.
 
-// errHinted replaces the error of a part for a database that is unavailable, after another database
-// has stored the part as a hint.
+// errHinted replaces the error of a part whose database is unavailable, after another database has
+// stored the part as a hint.
 var errHinted = errors.New("another shard has stored a hint")
 
 const (
@@ -56,7 +56,7 @@ func (a *appending) storeHints(ctx context.Context, errs []error) {
 			continue
 		}
 		// If other parts fail, the publisher repeats the call, and a second hint with the same
-		// messages is stored. They count once.
+		// messages is stored. The repeated messages count once.
 		id, err := target.storeHint(ctx, p.database, a.token.moves, a.origin, p.events)
 		if err != nil {
 			errs[i] = errors.Join(errs[i], fmt.Errorf("store a hint: %w", target.Wrap(err)))
@@ -148,8 +148,8 @@ func (a *Appender) replayFrom(ctx context.Context, from *Database) {
 // replayBefore is called before p is appended. If p has a join without a read position,
 // replayBefore first replays the hints for the database of p: the new member's read position is
 // then the last message of the room, and this message may still be in a hint. If the database that
-// stores the hint is away, the hint is replayed later, and its messages then count as unread for
-// the new members.
+// stores the hint is unavailable, the hint is replayed later, and its messages then count as unread
+// for the new members.
 func (a *Appender) replayBefore(ctx context.Context, p part) error {
 	if !a.cluster.several || !slices.ContainsFunc(p.events, func(e events.Event) bool { return e.Type == events.RoomJoined && e.Data.UpToSeq == 0 }) {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// Identify checks the name and the cluster that each database stores. It fails with
-// [ErrMisnamed], [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than
-// configured or is not in the same cluster as the other databases. Use Identify instead of [Open]
-// for commands that work on each database separately, since such commands also work while
-// databases are unavailable or while the order of a log cannot be trusted.
+// Identify checks the name and the cluster that each database stores. It fails with [ErrMisnamed],
+// [ErrForeign], [ErrEmpty] or [ErrNotACluster] if a database has another name than configured or is
+// not in the same cluster as the other databases. Use Identify instead of [Open] for commands that
+// work on each database separately, since such commands also work while databases are unavailable
+// or while a copied log is not renumbered yet.
 //
 // Identify queries in parallel all databases whose Err is nil. If a database cannot be read,
 // Identify sets the Err of this database. If joining is true, a database may have no schema or
@@ -51,8 +51,8 @@ func Identify(ctx context.Context, databases []Candidate, joining bool) error {
 	return err
 }
 
-// among returns the errors that err joins and that match one of whys. err is the error of a
-// merge.
+// among returns the errors joined in err that match one of the errors in `whys`. err is the error
+// of a merge.
 func among(err error, whys ...error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/internal/log/eventlog"
 )
 
-// These are the reasons why databases are refused. The errors that wrap them name the database
-// and say what to do.
+// These are the reasons why this package refuses databases. The errors that wrap a reason name the
+// database and say what to do.
 var (
 	// ErrNotACluster: no database belongs to a cluster.
 	ErrNotACluster = errors.New("the databases are no cluster of shards yet")
@@ -70,7 +70,7 @@ type view struct {
 	// cluster and member are the names of the cluster and of the shard that the database stores.
 	// Both are empty if the database belongs to no cluster.
 	cluster, member string
-	// formed is true once Form has completed the cluster.
+	// formed is true after Form has completed the cluster.
 	formed bool
 	places map[int]Place
 	// held are the partitions that the database holds, in ascending order.
@@ -113,9 +113,9 @@ func (m *placement) layout() *events.Layout {
 	return events.NewLayout(m.first, living)
 }
 
-// merge merges the maps of views. If the databases are not one cluster, the error joins all
-// reasons. starting is true while a process starts: then a database that cannot be reached is
-// refused too, unless the map of another database names it.
+// merge merges the maps of views. If the databases are not one cluster, the error joins all reasons
+// for this. starting is true while a process starts: then merge also refuses a database that cannot
+// be reached, unless the map of another database names it.
 func merge(views []view, starting bool) (placement, error) {
 	var errs []error
 	refuse := func(cause error, format string, args ...any) {
@@ -172,9 +172,9 @@ func merge(views []view, starting bool) (placement, error) {
 }
 
 // sameEncoding fails if two databases store text in different encodings: text of one database could
-// then be invalid or have another size in the other database. Collations may differ, since all
-// columns with ids have the collation "C". `others` is the encoding of the other database. `other`
-// is text for the error, such as "shard a has".
+// then be invalid or have another length there. Collations may differ, since all columns with ids
+// have the collation "C". `others` is the encoding of the other database. `other` is text for the
+// error, such as "shard a has".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil

@@ -157,8 +157,8 @@ func (c *Cluster) Reload(ctx context.Context) error {
 	return c.Problem()
 }
 
-// refresh reads the views of the given databases. Then it merges the last views of all
-// databases, and publishes the result as the state of the cluster.
+// refresh reads the views of the given databases. Then it merges the latest views of all databases,
+// and publishes the result as the state of the cluster.
 func (c *Cluster) refresh(ctx context.Context, databases []*Database) {
 	asked := make([]Candidate, len(databases))
 	for i, s := range databases {
@@ -212,17 +212,17 @@ func (c *Cluster) refresh(ctx context.Context, databases []*Database) {
 	}
 }
 
-// complaint is the present error of the maps. since is the time when a merge first returned this
-// error.
+// complaint is the current error of merging the maps. since is the time when a merge first returned
+// this error.
 type complaint struct {
 	text   string
 	since  time.Time
 	logged bool
 }
 
-// complain logs an error of the maps once, after the error has lasted for several intervals and
-// timeouts. A shorter error is normal during a move: one database was read before the partition
-// switched databases, the other database after that, and the first database may hang.
+// complain logs an error of merging the maps once, after the error has lasted for several intervals
+// and timeouts. A shorter error is normal during a move: one database was read before the partition
+// moved, the other after that, and reading the first again may take until a timeout.
 func (c *Cluster) complain(ctx context.Context, err error) {
 	switch now := &c.complaint; {
 	case err == nil:

@@ -38,7 +38,7 @@ func NewReader(c *Cluster) *Reader {
 	return r
 }
 
-// ErrBusy means that a read waited too long for other reads of the same limited reader (see
+// ErrBusy means that a read waited too long until other reads of the same limited reader ended (see
 // [Reader.Limited]).
 var ErrBusy = errors.New("too many reads of this kind run at once")
 
@@ -261,11 +261,11 @@ func (r *Reader) Folded(ctx context.Context, userIDs []string, transactionID int
 // to a position. position is the text of [events.Receipt.Position]; FoldedAt returns
 // [ErrBadPosition] if the text is not a position.
 //
-// If a partition may have moved since the position, FoldedAt reports true only if all events that
-// were committed before the call are folded. It then also checks that each database in the
-// position still has the events up to the position: a database that was restored to an earlier
-// time may have lost them. While a database of the position is away, this check fails with an
-// error.
+// If a partition may have moved since the append that returned the position, FoldedAt reports true
+// only if all events that were committed before the call are folded. It then also checks that each
+// database in the position still has the events up to the position: a database that was restored to
+// an earlier time may have lost them. While a database of the position is unavailable, this check
+// fails with an error.
 func (r *Reader) FoldedAt(ctx context.Context, userIDs []string, position string) (bool, error) {
 	t, err := parseToken(position)
 	if err != nil {
@@ -350,8 +350,8 @@ func (r *Reader) ShownBadges(ctx context.Context, userIDs []string) ([]pubsub.Ba
 	return r.gather(ctx, userIDs, (*badges.Reader).ShownBadges)
 }
 
-// Versions is [badges.Reader.Versions]. If the database of a user is away, the user's badge in
-// the result has no epoch. Versions fails only if no badge could be read.
+// Versions is [badges.Reader.Versions]. If the database of a user is unavailable, the user's badge
+// in the result has no epoch. Versions fails only if no badge could be read.
 func (r *Reader) Versions(ctx context.Context, userIDs []string) ([]pubsub.Badge, error) {
 	all, err := r.gather(ctx, userIDs, (*badges.Reader).Versions)
 	if err != nil && slices.ContainsFunc(all, func(b pubsub.Badge) bool { return b.Epoch != "" }) {

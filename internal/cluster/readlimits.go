@@ -11,7 +11,7 @@ import (
 const (
 	// partitionShare limits the concurrent reads of one partition to 1/partitionShare of the
 	// connections in a pool, but at least 2. If locks on the tables of one partition block its
-	// reads, the rest of the connections is free for other partitions.
+	// reads, the remaining connections are free for other partitions.
 	partitionShare = 4
 	// queueTimeout limits how long a read waits until earlier reads of the same partition end.
 	queueTimeout = 2 * time.Second
@@ -25,7 +25,7 @@ const (
 	// lockedFor is how long a partition counts as locked after a read failed because of a lock.
 	// During this time one read at a time is allowed; while it runs, other reads fail at once.
 	lockedFor = 5 * time.Second
-	// manyPartitions is the number under which reads of several partitions are counted.
+	// manyPartitions is used as the partition number of a read of several partitions.
 	manyPartitions = -1
 )
 
@@ -64,10 +64,10 @@ func (l *readLimits) partition(number int) *partitionReads {
 	return one
 }
 
-// read waits until fewer than l.limit reads of the partition are running, and then calls do. The
-// error is a [*pgfault.LockedError] if read waits longer than queueTimeout, if the partition
-// counts as locked and another read is running, or if do fails because of a lock. If partition is
-// manyPartitions, read returns an error of do unchanged.
+// read waits until fewer than l.limit reads of the partition are running, and then calls the
+// function do. The error is a [*pgfault.LockedError] if read waits longer than queueTimeout, if the
+// partition counts as locked and another read is running, or if do fails because of a lock. If
+// partition is manyPartitions, read returns an error of do unchanged.
 func (l *readLimits) read(ctx context.Context, partition int, do func(ctx context.Context) error) error {
 	one := l.partition(partition)
 	if err := one.acquire(ctx, partition); err != nil {

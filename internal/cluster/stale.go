@@ -52,8 +52,8 @@ func (m *placement) holds(views []view, name string, partition int) bool {
 }
 
 // staleInterval is how often a process looks for stale partitions that were released but whose
-// events were not yet appended to the other database, because the process that released them was
-// killed.
+// events were not yet appended to the database that holds them now, because the process that made
+// the release was killed.
 const staleInterval = 10 * time.Second
 
 // SettleRestored runs until ctx is done and then returns nil. It makes each restored database

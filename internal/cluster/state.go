@@ -29,7 +29,7 @@ type state struct {
 	lost map[int]time.Time
 	// problem is the error of the last merge of the maps, nil if the merge succeeded.
 	problem error
-	// changed is closed once a newer state is published.
+	// changed is closed when a newer state is published.
 	changed chan struct{}
 }
 
@@ -37,14 +37,14 @@ type state struct {
 type status struct {
 	// err is the reason why the database is unavailable, nil while it can be reached.
 	err error
-	// held has the partitions that the map assigns to the database and that the database holds,
-	// in ascending order. holds is the same set, indexed by partition. While the database is
-	// away, held and holds do not change.
+	// held has the partitions that the map assigns to the database and that the database holds, in
+	// ascending order. holds is the same set, indexed by partition. While the database is
+	// unavailable, held and holds do not change.
 	held  []int
 	holds []bool
 	// present is a context that lasts while the database can be reached: leave cancels it, with err
 	// as the cause, when the database becomes unavailable. present and leave are nil while the
-	// database is away, and always for a single database.
+	// database is unavailable, and always for a single database.
 	present context.Context //nolint:containedctx // not the context of a call
 	leave   context.CancelCauseFunc
 }
@@ -156,9 +156,9 @@ func (s *Database) update(m placement, held []bool) (changed bool) {
 	return !slices.Equal(was.held, now.held) || (was.err == nil) != (now.err == nil)
 }
 
-// reachable calls do if the database can be reached; else it returns the error of [Database.Err].
-// If the database becomes unavailable while do runs, reachable cancels the context of do and
-// returns the reason. It adds the name of the database to all other errors.
+// reachable calls the function do if the database can be reached; else it returns the error of
+// [Database.Err]. If the database becomes unavailable while do runs, reachable cancels the context
+// of do and returns the reason. It adds the name of the database to all other errors.
 func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) error) error {
 	st := s.status.Load()
 	if st.err != nil {
@@ -178,7 +178,7 @@ func (s *Database) reachable(ctx context.Context, do func(ctx context.Context) e
 }
 
 // holder fails if the users of a partition cannot be read: the database of the partition is not
-// configured, is away, or has not held the partition for longer than moveWait.
+// configured, is unavailable, or has been without the partition for longer than moveWait.
 func (c *Cluster) holder(st *state, partition int) error {
 	owner := st.owner(partition)
 	if owner < 0 {

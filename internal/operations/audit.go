@@ -136,7 +136,7 @@ func storedJSON(v any) (string, error) {
 
 // Audit returns up to limit actions, newest first. The page begins before the action with the id
 // `before`, or with the newest action if `before` is 0. A page may be shorter, since it also ends
-// once it has deadletters.MaxPageBytes bytes. It is empty only if there are no more actions.
+// when it has deadletters.MaxPageBytes bytes. It is empty only if there are no more actions.
 // Actions in databases that are unavailable are missing.
 func (o *Operations) Audit(ctx context.Context, before int64, limit int) ([]Entry, error) {
 	databases, err := o.cfg.Cluster.Available()

@@ -30,8 +30,8 @@ type AuditHead struct {
 
 // AuditVerified is the result of a verification of the audit trail.
 type AuditVerified struct {
-	// AuditHead is the last verified record: the last record of the trail, or the last record
-	// before the fault.
+	// AuditHead is the last verified record: the last record of the trail or, if the trail has a
+	// fault, the last record before the fault.
 	AuditHead
 	// Records is the number of verified records. Pruned is the number of earlier records that
 	// were pruned.
@@ -141,8 +141,8 @@ type auditWalk struct {
 	hash    []byte
 	kept    AuditHead
 	// start is the last record that was pruned. prunings has the ids of the actions in the trail
-	// that pruned records. announced is true once the walk has found, among these actions, the one
-	// that has recorded start as its result.
+	// that pruned records. announced is true after the walk has found, among these actions, the
+	// action that has start as its recorded result.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool
@@ -186,8 +186,8 @@ func (w *auditWalk) observe(r auditRecord) {
 }
 
 // end makes the checks that need all records. It compares the last record with the head of the
-// chain. It requires that the trail records the pruning up to start. It compares the trail with
-// kept, the head that an operator has stored outside the database.
+// chain. It requires that the trail records the pruning up to w.start. It compares the trail with
+// w.kept, the head that an operator has stored outside the database.
 func (w *auditWalk) end() *AuditFault {
 	switch {
 	case w.number < w.records:
@@ -213,7 +213,7 @@ func missing(first, last int64, reason string) *AuditFault {
 	return &AuditFault{first, recordRemoved, reason}
 }
 
-// errFaultFound stops the query once a record has a fault.
+// errFaultFound stops the query when a record has a fault.
 var errFaultFound = errors.New("the trail has a fault")
 
 // VerifyAudit verifies every record of the audit trail against the hash chain. kept is the head
@@ -221,9 +221,9 @@ var errFaultFound = errors.New("the trail has a fault")
 // repeatable read transaction, so that all statements see one snapshot.
 //
 // Two kinds of changes are detected only if kept is given: someone removed the last records and
-// changed the head of the chain, or computed all hashes again from some record on. If the trail has
-// a fault, the result contains it and the error is nil. VerifyAudit returns an error only if it
-// could not verify the trail.
+// changed the head of the chain, or computed the hashes of a record and of all later records again.
+// If the trail has a fault, the result contains it and the error is nil. VerifyAudit returns an
+// error only if it could not verify the trail.
 func VerifyAudit(ctx context.Context, db DB, kept AuditHead) (AuditVerified, error) {
 	var (
 		records, pruned  int64

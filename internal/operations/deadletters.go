@@ -103,7 +103,7 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, operator Operator, i
 	return letter, err
 }
 
-// findDeadLetter searches all databases for a dead letter: see searched. Without the letter, the
+// findDeadLetter searches all databases for a dead letter: see searched. If no database has it, the
 // error is [deadletters.ErrNotFound].
 func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
 	return searched(o.cfg.Cluster, deadletters.ErrNotFound, func(s *cluster.Database) (DeadLetter, error) {

@@ -106,7 +106,7 @@ var ErrNoJob = errors.New("there is no such job")
 var ErrJobEnded = errors.New("the job has ended already")
 
 // Jobs returns up to limit jobs of a kind, newest first. The page begins before the job with the id
-// `before`, or with the newest job if `before` is 0. A page may be shorter, since it also ends once
+// `before`, or with the newest job if `before` is 0. A page may be shorter, since it also ends when
 // it has deadletters.MaxPageBytes bytes. It is empty only if there are no more jobs. Jobs in
 // databases that are unavailable are missing.
 func (o *Operations) Jobs(ctx context.Context, kind Kind, before, limit int) ([]Job, error) {
@@ -142,7 +142,8 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return job, err
 }
 
-// findJob searches all databases for a job: see searched. Without the job, the error is [ErrNoJob].
+// findJob searches all databases for a job: see searched. If no database has it, the error is
+// [ErrNoJob].
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
 	return searched(o.cfg.Cluster, ErrNoJob, func(s *cluster.Database) (Job, error) {
 		if err := reap(ctx, s.Pool); err != nil {
@@ -184,7 +185,7 @@ type Meter interface {
 
 // Partitions reports the progress of work on several partitions, one after the other, to a Meter.
 // Each partition has the same share of the progress, since the amount of work on a partition is
-// known only once this work begins. Partitions implements [replay.Progress].
+// known only when this work begins. Partitions implements [replay.Progress].
 type Partitions struct {
 	meter         Meter
 	finished      int64

@@ -105,7 +105,7 @@ type Rate struct {
 
 // Rates returns the points of the last hour that are later than `since`. The events of all
 // databases are added up. The connections, frames and delays are read from only one database, since
-// each process writes the same values of these to all databases.
+// each process writes the same values to all databases.
 func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) {
 	sum := Rates{IntervalSeconds: pointWidth.Seconds(), Points: []Rate{}}
 	at := map[time.Time]int{}
@@ -135,7 +135,7 @@ func (o *Operations) Rates(ctx context.Context, since time.Time) (Rates, error) 
 
 func readRates(ctx context.Context, db DB, since time.Time) (points []Rate, err error) {
 	// Also read the samples shortly before the first point: the rates of the first point are
-	// computed from their differences.
+	// computed from the differences between samples.
 	const before = 2 * silentSamples * SampleInterval
 	earliest := time.Time{}
 	if !since.IsZero() {
@@ -204,8 +204,8 @@ type bucket struct {
 	gateways       map[run]*traffic
 }
 
-// traffic counts the frames and repairs of one gateway during `spent`, the time between its
-// samples. sample is its last sample.
+// traffic counts what one gateway did during `spent`, the time between its samples: frames sent,
+// and clients corrected (repairs). sample is its last sample.
 type traffic struct {
 	sample          sample
 	frames, repairs float64
@@ -218,8 +218,8 @@ func (r *ratings) add(s sample) {
 		r.buckets = append(r.buckets, &bucket{end: at, gateways: map[run]*traffic{}})
 	}
 	b := r.buckets[len(r.buckets)-1]
-	// All processes count the events of the same log, at slightly different times. So a later
-	// sample may have lower counts than the sample before.
+	// All processes count the events of the same log, at slightly different times. So a sample may
+	// have lower counts than an earlier sample.
 	log := s
 	if r.log != nil {
 		log.counted.Logged = max(log.counted.Logged, r.log.counted.Logged)

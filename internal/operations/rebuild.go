@@ -73,8 +73,8 @@ func (r *Rebuilt) AddAll(more Rebuilt) {
 }
 
 // Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks Progress,
-// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls each after every finished
-// partition.
+// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls the function each after
+// every finished partition.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var partitions []int
@@ -124,7 +124,7 @@ type Healed struct {
 }
 
 // Heal computes the rows of a user again from the log and stores them. It publishes the new state
-// on bus, unless bus is nil. Differences of the result lists what was wrong before.
+// on bus, unless bus is nil. The Differences of the result list what was wrong before.
 func Heal(ctx context.Context, v *replay.Verifier, partition int, userID string, bus pubsub.Bus) (Healed, error) {
 	did := Healed{UserID: userID, Differences: []replay.Difference{}}
 	_, err := v.Verify(ctx, partition, replay.VerifyOptions{

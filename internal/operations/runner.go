@@ -22,7 +22,7 @@ var errCanceled = errors.New("canceled")
 // ErrNotRunning is returned if a job cannot start, since [Operations.Run] does not run.
 var ErrNotRunning = errors.New("this process accepts no jobs now: it is starting or stopping")
 
-// Run permits jobs to start until ctx is done. Then it cancels all jobs, and returns once all jobs
+// Run permits jobs to start until ctx is done. Then it cancels all jobs, and returns after all jobs
 // have ended.
 func (o *Operations) Run(ctx context.Context) error {
 	base, stop := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -67,9 +67,9 @@ type startedJob struct {
 
 // start starts one job per task, and records each job in the audit trail of its database. The tasks
 // have different databases. If one of the databases is unavailable, start starts no job. It returns
-// the first job that has started; Others of this job has the ids of the other jobs. If a job cannot
-// start, start continues with the next task, and returns an error at the end; the jobs that have
-// started continue.
+// the first job that has started; the field Others of this job has the ids of the other jobs. If a
+// job cannot start, start continues with the next task, and returns an error at the end; the jobs
+// that have started continue.
 func (o *Operations) start(ctx context.Context, operator Operator, tasks []task) (first Job, err error) {
 	var databases []*cluster.Database
 	taskOf := map[*cluster.Database]task{}

@@ -152,8 +152,8 @@ func (s *Sampler) count(ctx context.Context) (counted, error) {
 			return c, fmt.Errorf("count the events of the log: %w", err)
 		}
 	}
-	// Counts that were just read may be lower than before, since overlapping transactions may
-	// commit in another order than the order of their offsets.
+	// Counts that were just read may be lower than earlier counts, since overlapping transactions
+	// may commit in another order than the order of their offsets.
 	c.Logged, c.Folded = max(c.Logged, s.offsets.Logged), max(c.Folded, s.offsets.Folded)
 	s.offsets = c
 

@@ -102,7 +102,7 @@ func (s *SignIns) isFull(kind string) bool {
 	return len(s.failed)-users >= maxSignInAddresses
 }
 
-// Run writes entries every minute until ctx is done, and then once more.
+// Run writes entries every minute until ctx is done, and then one last time.
 func (s *SignIns) Run(ctx context.Context) error {
 	defer s.record(context.WithoutCancel(ctx))
 	return wait.Every(ctx, signInInterval, s.record)

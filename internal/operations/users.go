@@ -86,13 +86,13 @@ func eraseHints(ctx context.Context, s *cluster.Database, operator Operator, use
 
 // ErasedAgain is the result of EraseAgain.
 type ErasedAgain struct {
-	// Users counts the users that were erased again. Gone counts the erasures in the list of the
-	// archive for which no data was found.
+	// Users counts the users that were erased again. Gone counts the erasures that the archive
+	// lists and whose users have no data.
 	Users int `json:"users"`
 	Gone  int `json:"gone"`
 }
 
-// EraseAgain repeats the erasures that the archive lists and that are missing in the database, for
+// EraseAgain repeats the erasures that the archive lists but that the database does not record, for
 // example after the restore of a backup; see [erasure.FindLost].
 func EraseAgain(ctx context.Context, s *cluster.Database, operator Operator, files *archive.Archive) (done ErasedAgain, err error) {
 	cfg := erasure.Config{Pool: s.Pool, Log: s.Log, Archive: files}

@@ -40,7 +40,7 @@ type WebhookFile struct {
 	log   *slog.Logger
 	// logged is the last error that was logged, so that a repeated error is logged only once.
 	logged string
-	// requested signals that Run must read the file at once.
+	// requested signals that Run must read the file immediately.
 	requested chan struct{}
 }
 
@@ -109,7 +109,7 @@ func decodeDeclared(text []byte, d *DeclaredWebhook) error {
 	return fmt.Errorf("%s is of the wrong type", strings.Join(slices.Collect(wrong.JSONPointer.Tokens()), "."))
 }
 
-// Reload makes Run read the file at once.
+// Reload makes Run read the file immediately.
 func (f *WebhookFile) Reload() {
 	wait.Wake(f.requested)
 }
@@ -122,8 +122,8 @@ const (
 	refusedInterval = 30 * time.Second
 )
 
-// Run applies the file to all databases at once, after each change of the file, and after each call
-// of [WebhookFile.Reload], until ctx is done.
+// Run applies the file to all databases: immediately, after each change of the file, and after each
+// call of [WebhookFile.Reload]. It runs until ctx is done.
 func (f *WebhookFile) Run(ctx context.Context, webhooks *Webhooks) error {
 	f.files.Use = func(ctx context.Context, contents [][]byte, err error) error {
 		return f.use(ctx, webhooks, contents, err)

@@ -96,9 +96,8 @@ func (s *webhooksOf) put(ctx context.Context, operator Operator, name string, se
 }
 
 // replaced returns the webhook that settings will replace, or a webhook with generation 0 if there
-// is none. If a file declares the webhook and the settings do not come from the file, they may
-// change only the state: replaced fails if they have secrets or differ from the webhook in another
-// setting.
+// is none. If a file declares the webhook and the settings do not come from the file, the settings
+// may change only the state: replaced fails if they contain secrets or another change.
 func (s *webhooksOf) replaced(ctx context.Context, name string, settings WebhookSettings, declared bool) (outbound.Webhook, error) {
 	old, err := s.targets.Webhook(ctx, name)
 	switch {

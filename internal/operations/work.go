@@ -91,7 +91,7 @@ type rebuiltResult struct {
 }
 
 // Rebuild starts one job in each selected database, which rebuilds the selected partitions there.
-// It returns the first job; Others of this job has the ids of the other jobs. While another rebuild
+// It returns the first job, whose field Others has the ids of the other jobs. While another rebuild
 // of partitions runs, Rebuild fails: with a [*RebuildJobError] if that rebuild is a job, otherwise
 // with a [*rebuild.RunningError].
 func (o *Operations) Rebuild(ctx context.Context, operator Operator, options RebuildOptions) (Job, error) {
@@ -156,8 +156,8 @@ type verifiedResult struct {
 	First []replay.Difference `json:"first,omitempty"`
 }
 
-// Verify starts a verification job in each selected database. It returns the first job; Others of
-// this job has the ids of the other jobs.
+// Verify starts a verification job in each selected database. It returns the first job, whose field
+// Others has the ids of the other jobs.
 func (o *Operations) Verify(ctx context.Context, operator Operator, options VerifyOptions) (Job, error) {
 	parts, err := VerifyTargets(o.cfg.Cluster, options)
 	if err != nil {

@@ -40,8 +40,8 @@ func AnyCovers(paths []string, category string) bool {
 // cover a category are the category itself and the results of repeated calls of Above.
 func Above(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
-// Tops returns the paths that no other of the given paths covers, in their order. If a path is
-// given twice, it is returned once.
+// Tops returns the given paths that no other given path covers, in their order. If a path is given
+// twice, it is returned once.
 func Tops(paths []string) []string {
 	var tops []string
 	for i, path := range paths {

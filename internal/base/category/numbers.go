@@ -57,7 +57,7 @@ type Count struct {
 	Unseen, UnseenMentions int64
 	// Conversations is the number of conversations that add to Full. WithMentions is the number of
 	// conversations with mentions. Beyond is the number of conversations that add more to Full than
-	// their mentions.
+	// to Mentions.
 	Conversations, WithMentions, Beyond int64
 	// Marked is the part of Full that comes from conversations without unread messages that are
 	// marked unread.
@@ -97,8 +97,8 @@ func (c Count) At(level string) Numbers {
 type Levels map[string]string
 
 // Of returns the level that applies to a conversation. If the conversation's own level is not
-// default, this level applies. Otherwise the level of the longest path applies that covers the
-// category and has a level. If there is no such path, the level is all.
+// default, this level applies. Otherwise the level of a path applies: the longest path that covers
+// the category and has a level. If there is no such path, the level is all.
 func (l Levels) Of(own, category string) string {
 	level, _ := l.From(own, category)
 	return level

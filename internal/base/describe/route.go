@@ -75,7 +75,7 @@ func JSON(model any, example string) *Content {
 }
 
 // ProblemType is the field "type" of every problem with which badged answers. By this type, a
-// client knows that badged has refused the request, and not a proxy.
+// client knows that badged, and not a proxy, has refused the request.
 const ProblemType = "urn:badged:problem"
 
 // Problem returns the answer to a failed request. Its body is an RFC 9457 problem; model is a

@@ -32,8 +32,7 @@ func Take(l *rate.Limiter, now time.Time) (wait time.Duration) {
 }
 
 // MaxRefused is the maximum number of refusals that Turn counts for a key. Above this number, the
-// waits that Turn returns do not grow any more, so some of the clients get no token when they try
-// again.
+// waits that Turn returns do not grow any more, so some clients get no token when they try again.
 const MaxRefused = 100
 
 // NewLimiter returns a limiter for a rate, with the burst of [BurstSeconds].

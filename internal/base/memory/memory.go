@@ -60,8 +60,8 @@ func ofGroup(root string) (bytes int64, ok bool) {
 // of cgroups reports a very large number as its limit.
 const unlimited = 1 << 60
 
-// share is the fraction of the limit that the Go runtime tries not to exceed. The remainder is for
-// memory that the runtime does not count, and for bursts.
+// share is the soft limit of the Go runtime, as a fraction of the container's limit. The remainder
+// is for memory that the runtime does not count, and for bursts.
 const share = 0.9
 
 // Heed sets the soft memory limit of the Go runtime to a share of the container's limit, unless

@@ -13,7 +13,7 @@ import (
 )
 
 // Files watches small files that may change while the process runs. It reads them at intervals,
-// because file notifications do not work on network file systems, and not for symbolic links that
+// because file notifications work neither on network file systems nor for symbolic links that
 // Kubernetes replaces. Files is safe for concurrent use.
 type Files struct {
 	Paths []string
@@ -32,8 +32,8 @@ type Files struct {
 	last    look
 	used    look
 	retryAt time.Time
-	// lookedAt is the time of the last read. differs is true if the result of the last read differs
-	// from used.
+	// lookedAt is the time of the last read. differs is true if the result of that read differs
+	// from the field used.
 	lookedAt atomic.Pointer[time.Time]
 	differs  atomic.Bool
 }
@@ -58,7 +58,7 @@ func (f *Files) Read() (contents [][]byte, err error) {
 	return f.used.contents, f.used.err
 }
 
-// Reload reads the files and calls Use at once, even if they have not changed.
+// Reload reads the files and calls Use, even if the files have not changed.
 func (f *Files) Reload(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *Files) Reload(ctx context.Context) {
 func (f *Files) Run(ctx context.Context) error { return Every(ctx, f.Interval, f.Look) }
 
 // Look reads the files once. It calls Use if the files differ from the contents that were used
-// last, or if a retry is due, but only if this read and the last read have the same result.
+// last, or if a retry is due, but only if this read and the read before have the same result.
 func (f *Files) Look(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// For waits for a duration and returns nil. If ctx ends first, For returns the cause of the end of
-// ctx.
+// For waits for a duration and returns nil. If ctx ends first, For returns the cause of that end.
 func For(ctx context.Context, d time.Duration) error {
 	_, err := Signal[any](ctx, nil, d)
 	return err
 }
 
 // Signal waits, at most for the duration d, until signal has a value or is closed. came reports
-// whether this has happened. If ctx ends first, Signal returns the cause of the end of ctx.
+// whether this has happened. If ctx ends first, Signal returns the cause of that end.
 func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came bool, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -53,7 +52,7 @@ func Every(ctx context.Context, interval time.Duration, do func(ctx context.Cont
 	}
 }
 
-// Repeat is like Every, but calls do for the first time at once.
+// Repeat is like Every, but makes the first call of do immediately.
 func Repeat(ctx context.Context, interval time.Duration, do func(ctx context.Context)) error {
 	do(ctx)
 	return Every(ctx, interval, do)
@@ -77,8 +76,8 @@ func (b *Backoff) Next() time.Duration {
 func (b *Backoff) Reset() { b.next = 0 }
 
 // Retry calls do repeatedly until ctx is done, with a pause after each call. If a call has lasted
-// longer than Last, the pauses begin with First again. After each call, Retry calls failed with the
-// error of do and the pause that follows.
+// longer than Last, the pauses begin with First again. After each call, Retry calls the function
+// failed with the error of do and the pause that follows.
 func (b Backoff) Retry(ctx context.Context, do func(ctx context.Context) error, failed func(err error, pause time.Duration)) {
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -59,10 +59,10 @@ func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 	return &Letters{pool: pool, log: log}
 }
 
-// PublishingTo returns a copy of d for several databases. Its Retry appends the events with the
-// function elsewhere, since their users may be in other databases, and only then commits the
-// removal of the letter. If Retry is interrupted between the two commits, call it again: repeated
-// events count once.
+// PublishingTo returns a copy of d for several databases. Its Retry first appends the events with
+// the function elsewhere, since their users may be in other databases. Then it commits the removal
+// of the letter. If Retry is interrupted between the two commits, call it again: repeated events
+// count once.
 func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	other := *d
 	other.elsewhere = elsewhere
@@ -74,7 +74,7 @@ func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 const MaxPageBytes = 4 << 20
 
 // List returns up to `limit` dead letters whose ids are greater than `after`, in the order of their
-// ids. A page may be shorter, since it also ends once it has MaxPageBytes bytes. It is empty only
+// ids. A page may be shorter, since it also ends when it has MaxPageBytes bytes. It is empty only
 // if there are no more letters.
 func (d *Letters) List(ctx context.Context, after int64, limit int) ([]Letter, error) {
 	rows, _ := d.pool.Query(ctx, statements.Get("list dead letters"), after, limit, MaxPageBytes)

@@ -46,10 +46,10 @@ func (e *DifferError) Error() string {
 // time of this process at the same moment; it includes the monotonic time.
 type reading struct{ server, local time.Time }
 
-// Clock computes the time of a database: the last reading, plus the monotonic time that has
-// passed since. So the result does not change when the clock of this machine is set. Before the
-// first reading, Clock returns the time of this machine. The zero value is ready to use. It is
-// safe for concurrent use.
+// Clock computes the time of a database: the last reading, plus the monotonic time since that
+// reading. So the result does not change when the clock of this machine is set. Before the first
+// reading, Clock returns the time of this machine. The zero value is ready to use. It is safe for
+// concurrent use.
 type Clock struct{ last atomic.Pointer[reading] }
 
 // Set stores a reading: now is the time that the database has just returned.
@@ -93,10 +93,10 @@ func (c *Clock) Check() error {
 	return nil
 }
 
-// Measure calls ask, which returns the time of the database, and stores the reading. If ask took
-// longer than maxRoundTrip, Measure discards the reading, with two exceptions: it is the first
-// reading, or it differs from the expected time by more than the round trip, so that one of the
-// clocks was set.
+// Measure calls the function ask, which returns the time of the database, and stores the reading.
+// If ask took longer than maxRoundTrip, Measure discards the reading, with two exceptions: it is
+// the first reading, or it differs from the expected time by more than the round trip, so that one
+// of the clocks was set.
 func (c *Clock) Measure(ctx context.Context, ask func(context.Context) (time.Time, error)) error {
 	asked := time.Now()
 	there, err := ask(ctx)

@@ -102,8 +102,8 @@ const (
 )
 
 // makeTempDir creates a directory for the socket, to which only the account and root have access.
-// If data is true, the directory will also contain the data until Stop. The returned file holds
-// the lock on the directory. makeTempDir also removes the directories of killed processes.
+// If data is true, the server's data will be in the same directory. The returned file holds the
+// lock on the directory. makeTempDir also removes the directories of killed processes.
 func makeTempDir(runAs *account, data bool) (*os.File, error) {
 	var bases []string
 	if dir := memoryDir(); data && dir != "" {

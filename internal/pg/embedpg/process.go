@@ -136,7 +136,7 @@ const keptLines = 12
 // lines for error messages.
 type serverLog struct {
 	log *slog.Logger
-	// ready is closed once the server accepts connections.
+	// ready is closed when the server accepts connections.
 	ready   chan struct{}
 	isReady bool
 

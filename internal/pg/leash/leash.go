@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// leashed is a shell script. It starts a child in the background and then replaces itself with
-// the program by exec. The child reads a line from descriptor 3, a pipe from this process. If the
-// pipe ends without a line, this process was killed, and the child sends the signal to the
-// program. The child closes the other files that it shares with the program: otherwise readers of
-// the program's output would not see its end.
+// leashed is a shell script. It starts a child in the background and then replaces itself with the
+// program by exec. The child reads a line from descriptor 3, a pipe from this process. If the pipe
+// ends without a line, this process was killed, and the child sends the signal to the program. The
+// child closes the other files that it shares with the program: otherwise readers of the program's
+// output would not see the end of the output.
 const leashed = `signal=$1; shift
 { cd /; read -r _ || kill -"$signal" $$; } <&3 3<&- 4<&- 5<&- 6<&- >/dev/null 2>&1 &
 exec "$@" 3<&-`

@@ -40,9 +40,9 @@ func All() []Need {
 	}
 }
 
-// Try tests whether the server of a connection has the feature. It returns nil if it has. The
-// error wraps [ErrNotTried] if the role may not run the test; any other error says what failed.
-// Try changes nothing permanently.
+// Try tests whether the server of a connection has the feature. If so, it returns nil. The error
+// wraps [ErrNotTried] if the role may not run the test; any other error says what failed. Try
+// changes nothing permanently.
 func (n Need) Try(ctx context.Context, conn *pgx.Conn) error {
 	err := n.try(ctx, conn)
 	var refused *pgconn.PgError

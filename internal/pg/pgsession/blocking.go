@@ -27,7 +27,7 @@ const (
 // waits for these transactions.
 type Blocking struct {
 	Conn *pgx.Conn
-	// Report is called to report the transaction for which the command waits, at most once in 5 s
+	// Report is called with the transaction for which the command waits, at most every 5 s
 	// (blockedInterval).
 	Report    func(partition int, holder Holder)
 	Partition int
@@ -50,8 +50,8 @@ const (
 	maxPreparedWait = 10 * time.Minute
 )
 
-// HeldError means that the command has waited as long as it may, and a transaction still holds
-// locks on the tables.
+// HeldError means that a transaction still holds locks on the tables after the maximum wait of the
+// command.
 type HeldError struct {
 	Holder Holder
 	Waited time.Duration
@@ -116,8 +116,8 @@ type beginner interface {
 }
 
 // HeldBy reports a blocking transaction with Report and returns for how much longer to wait for it.
-// The wait is measured from the first call of HeldBy. Once the maximum wait is over, HeldBy returns
-// a [*HeldError].
+// The wait is measured from the first call of HeldBy. After the maximum wait, HeldBy returns a
+// [*HeldError].
 func (b *Blocking) HeldBy(holder Holder) (left time.Duration, err error) {
 	if b.began.IsZero() {
 		b.began = time.Now()

@@ -25,8 +25,8 @@ func readable(conn net.Conn) bool {
 		return true
 	}
 	var peeked error
-	// Do not use raw.Read: it would wait for other readers, and after a slow write pgx still has
-	// a read in progress.
+	// Do not use raw.Read: it would wait for other reads of the connection, and after a slow write
+	// pgx still has a read in progress.
 	err = raw.Control(func(fd uintptr) {
 		_, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	})

@@ -66,15 +66,15 @@ type Owner struct {
 	// Held returns the partitions that are in the database. The owner releases partitions that
 	// are no longer in the database.
 	Held func() []int
-	// HeldChanged, if not nil, returns a channel that is closed when Held may return other
-	// partitions. The owner then calls Held at once instead of at the end of the interval.
+	// HeldChanged, if not nil, returns a channel that is closed when the result of Held may have
+	// changed. The owner then calls Held immediately, not at the end of the interval.
 	HeldChanged func() <-chan struct{}
 	// Interval is the pause between two checks. In each check, the owner counts the sessions, and
-	// acquires or releases partitions until it has its share.
+	// acquires or releases partitions until it has its fair share.
 	Interval time.Duration
-	// Silence is how long the session may be idle before Postgres ends it. So if this host
-	// vanishes or this process is suspended, other processes get its partitions. If a query takes
-	// longer than Silence, the owner ends its session itself.
+	// Silence is how long the session may be idle before Postgres ends it. So if this host vanishes
+	// or this process is suspended, other processes get the partitions of this process. If a query
+	// takes longer than Silence, the owner ends its session itself.
 	Silence time.Duration
 	// Work is called in a new goroutine for each partition that the owner acquires. It must
 	// return when its context is done.

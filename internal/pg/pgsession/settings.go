@@ -18,8 +18,8 @@ type Setting struct{ Name, Value string }
 // database or the role may set other values. The values are the defaults of Postgres, except
 // where a comment gives a reason.
 //
-// Operators may choose all other settings: those that only affect resources, such as work_mem and
-// random_page_cost, and those that change commits, which are synchronous_commit and
+// Operators may choose all other settings: settings that only affect resources, such as work_mem
+// and random_page_cost, and the settings of commits: synchronous_commit and
 // default_transaction_read_only.
 func Settings() []Setting {
 	all := []Setting{
@@ -27,7 +27,7 @@ func Settings() []Setting {
 		// Statements qualify the names of tables, so the path needs only the schema of built-in
 		// functions. With this path, no other schema can hide the built-in functions.
 		{"search_path", "pg_catalog, pg_temp"},
-		// How values are written as text, and how text is parsed.
+		// These settings control how values are written as text, and how text is parsed.
 		{"client_encoding", "'UTF8'"},
 		{"bytea_output", "hex"},
 		{"DateStyle", "'ISO, YMD'"}, // so that the order of day and month is unambiguous
@@ -40,8 +40,8 @@ func Settings() []Setting {
 		{"array_nulls", "on"},
 		{"transform_null_equals", "off"},
 		{"quote_all_identifiers", "off"},
-		// What transactions see, and how long they may take. Where badged needs time limits, it
-		// sets its own.
+		// These settings control what transactions see, and how long they may take. Where badged
+		// needs time limits, it sets its own.
 		{"default_transaction_isolation", "'read committed'"},
 		{"default_transaction_deferrable", "off"},
 		{"lock_timeout", "0"},
@@ -76,10 +76,10 @@ FROM (VALUES ('transaction_timeout', '0'), ('restrict_nonsystem_relation_kind', 
 WHERE current_setting(name, true) IS NOT NULL`
 
 // Configure makes the sessions of cfg independent of the settings of the database and the role:
-// each new session first sets [Settings] and then others. It uses statements, because poolers
-// refuse startup parameters. Configure replaces cfg.AfterConnect. If cfg checks new connections
-// with ValidateConnect, set ValidateConnect before calling Configure: then the settings are set
-// before the check runs.
+// each new session first sets [Settings] and then the settings in `others`. It uses statements,
+// because poolers refuse startup parameters. Configure replaces cfg.AfterConnect. If cfg checks new
+// connections with ValidateConnect, set ValidateConnect before calling Configure: then the settings
+// are set before the check runs.
 func Configure(cfg *pgx.ConnConfig, others ...Setting) {
 	var text strings.Builder
 	for _, s := range append(Settings(), others...) {

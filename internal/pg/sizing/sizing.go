@@ -1,6 +1,5 @@
 // Package sizing estimates the servers, disk and bandwidth that a chat of a given size needs. It
-// computes them from measurements on two cores, which are in docs/benchmarks.md and
-// docs/operations.md.
+// computes them from the measurements on two cores in docs/benchmarks.md and docs/operations.md.
 //
 // The package does not know any running server.
 package sizing
