@@ -37,7 +37,7 @@ type usage struct {
 	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
 	// These fields describe the last call of quotas.Take, if it failed or reserved nothing: when it
-	// began, the number of events of its request, and its error, or nil. If the last call reserved
+	// ended, the number of events of its request, and its error, or nil. If the last call reserved
 	// events, refusedAt is zero.
 	refusedAt     time.Time
 	refusedEvents int64

@@ -198,7 +198,8 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 		u.refusedAt = time.Time{}
 		return nil
 	}
-	if u.refusedAt, u.refusedEvents, u.refusedErr = now, n, err; err != nil {
+	// Take may have hung for longer than quotaPause, so now is too early.
+	if u.refusedAt, u.refusedEvents, u.refusedErr = k.now(), n, err; err != nil {
 		return err
 	}
 	return spent()

@@ -208,17 +208,21 @@ func TestChangedQuota(t *testing.T) {
 type broken struct {
 	keyring.SharedQuotas
 	asked atomic.Int32
+	hang  func()
 }
 
 func (b *broken) Take(context.Context, string, time.Time, int64, int64, int64) (part, taken int64, err error) {
 	b.asked.Add(1)
+	b.hang()
 	return 0, 0, errors.New("no database")
 }
 
-// A quota that is not known allows nothing, and is asked for once a second at most.
+// A quota that is not known allows nothing. It is asked for again a second after the answer, so
+// requests that wait for a database that hangs do not hang one after the other.
 func TestUnknownQuota(t *testing.T) {
 	q := &broken{}
 	s := newServer(t, q, 1000)
+	q.hang = func() { s.now.Add(2) }
 	k, _ := s.Find("secret")
 	for range 20 {
 		if err := k.Spend(t.Context(), 1); err == nil || err.Error() != "no database" {
