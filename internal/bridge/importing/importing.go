@@ -16,8 +16,8 @@ import (
 
 const (
 	// An import reads its rows in chunks, and plans the events of one chunk at a time. A chunk has
-	// at most chunkRows rows, and ends when its rows have chunkSeqs unread messages. These limits
-	// bound the memory, and the number of users of an event.
+	// at most chunkRows rows, and ends when its rows have at least chunkSeqs unread messages. These
+	// limits bound the memory, and the number of users of an event.
 	chunkRows = 5000
 	chunkSeqs = 50_000
 	// batchEvents and batchBytes bound the events of one append.

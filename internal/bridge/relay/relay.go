@@ -55,8 +55,8 @@ type Config struct {
 // are on standby.
 type Relay struct {
 	cfg Config
-	// opening is true until the outbox was checked. carrying is true while this process holds the
-	// advisory lock and so carries events.
+	// opening is true until the outbox has been checked. carrying is true while this process holds
+	// the advisory lock and so carries events.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
 	// trouble is the reason why events cannot be carried at present, nil if events can be carried.
@@ -160,8 +160,8 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
-// logs that events are carried again.
+// report stores err for Health. It logs err unless the stored error has the same text. If err is
+// nil and an error was stored, report logs that events are carried again.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

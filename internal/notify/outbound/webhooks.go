@@ -63,8 +63,8 @@ type Webhook struct {
 // Ladder has the results of a webhook's last calls, and the time of the next retry. A failed call
 // is repeated after a wait, and the waits grow; the list of these waits is called the ladder.
 type Ladder struct {
-	// Step is the number of the current wait in the list of waits, which begins with 1. It is 0
-	// while calls succeed.
+	// Step is the index of the current wait in the ladder; the first index is 1. It is 0 while
+	// calls succeed.
 	Step int
 	// Due is the earliest time of the next call; zero means now.
 	Due time.Time
