@@ -42,8 +42,8 @@ type Config struct {
 }
 
 const (
-	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less, publishers
-	// are delayed above that lag.
+	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less than
+	// slowLag, publishers are delayed above half of MaxLag.
 	slowLag = 2 * time.Second
 	// maxDelay limits the delay of one call. It is shorter than the usual timeouts of publishers.
 	maxDelay = 2 * time.Second
@@ -61,7 +61,7 @@ const (
 	measureShare = 25
 )
 
-// Bounds of the Retry-After of a refused publisher, before jitter.
+// These constants bound the Retry-After of a refusal, before jitter.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = 30 * time.Second

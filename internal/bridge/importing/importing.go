@@ -353,8 +353,9 @@ func (im *importer) settle(ctx context.Context) error {
 	for _, u := range im.sample {
 		users = append(users, u)
 	}
-	// Wait for the positions one after the other. The retrier gives up if nothing succeeds for some
-	// time; each position that is reached shows that the projector is busy and has not stopped.
+	// Wait for the positions one after the other: each position that is reached counts as a
+	// success. The retrier would give up if it waited only for the last position and had no success
+	// for some time.
 	milestones := traffic.Spread(im.positions, maxMilestones)
 	im.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {

@@ -14,7 +14,7 @@ import (
 
 // addAttribute adds the CloudEvents attribute that a header contains in binary mode. It reports
 // whether the header contains one. For the attribute id, the header is ce_id in Kafka and Redis,
-// ce-id in NATS.
+// and ce-id in NATS.
 func (m *Message) addAttribute(header, value string) bool {
 	if len(header) < 4 || header[2] != '_' && header[2] != '-' || !strings.EqualFold(header[:2], "ce") {
 		return false

@@ -159,7 +159,7 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// Timestamps with a special meaning in requests for offsets: the first offset, and the offset after
+// In requests for offsets, these timestamps stand for the first offset, and for the offset after
 // the last message.
 const (
 	kafkaFirst = -2

@@ -210,8 +210,8 @@ type cloudEvent struct {
 	Data            any       `json:"data"`
 }
 
-// record returns the record of the state of a badge or room. Callers must give different ids for
-// different states.
+// record returns a record that publishes the state of a badge or room. Callers must give different
+// ids for different states.
 func (w *worker) record(kind, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: id, Source: "badged", Type: kind, Subject: subject, Time: time.Now().UTC(),

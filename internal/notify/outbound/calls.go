@@ -367,7 +367,7 @@ func (r *callRows) add(one *report) {
 	r.changes, r.attempts, r.queuedAt, r.delays = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.queuedAt, c.QueuedAt), append(r.delays, one.delay)
 }
 
-// join appends the rows of other, but only the columns that the statement "store told calls"
+// join appends the rows of `other`, but only the columns that the statement "store told calls"
 // uses.
 func (r *callRows) join(other *callRows) {
 	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)

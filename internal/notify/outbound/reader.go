@@ -31,8 +31,7 @@ type reader struct {
 	behind bool
 	// refused is true if pages may contain subjects that the endpoint refused.
 	refused bool
-	// held has rows of the queue. The value is the time before which the row must not be given to
-	// a sender.
+	// held maps a row of the queue to the time before which the row must not be given to a sender.
 	held map[row]time.Time
 	// roundAt has, for each large room, the earliest time of the next call about the room, after
 	// all calls that are made or queued already.
@@ -200,7 +199,7 @@ func (r *reader) forget() {
 	r.pages, r.stored, r.behind = nil, events.Position{}, true
 }
 
-// takeRefused removes the subjects that the endpoint refused from the pages and returns them.
+// takeRefused removes from the pages the subjects that the endpoint refused. It returns them.
 func (r *reader) takeRefused() (all []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

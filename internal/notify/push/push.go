@@ -139,7 +139,7 @@ func (p *Push) content() content {
 }
 
 // collapse returns the collapse key of a push: the vendor replaces a stored push by a new push with
-// the same key. Silent pushes of a user share one key, because only the newest number matters. Each
+// the same key. A user's silent pushes share one key, because only the newest number matters. Each
 // alert has its own key, so that a repeated push is not shown twice. A push that retracts alerts
 // also has its own key, because a push with a newer number must not replace it. Keys have 32
 // characters, the maximum that all vendors accept.
@@ -155,8 +155,8 @@ func (p *Push) collapse() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// encode returns v as JSON. It does not escape characters such as "<" for HTML, because each
-// escape takes six bytes.
+// encode returns v as JSON. It does not escape characters such as "<" for HTML, because each escape
+// takes six bytes of the limited payload.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -69,7 +69,8 @@ type feed struct {
 	// in progress.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is true until the store has the last failure, or the first success after it.
+	// unrecorded is true until the store has the last failure, or the first success after this
+	// failure.
 	unrecorded bool
 	// recording serializes the writes to the store, so that the last write has the newest state.
 	recording sync.Mutex
