@@ -250,7 +250,7 @@ func storable(text string) string {
 
 // settle is called when the relay stops. It deletes the rows of the last page that were carried,
 // and moves the rows that badged refused to badged.outbox_refused. If it fails, the next relay
-// carries the page again, and repeated events count once.
+// carries the page again, and repeated events count only once.
 func (c *carrier) settle(ctx context.Context) {
 	if len(c.carried) == 0 {
 		return

@@ -1,6 +1,6 @@
 // Package relay carries events from the outbox, a table in the database of a chat backend, to
 // badged. It carries them in order and at least once. Each event has a key, so that repeated events
-// count once, even if processes are killed.
+// count only once, even if processes are killed.
 //
 // It does not know badged's database: it publishes over HTTP or through a log. ADR 84 has the
 // reasons.
@@ -94,7 +94,8 @@ const (
 
 // Run carries events until ctx is done and then returns nil. It returns an error if [Config].Check
 // fails although the database can be reached. Only the process that has an advisory lock carries
-// events. The lock only saves work: if two processes carry the same events, the events count once.
+// events. The lock only saves work: if two processes carry the same events, the events count only
+// once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err

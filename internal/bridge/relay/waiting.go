@@ -54,7 +54,7 @@ type waiting struct {
 	catching []bool
 	reached  int64
 	// held has the rooms whose rows must stay in the outbox, without being carried to any database,
-	// because a row that joins users to the room waits.
+	// because a row that joins users to the room waits for a database.
 	held rooms
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms

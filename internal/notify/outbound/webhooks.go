@@ -25,9 +25,9 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states of webhooks. If a subject changes while a webhook is paused, the change is sent when
-// the webhook is active again. If a subject changes while a webhook is disabled, the change is
-// never sent.
+// These are the states of webhooks. If a subject changes while a webhook is paused, the change is
+// sent when the webhook is active again. If a subject changes while a webhook is disabled, the
+// change is never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
