@@ -42,8 +42,8 @@ type Config struct {
 }
 
 const (
-	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less, publishers
-	// are delayed above that lag.
+	// slowLag is the lag above which publishers are delayed. If half of MaxLag is less than
+	// slowLag, publishers are delayed above half of MaxLag.
 	slowLag = 2 * time.Second
 	// maxDelay limits the delay of one call. It is shorter than the usual timeouts of publishers.
 	maxDelay = 2 * time.Second
@@ -57,11 +57,11 @@ const (
 	// measureTimeout bounds one measurement.
 	measureTimeout = 5 * time.Second
 	// The pause after a measurement is at least measureShare times as long as the measurement, so
-	// that measuring takes little of the time.
+	// that measuring costs little.
 	measureShare = 25
 )
 
-// Bounds of the Retry-After of a refused publisher, before jitter.
+// These constants bound the Retry-After of a refusal, before jitter.
 const (
 	minRetryAfter = time.Second
 	maxRetryAfter = 30 * time.Second
@@ -93,8 +93,7 @@ type partition struct {
 	lag time.Duration
 	// suspected is true if the last measurement found a lag above MaxLag. late is true if the last
 	// two measurements found such a lag. A single measurement does not suffice: the age of an event
-	// counts from the start of its transaction, and this may be a long transaction that has
-	// committed just now.
+	// counts from the start of its transaction, and a long transaction may have committed just now.
 	late, suspected bool
 	folded          events.Position
 	moved           time.Time // when folded last changed
@@ -145,7 +144,7 @@ type Ticket struct {
 }
 
 // Enter waits for a slot if the request, whose size is given in bytes, is larger than SmallBody.
-// The caller must call Leave once the events are appended. If the gate is nil, Enter does not wait.
+// The caller must call Leave after appending the events. If the gate is nil, Enter does not wait.
 func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 	if g == nil {
 		return &Ticket{}, nil

@@ -68,9 +68,9 @@ func parseAddress(text string, schemes []string) (Address, error) {
 
 // Form describes the URLs with one scheme.
 type Form[T any] struct {
-	// Name is the default name of the broker. Example is a URL, for messages.
+	// Name is the default name of the broker. Example is a URL, for error messages.
 	Name, Example string
-	// Parse takes its parameters from the address and returns what the URL describes.
+	// Parse removes its parameters from the address and returns what the URL describes.
 	Parse func(Address) (T, error)
 }
 
@@ -78,9 +78,9 @@ type Form[T any] struct {
 // events and names of consumer groups contain the name.
 const maxName = 32
 
-// Parse parses a URL in the form that belongs to its scheme. name is the value of the parameter
-// `name` of the URL, or the default name of the form if the URL has no such parameter. shown is the
-// URL without secrets. The error quotes no secrets.
+// Parse parses a URL. forms maps schemes to the forms of their URLs. name is the URL's parameter
+// `name`, or the default name of the form if the URL does not have this parameter. shown is the URL
+// without secrets. The error quotes no secrets.
 func Parse[T any](text string, forms map[string]Form[T]) (parsed T, name, shown string, err error) {
 	var none T
 	a, err := parseAddress(text, slices.Collect(maps.Keys(forms)))
@@ -133,7 +133,7 @@ func SplitList(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ","), func(s string) bool { return s == "" })
 }
 
-// Unknown returns an error if Query still has a parameter, which is then unknown or given twice.
+// Unknown returns an error if Query still has a parameter: it is unknown or was given twice.
 func (a *Address) Unknown() error {
 	if len(a.Query) == 0 {
 		return nil

@@ -22,7 +22,7 @@ const (
 	Mattermost Format = "mattermost"
 	// RocketChat is the collection of subscriptions as mongoexport writes it. It has only the
 	// number of unread messages of a room, not the messages. So the import invents seqs for these
-	// messages: consecutive numbers that start after the time, in milliseconds, at which the user
+	// messages: consecutive numbers from just above the time (in milliseconds) at which the user
 	// last visited or joined the room. If a room belongs to a team, its category consists of the
 	// ids of the team and the room.
 	RocketChat Format = "rocketchat"

@@ -16,8 +16,8 @@ import (
 
 const (
 	// An import reads its rows in chunks, and plans the events of one chunk at a time. A chunk has
-	// at most chunkRows rows, and ends when its rows have chunkSeqs unread messages. These limits
-	// bound the memory, and the number of users of an event.
+	// at most chunkRows rows, and ends when its rows have at least chunkSeqs unread messages. These
+	// limits bound the memory, and the number of users of an event.
 	chunkRows = 5000
 	chunkSeqs = 50_000
 	// batchEvents and batchBytes bound the events of one append.
@@ -353,8 +353,9 @@ func (im *importer) settle(ctx context.Context) error {
 	for _, u := range im.sample {
 		users = append(users, u)
 	}
-	// Wait for the positions one after the other. The retrier gives up if nothing succeeds for some
-	// time; each position that is reached shows that the projector is busy and has not stopped.
+	// Wait for the positions one after the other: each position that is reached counts as a
+	// success. The retrier would give up if it waited only for the last position and had no success
+	// for some time.
 	milestones := traffic.Spread(im.positions, maxMilestones)
 	im.meter.Begin("fold", int64(len(milestones)), false)
 	for i, position := range milestones {

@@ -230,7 +230,8 @@ const (
 )
 
 // addMember adds the row of a user in a conversation. It skips the row if the channel is archived
-// or has no last_viewed_at. If two posts have the same millisecond, they count as one post.
+// or the membership has no last_viewed_at. If two posts have the same millisecond, they count as
+// one post.
 func (r *Reader) addMember(user, conversation string, m *membership, channels *channels) error {
 	switch {
 	case channels != nil && channels.archived[conversation]:

@@ -15,8 +15,8 @@ const Source = "badged/import"
 
 // change is a change of one conversation that an event makes for each of the event's users. All
 // users who need the same change share one event, and the id of the event is derived from the
-// change. So a change counts once for each user, even if a second import groups the rows in another
-// way.
+// change. So a change counts only once for each user, even if a second import groups the rows in
+// another way.
 type change struct {
 	kind           events.Type
 	conversationID string
@@ -24,8 +24,7 @@ type change struct {
 	category       string
 	mentioned      bool
 	level          events.Level
-	// round is the number of earlier undos. With it, the events of an import after an undo get new
-	// ids.
+	// round is the number of earlier undos. It gives the events of an import after an undo new ids.
 	round int64
 	// since distinguishes changes that are otherwise equal, so that the same change can be
 	// published again later with another event id. In a change of the level, `since` is the version
@@ -134,8 +133,8 @@ func (p *plan) deliver(r *Row, seq int64, mentioned bool) {
 }
 
 // renames reports whether another delivery of a message would correct the category of its
-// conversation: the message is the last message, and the category of the row differs from the
-// category in the tables.
+// conversation: it is the last message of the row and of the tables, and the category of the row
+// differs from the category in the tables.
 func (r *Row) renames(seq int64, now *badges.Stored) bool {
 	return seq == r.LastSeq && seq > 0 && seq == now.LastSeq && r.Category != now.Category
 }

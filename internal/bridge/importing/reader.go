@@ -334,7 +334,7 @@ func (r *Reader) parseObject(line []byte) error {
 // describeJSON converts a decoding error of a line to an error that names the field.
 func describeJSON(line []byte, err error) error {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		// Do not accept a duplicate name or invalid UTF-8, since the intended value is not certain.
+		// Do not accept a duplicate name or invalid UTF-8: the intended value is not certain.
 		if errors.Is(err, jsontext.ErrDuplicateName) || !utf8.Valid(line) {
 			return wrong(cmp.Or(syntax.JSONPointer.LastToken(), "line"), "%v", strings.TrimPrefix(fmt.Sprint(syntax.Err), "jsontext: "))
 		}

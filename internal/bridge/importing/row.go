@@ -16,7 +16,7 @@ import (
 )
 
 // MaxUnread is the maximum number of unread messages in a row. It limits the number of events,
-// since each message needs an event, which all users of the conversation share.
+// because each message needs an event, which all users of the conversation share.
 const MaxUnread = 10_000
 
 // Row is the state of a user in a conversation.

@@ -102,8 +102,8 @@ func (r *Row) isUndone(now *badges.Stored) bool {
 // ids than the events of imports.
 const undoing = -1
 
-// undo adds the changes that revert a row. A read clears the mark as unread, and a reset deletes
-// the messages.
+// undo adds the changes that revert a row. A read clears the user's mark, and a reset deletes the
+// messages.
 func (p *plan) undo(r *Row) {
 	base := change{conversationID: r.ConversationID, since: undoing}
 	if r.Level != events.LevelDefault {

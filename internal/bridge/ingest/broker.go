@@ -75,8 +75,8 @@ type Message struct {
 	Place string
 	// Time is the timestamp set by the broker or the publisher.
 	Time time.Time
-	// Attributes has the attributes of an event in the binary mode of CloudEvents, by their names
-	// without the prefix of the header. In structured mode it is ignored, and Body has the
+	// Attributes has the attributes of an event in the binary mode of CloudEvents. The keys are
+	// header names without the prefix. In structured mode Attributes is ignored: Body has the
 	// attributes.
 	Attributes map[string]string
 	// ContentType is the content type of Body, "" if the message does not have one.
@@ -85,7 +85,7 @@ type Message struct {
 	Body []byte
 }
 
-// Limits of one batch. Appending a batch of this size in one transaction is efficient.
+// These constants limit one batch. Appending a batch of this size in one transaction is efficient.
 const (
 	maxMessages = 2000
 	maxBytes    = 4 << 20

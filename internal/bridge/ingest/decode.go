@@ -13,8 +13,8 @@ import (
 )
 
 // addAttribute adds the CloudEvents attribute that a header contains in binary mode. It reports
-// whether the header contains one. For the attribute id, the header is ce_id in Kafka and Redis, and
-// ce-id in NATS.
+// whether the header contains one. For the attribute id, the header is ce_id in Kafka and Redis,
+// and ce-id in NATS.
 func (m *Message) addAttribute(header, value string) bool {
 	if len(header) < 4 || header[2] != '_' && header[2] != '-' || !strings.EqualFold(header[:2], "ce") {
 		return false
@@ -31,7 +31,7 @@ func (m *Message) addAttribute(header, value string) bool {
 const structuredType = "application/cloudevents+json"
 
 // decode returns the event of a message, and the JSON text of the event. If the event is invalid,
-// decode returns an error and still the text. If the event has no id, it gets the given id.
+// decode returns an error and also the text. If the event has no id, it gets the given id.
 func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 	text = m.Body
 	if m.Attributes != nil && !strings.HasPrefix(m.ContentType, structuredType) {

@@ -41,9 +41,9 @@ type Config struct {
 
 	// appender appends to the databases of Cluster.
 	appender *cluster.Appender
-	// switchTime is how long appends may be refused before this is reported as an error. While a
-	// partition of the log is moved or split, the databases refuse its events for a short time.
-	// Default 10s, which is enough even on a busy machine.
+	// switchTime is how long appends may be refused before the refusal is reported as an error.
+	// While a partition of the log is moved or split, the databases refuse its events for a short
+	// time. Default 10s, which is enough even on a busy machine.
 	switchTime time.Duration
 }
 

@@ -27,9 +27,8 @@ func parseKafka(a broker.Address) (Source, error) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
 		// The client also returns control records, so that the position can move past transaction
-		// markers. There is no reset offset, so that the client returns an error if the next
-		// message was deleted; the worker then opens a new reader, which counts the deleted
-		// messages.
+		// markers. Without a reset offset, the client returns an error if the next message was
+		// deleted; the worker then opens a new reader, which counts the deleted messages.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
 	connecting, err := broker.Kafka(&a)
@@ -149,8 +148,8 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 		b.Position = strconv.FormatInt(r.nextOffset, 10)
 	}
 	if b.Position == "" && ctx.Err() == nil {
-		// If brokers cannot be reached, fetching retries without an error. The explicit request for
-		// the offset returns the error.
+		// If brokers cannot be reached, fetching retries without an error, but a request for the
+		// offset returns an error.
 		var err error
 		if r.end, err = r.offset(ctx, kafkaEnd); err != nil {
 			return Batch{}, err
@@ -160,7 +159,7 @@ func (r *kafkaReader) Next(ctx context.Context) (Batch, error) {
 	return b, nil
 }
 
-// Timestamps with a special meaning in requests for offsets: the first offset, and the offset after
+// In requests for offsets, these timestamps stand for the first offset, and for the offset after
 // the last message.
 const (
 	kafkaFirst = -2

@@ -102,7 +102,7 @@ type natsReader struct {
 	// seq is the stream sequence of the last message that was read. delivered is the number of
 	// messages that this process has received from the consumer.
 	seq, delivered uint64
-	// first is true until the reader has read a message, if it began without a stored position.
+	// If the reader began without a stored position, first is true until it has read a message.
 	// Messages that were deleted before this first message do not count as lost.
 	first bool
 	// everything is true if the consumer reads all subjects of the stream. Then a gap in the stream
@@ -133,8 +133,8 @@ func (r *natsReader) Next(ctx context.Context) (Batch, error) {
 	return b, r.check(ctx, &b)
 }
 
-// check reads the backlog while no messages arrive. It returns an error if the server has delivered
-// messages that this process did not receive.
+// check is called when no messages arrive. It reads the backlog, and returns an error if the server
+// has delivered messages that this process did not receive.
 func (r *natsReader) check(ctx context.Context, b *Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, broker.NATSTimeout)
 	defer cancel()

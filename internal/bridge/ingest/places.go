@@ -113,8 +113,8 @@ func (p *positionOf) has(partition int, position string) bool {
 	return at.resets == p.resets && !isBehind(position, at.position)
 }
 
-// isAhead reports whether any partition of the log has stored messages after the position. This
-// happens if an earlier attempt to store a batch was interrupted.
+// isAhead reports whether any partition of the log has stored messages after the home's position.
+// This happens if an earlier attempt to store a batch was interrupted.
 func (p *positionOf) isAhead() bool {
 	for _, at := range p.places.byPartition {
 		if at.resets == p.resets && isBehind(at.position, p.position) {
@@ -124,9 +124,9 @@ func (p *positionOf) isAhead() bool {
 	return false
 }
 
-// appendAll appends events to all databases except the home, and moves the places of the partitions
-// that get events to the position `to`. Then it calls the function `last` with the events for the
-// home. If there is only one database, it just calls `last` with all events.
+// appendAll appends events to all databases except the home, and moves the places of the events'
+// partitions to the position `to`. Then it calls the function `last` with the events for the home.
+// If there is only one database, it just calls `last` with all events.
 func (p *positionOf) appendAll(ctx context.Context, d decoded, to string, last events.Append) (events.Receipt, error) {
 	evs := d.events
 	if p.places == nil {
@@ -179,8 +179,8 @@ func (p *positionOf) allHave(partitions []int, position string) bool {
 	return !slices.ContainsFunc(partitions, func(partition int) bool { return !p.has(partition, position) })
 }
 
-// storeIn appends events to a database, and moves the places of the partitions that get these events
-// to the position `to`, in one transaction.
+// storeIn appends events to a database. In the same transaction, it moves the places of the events'
+// partitions to the position `to`.
 func (p *positionOf) storeIn(ctx context.Context, db *cluster.Database, evs []events.Event, to string) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil

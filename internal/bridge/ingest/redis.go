@@ -32,8 +32,8 @@ type redisBroker struct {
 	streams []string
 }
 
-// Partitions implements Broker. It also returns streams that do not exist yet, since the first XADD
-// creates a stream.
+// Partitions implements Broker. It also returns streams that do not exist yet, because the first
+// XADD creates a stream.
 func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	var all []Partition
 	for _, stream := range b.streams {
@@ -144,7 +144,7 @@ func (r *redisReader) begin(ctx context.Context) error {
 }
 
 // ask reads the state of the stream, and sets the number of unread entries. lost is the number of
-// entries that were deleted before they were read. It can be computed only when all other entries
+// entries that were deleted before they were read. This number is known only when all other entries
 // have been read; until then, lost is 0.
 func (r *redisReader) ask(ctx context.Context) (lost int64, err error) {
 	info, err := r.info(ctx)

@@ -101,8 +101,9 @@ func (s *source) lockClass(purpose string) int {
 	return int(h.Sum32() >> 1) // the key must be a signed 32-bit number
 }
 
-// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
-// logs that reading works again. partition is "" if the error concerns the whole broker.
+// report stores err for Health. It logs err unless the stored error has the same text. If err is
+// nil and an error was stored, report logs that reading works again. partition is "" if the error
+// concerns the whole broker.
 func (s *source) report(ctx context.Context, partition string, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

@@ -27,8 +27,8 @@ var statements = sqlfile.Parse(statementsText)
 // errTaken means that another process has moved the position.
 var errTaken = errors.New("another process reads the partition")
 
-// codeTaken is the SQLSTATE of a transaction that fails because the stored position is not the
-// expected one.
+// codeTaken is the SQLSTATE of a transaction that fails because the stored position differs from
+// the expected position.
 const codeTaken = "BD005"
 
 // maxKept is the maximum size, in bytes, of a message that a dead letter contains. A dead letter

@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/internal/pg/pgfault"
 )
 
-// Limits of a page of the outbox. The target appends a page of this size efficiently in one call,
-// and the page fits into one HTTP request.
+// These constants limit a page of the outbox. The target appends a page of this size efficiently in
+// one call, and the page fits into one HTTP request.
 const (
 	maxEvents = 2000
 	maxBytes  = 4 << 20
@@ -250,7 +250,7 @@ func storable(text string) string {
 
 // settle is called when the relay stops. It deletes the rows of the last page that were carried,
 // and moves the rows that badged refused to badged.outbox_refused. If it fails, the next relay
-// carries the page again, and repeated events count once.
+// carries the page again, and repeated events count only once.
 func (c *carrier) settle(ctx context.Context) {
 	if len(c.carried) == 0 {
 		return
@@ -270,7 +270,7 @@ func (c *carrier) settle(ctx context.Context) {
 //
 // If badged refuses some events, append calls the target again with the other events. If the
 // refusal does not say which events are refused, or if a proxy rejects the call as too large,
-// append halves the call. If append fails, some events may have been appended.
+// append splits the call into two halves. If append fails, some events may have been appended.
 func (c *carrier) append(ctx context.Context, rows []row, excluded []bool) (refused []refusal, missed *cluster.PartialFailure, err error) {
 	for len(rows) > 0 {
 		some, err := c.appendBestEffort(ctx, eventsOf(rows), excluded)

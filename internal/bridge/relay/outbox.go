@@ -114,7 +114,7 @@ const maxCounted = 1_000_000
 
 // Backlog describes the events in an outbox.
 type Backlog struct {
-	// Events is the number of events to carry, at most a million, since counting stops there.
+	// Events is the number of events to carry, at most a million, because counting stops there.
 	Events int64
 	// Age is the age of the oldest event, 0 if there is none.
 	Age time.Duration

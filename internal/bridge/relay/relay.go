@@ -1,6 +1,6 @@
 // Package relay carries events from the outbox, a table in the database of a chat backend, to
 // badged. It carries them in order and at least once. Each event has a key, so that repeated events
-// count once, even if processes are killed.
+// count only once, even if processes are killed.
 //
 // It does not know badged's database: it publishes over HTTP or through a log. ADR 84 has the
 // reasons.
@@ -55,8 +55,8 @@ type Config struct {
 // are on standby.
 type Relay struct {
 	cfg Config
-	// opening is true until the outbox was checked. carrying is true while this process holds the
-	// advisory lock and so carries events.
+	// opening is true until the outbox has been checked. carrying is true while this process holds
+	// the advisory lock and so carries events.
 	opening, carrying atomic.Bool
 	mu                sync.Mutex
 	// trouble is the reason why events cannot be carried at present, nil if events can be carried.
@@ -94,7 +94,8 @@ const (
 
 // Run carries events until ctx is done and then returns nil. It returns an error if [Config].Check
 // fails although the database can be reached. Only the process that has an advisory lock carries
-// events. The lock only saves work: if two processes carry the same events, the events count once.
+// events. The lock only saves work: if two processes carry the same events, the events count only
+// once.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.open(ctx); err != nil {
 		return err
@@ -160,8 +161,8 @@ func (r *Relay) Health() error {
 	return r.trouble
 }
 
-// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
-// logs that events are carried again.
+// report stores err for Health. It logs err unless the stored error has the same text. If err is
+// nil and an error was stored, report logs that events are carried again.
 func (r *Relay) report(ctx context.Context, err error) {
 	if ctx.Err() != nil { // interrupted
 		return

@@ -24,7 +24,7 @@ type refusal struct {
 // page has the rows of one read of the outbox.
 type page struct {
 	rows []row
-	// passed and open become the fields of the same names of the carrier once the rows are carried.
+	// passed and open replace the carrier's fields of the same names after the rows are carried.
 	passed int64
 	open   openTransactions
 }

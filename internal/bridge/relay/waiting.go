@@ -19,7 +19,7 @@ type Divided interface {
 	// PartitionOf returns the partition to which a user belonged before any partition was split.
 	PartitionOf(userID string) int
 	// Away reports whether the database of a partition is known to be unavailable. partition is a
-	// number as PartitionOf returns it: the numbers of the partitions before any split.
+	// number from before any split, as PartitionOf returns it.
 	Away(partition int) bool
 }
 
@@ -54,7 +54,7 @@ type waiting struct {
 	catching []bool
 	reached  int64
 	// held has the rooms whose rows must stay in the outbox, without being carried to any database,
-	// because a row that joins users to the room waits.
+	// because a row that joins users to the room waits for a database.
 	held rooms
 	// stillHeld collects, while the relay catches up, the rooms that must stay in held afterwards.
 	stillHeld rooms
@@ -120,8 +120,8 @@ func (c *carrier) waitError() error {
 // behind.
 func (c *carrier) waits(r *row) bool { return c.touches(r, c.behind) }
 
-// touches reports whether a row has a user in one of the partitions. For a row that names no users,
-// which is about a room, it assumes members in every partition.
+// touches reports whether a row has a user in one of the partitions. A row without users is about a
+// room; touches assumes that the room has members in every partition.
 func (c *carrier) touches(r *row, partitions []bool) bool {
 	if len(r.event.Data.UserIDs) == 0 {
 		return slices.Contains(partitions, true)

@@ -24,7 +24,7 @@ func parseKafka(a broker.Address) (Target, error) {
 	}
 	topic, hosts := a.Path, a.Hosts
 	return Target{Stream: topic, open: func() (writer, error) {
-		// The producer does not retry, since the worker does. By default the producer is
+		// The producer does not retry, because the worker does. By default the producer is
 		// idempotent, and all in-sync replicas must acknowledge a record.
 		client, err := kgo.NewClient(append(options,
 			kgo.DefaultProduceTopic(topic), kgo.RecordDeliveryTimeout(writeTimeout), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytes(maxBatchBytes), kgo.UnknownTopicRetries(0))...)

@@ -86,7 +86,7 @@ func matches(pattern, subject string) bool {
 }
 
 // write writes records. It sends a record only after all records that must precede it are
-// acknowledged. Otherwise JetStream could lose a message and store the next one. Both messages
+// acknowledged. Otherwise JetStream could lose a message and store the next message. Both messages
 // would then be sent again, and JetStream would drop the second message as a duplicate, so that the
 // order would be reversed.
 func (w *natsWriter) write(ctx context.Context, records []record) error {

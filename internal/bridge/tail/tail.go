@@ -126,7 +126,7 @@ func (t *Tail) Check(ctx context.Context) error {
 }
 
 // Run publishes until ctx is done and then returns nil. If a subscription to the log fails for one
-// target, it stops publishing to all targets and returns the error.
+// target, Run stops publishing to all targets and returns the error.
 func (t *Tail) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -229,8 +229,8 @@ func (t *Tail) initialize(ctx context.Context, subscriber *topics.Subscriber, ta
 	}
 }
 
-// report stores err for Health. It logs err if it is new. If err is nil and there was an error, it
-// logs that publishing works again.
+// report stores err for Health. It logs err unless the stored error has the same text. If err is
+// nil and an error was stored, report logs that publishing works again.
 func (t *Tail) report(ctx context.Context, target *Target, partition int, err error) {
 	if ctx.Err() != nil || err != nil && eventlog.IsGone(ctx, t.cfg.Pool, partition) { // not a failure: the process is stopping, or the partition has moved to another database
 		return

@@ -30,8 +30,8 @@ type writer interface {
 	// check returns an error if the broker cannot be reached, or if the topic, JetStream stream or
 	// subject is missing. The error says what to do.
 	check(ctx context.Context) error
-	// write writes records; records with the same key are written in order. It returns nil once the
-	// broker has acknowledged all records. If write fails, some of the records may have been
+	// write writes records; records with the same key are written in order. It returns nil after
+	// the broker has acknowledged all records. If write fails, some of the records may have been
 	// written.
 	write(ctx context.Context, records []record) error
 	close()
@@ -53,7 +53,7 @@ type record struct {
 	about []string
 }
 
-// forms has the forms of URLs by their schemes.
+// forms maps schemes to the forms of their URLs.
 var forms = map[string]broker.Form[Target]{
 	"kafka":  {Name: "kafka", Example: "kafka://USER:PASSWORD@HOST:9092/TOPIC", Parse: sending(parseKafka)},
 	"nats":   {Name: "nats", Example: "nats://USER:PASSWORD@HOST:4222/STREAM?subject=SUBJECT", Parse: sending(parseNATS)},
@@ -90,7 +90,7 @@ func parse(text string) (Target, error) {
 	return t, err
 }
 
-// sending returns a parser that also takes the parameter send, and checks the name of the stream.
+// sending returns a parser that also reads the parameter send, and checks the name of the stream.
 func sending(parse func(broker.Address) (Target, error)) func(broker.Address) (Target, error) {
 	return func(a broker.Address) (Target, error) {
 		send := a.List("send")

@@ -49,7 +49,7 @@ func (w *worker) publishPage(ctx context.Context, page []*message.Message) error
 		}
 		e, err := events.Decode(msg.Payload)
 		if err != nil {
-			return fmt.Errorf("decode the event at %s: %w", msg.Metadata.Get(topics.MetadataPlace), err) // unexpected, since the subscriber has already decoded the event
+			return fmt.Errorf("decode the event at %s: %w", msg.Metadata.Get(topics.MetadataPlace), err) // unexpected, because the subscriber has already decoded the event
 		}
 		if w.target.Events {
 			partition := strconv.Itoa(w.partition)
@@ -123,7 +123,7 @@ type room struct {
 }
 
 // publishChanges publishes the current badges of users, and the current states of large rooms. It
-// publishes each badge and state once, even if several events have changed it.
+// publishes each badge and state only once, even if several events have changed it.
 func (w *worker) publishChanges(ctx context.Context, c changes) error {
 	if len(c.rooms) > 0 {
 		rows, _ := w.cfg.Pool.Query(ctx, statements.Of(w.partition, "read rooms"), w.partition, slices.Collect(maps.Keys(c.rooms)))
@@ -210,8 +210,8 @@ type cloudEvent struct {
 	Data            any       `json:"data"`
 }
 
-// record returns the record of the state of a badge or room. Callers must give different ids for
-// different states.
+// record returns a record that publishes the state of a badge or room. Callers must give different
+// ids for different states.
 func (w *worker) record(kind, subject, id string, data any) (record, error) {
 	payload, err := json.Marshal(cloudEvent{
 		SpecVersion: "1.0", ID: id, Source: "badged", Type: kind, Subject: subject, Time: time.Now().UTC(),

@@ -29,7 +29,7 @@ func (b *batch) add(r Record) {
 	b.ordered = b.ordered || !commutes(r.Event.Type)
 }
 
-// failed wraps the error with which publishing b failed. The events of b come from file. If the
+// failed wraps the error with which publishing b failed. The events of b come from `file`. If the
 // server's answer names an event, the returned error names the line of this event; otherwise it
 // names all lines of b.
 func (b *batch) failed(file string, err error) error {

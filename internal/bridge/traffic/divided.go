@@ -24,8 +24,8 @@ type DividedTarget struct {
 func NewDividedTarget(t *HTTPTarget) *DividedTarget { return &DividedTarget{HTTPTarget: t} }
 
 // PartitionOf returns the partition to which a user belonged before any split. It must not be
-// called before AppendBestEffort has returned a failure, since the number of partitions is known
-// only then.
+// called before AppendBestEffort has returned a failure, because the number of partitions is
+// unknown until then.
 func (t *DividedTarget) PartitionOf(userID string) int {
 	return events.PartitionOf(userID, int(t.partitions.Load()))
 }
@@ -35,9 +35,9 @@ func (t *DividedTarget) PartitionOf(userID string) int {
 func (t *DividedTarget) Away(int) bool { return false }
 
 // AppendBestEffort appends events with one request. It omits the users in the partitions of
-// excluded, but sends every message to a room, since members may be in any partition. It returns
-// the further partitions whose users did not get their events. Its errors are the errors of
-// [HTTPTarget.Append], with indexes into evs.
+// excluded, but sends every message to a room, because members may be in any partition. It returns
+// the partitions, other than excluded, whose users did not get their events. Its errors are the
+// errors of [HTTPTarget.Append], with indexes into evs.
 func (t *DividedTarget) AppendBestEffort(ctx context.Context, excluded []bool, evs ...events.Event) (*cluster.PartialFailure, error) {
 	var sent []events.Event
 	var indexes []int
@@ -83,8 +83,8 @@ func (t *DividedTarget) withUsers(e events.Event, excluded []bool) (events.Event
 	return e, len(e.Data.UserIDs) > 0
 }
 
-// partialFailure returns the partitions that an answer names and that are not in excluded. If the
-// answer names no other partitions, it returns err.
+// partialFailure returns the partitions that an answer names and that are not in excluded. If there
+// are no such partitions, it returns err.
 func (t *DividedTarget) partialFailure(lacking *Lacking, excluded []bool, err error) (*cluster.PartialFailure, error) {
 	if lacking.Of < 1 || lacking.Of > events.MaxPartitions {
 		return nil, err

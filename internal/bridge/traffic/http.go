@@ -28,8 +28,8 @@ const (
 	foldTimeout = 2 * time.Second
 	// requestTimeout limits one request, so that a server that hangs is detected.
 	requestTimeout = 30 * time.Second
-	// maxResponseBytes limits an answer. It is greater than 1,000 badges with long ids and many
-	// categories.
+	// maxResponseBytes limits an answer. An answer with 1,000 badges, long ids and many categories
+	// is smaller.
 	maxResponseBytes = 64 << 20
 )
 

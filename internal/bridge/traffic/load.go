@@ -285,8 +285,9 @@ const maxMilestones = 64
 
 // settle waits until all published events are folded, and sums the badges.
 func (l *loader) settle(ctx context.Context) error {
-	// Wait for the positions one after the other. The retrier gives up if nothing succeeds for some
-	// time; each position that is reached shows that the projector is busy and has not stopped.
+	// Wait for the positions one after the other: each position that is reached counts as a
+	// success. The retrier would give up if it waited only for the last position and had no success
+	// for some time.
 	milestones := Spread(l.positions, maxMilestones)
 	sample := l.users[:min(len(l.users), MaxBadges)]
 	l.meter.Begin("fold", int64(len(milestones)), false)

@@ -33,7 +33,7 @@ type message struct {
 // SRC's own first message.
 //
 // A message from a user to the same user has a conversation and a seq, too. But its delivery
-// changes no number, and it is no answer, since a user's own messages do not count.
+// changes no number, and it is no answer, because a user's own messages do not count.
 //
 // An event id consists of the line number and a hash of the line and its seq, so that equal ids
 // mean equal events. Therefore a file can be loaded again, even after lines were appended to it or

@@ -14,7 +14,7 @@ import (
 type positions struct {
 	mu sync.Mutex
 	// joined has the position of each assigned number, beginning with number 1. The position of a
-	// number is the union of all positions for which this number or a lesser one was assigned.
+	// number is the union of all positions for which this number or a lesser number was assigned.
 	joined []string
 }
 

@@ -16,9 +16,9 @@ const MaxBadges = badges.MaxBadges
 // Target is the destination of a load. After the load, it returns the badges. It is safe for
 // concurrent use.
 //
-// Both methods may be called again after any error, since repeated events count once.
+// Both methods may be called again after any error, because repeated events count only once.
 type Target interface {
-	// Append appends evs. Once all events are durable, it returns the id of the transaction. The
+	// Append appends evs. When all events are durable, it returns the id of the transaction. The
 	// ids that concurrent calls return are in no particular order.
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 

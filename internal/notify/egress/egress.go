@@ -28,7 +28,7 @@ import (
 // Config configures a client. The zero value is usable.
 type Config struct {
 	// AllowPrivate permits plain http, and addresses of private networks and of this machine.
-	// Link-local addresses are always refused, since they include the metadata services of
+	// Link-local addresses are always refused, because they include the metadata services of
 	// clouds.
 	AllowPrivate bool
 	// Timeout limits a whole call, from dialing to the last byte of the answer. Default 15s.
@@ -210,7 +210,7 @@ func (b *bounded) CloseIdleConnections() {
 	}
 }
 
-// boundedBody is a body that fails with ErrTooLong if more than left further bytes are read.
+// boundedBody is the rest of a body; reading more than `left` bytes fails with ErrTooLong.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -227,7 +227,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// RetryAfter returns the wait in a Retry-After header, at most the given one, or 0 if there is none.
+// RetryAfter returns the wait in a Retry-After header, at most `limit`; 0 if there is no wait.
 func RetryAfter(h http.Header, now time.Time, limit time.Duration) time.Duration {
 	text := h.Get("Retry-After")
 	var d time.Duration

@@ -40,8 +40,8 @@ func alertArgs(rows []alertRow) []any {
 	return []any{users, conversations, seqs, mentions, titles, bodies, data, at, time.Now(), maxAlertAge}
 }
 
-// alerts stores each notification in rows for all devices of its user, and makes these devices due,
-// so that senders push to them.
+// alerts stores the notifications `rows`, each for all devices of its user, and makes these devices
+// due, so that senders push to them.
 func (m *marking) alerts(ctx context.Context, rows []alertRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (n *Notifier) addAlerts(ctx context.Context, tx pgx.Tx, partition int, due 
 }
 
 // addRetractions adds to each device in due the alerts that the device must remove: the device
-// shows the alert, but the message was read or recalled since.
+// shows the alert, but the message was read or recalled after the push.
 func (n *Notifier) addRetractions(ctx context.Context, tx pgx.Tx, partition int, due []DevicePush) error {
 	users, devices := make([]string, len(due)), make([]string, len(due))
 	for i := range due {

@@ -22,8 +22,8 @@ type Call struct {
 	Changes  int64
 	Attempts int
 	// QueuedAt is the time of the oldest change that was not sent to the webhook. A time that was
-	// stored while a clock was wrong is not reliable. So for a reminder, QueuedAt is at least the
-	// time at which the clocks of this process and of Postgres began to agree again.
+	// stored while a clock was wrong is not reliable. So for a reminder, QueuedAt is never before
+	// the time at which the clocks of this process and of Postgres agreed again.
 	QueuedAt time.Time
 	// Badge is the current badge of the user if the subject is a user. It includes the change
 	// that made the call due.
@@ -37,7 +37,7 @@ type Call struct {
 	SentState json.RawMessage
 	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it
 	// equals SentState. RepeatAfter is the duration after which the reminder is due again, even if
-	// the user does not change; 0 means never. The sender sets these three.
+	// the user does not change; 0 means never. The sender sets all three fields.
 	NewState    json.RawMessage
 	Unchanged   bool
 	RepeatAfter time.Duration
@@ -75,9 +75,9 @@ func (c *Call) queueKey() queueKey { return queueKey{name: c.Webhook} }
 func (c *Call) row() row           { return row{c.Partition, c.Type, c.Subject} }
 
 // NextCalls returns up to limit subjects that are due for a webhook. They come from the webhook's
-// queue, and from events of the log after the webhook's position. NextCalls blocks until a
-// subject is due; its only error is the error of ctx. It returns subjects even if the webhook is
-// paused. For each subject, call CallTold, CallRetry or CallHold once.
+// queue, and from events of the log after the webhook's position. NextCalls blocks until a subject
+// is due; its only error is the error of ctx. It returns subjects even if the webhook is paused.
+// For each subject, report the result with one of CallTold, CallRetry and CallHold.
 func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
 	l := queueKey{name: webhook}
 	limit = min(limit, badges.MaxBadges)
@@ -98,7 +98,7 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 }
 
 // repeats reports whether NextCalls may return another call about the same subject before the
-// result of this call was reported. This is harmless for calls about badges that come from the log:
+// result of this call is reported. This is harmless for calls about badges that come from the log:
 // each call sends the newest badge, and no row is stored.
 func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
 
@@ -193,7 +193,7 @@ func (n *Notifier) addStates(ctx context.Context, r *reader, due []Call) (left [
 }
 
 // statesOf adds to each call the state of its subject. agree reports whether the clocks of the
-// process and of Postgres agree: otherwise no reminder may be sent, since it could be too early
+// process and of Postgres agree: otherwise no reminder may be sent, because it could be too early
 // and cannot be undone.
 func (n *Notifier) statesOf(ctx context.Context, r *reader, due []Call) (agree bool, err error) {
 	agreedAt := n.agreedAt()
@@ -334,7 +334,7 @@ func storeCalls(ctx context.Context, tx pgx.Tx, b batch, calls []report) error {
 	var batch pgx.Batch
 	if len(gone.types) > 0 {
 		batch.Queue(statements.Of(b.partition, "delete told calls"), name, gone.types, gone.subjects, gone.changes)
-		kept.join(&gone) // a row that was queued again since is not deleted: make it due
+		kept.join(&gone) // a row that was queued again meanwhile is not deleted: make it due
 	}
 	if len(kept.types) > 0 {
 		batch.Queue(statements.Of(b.partition, "store told calls"), name, kept.types, kept.subjects, kept.changes, kept.told, kept.delays)
@@ -367,7 +367,7 @@ func (r *callRows) add(one *report) {
 	r.changes, r.attempts, r.queuedAt, r.delays = append(r.changes, c.Changes), append(r.attempts, attempts), append(r.queuedAt, c.QueuedAt), append(r.delays, one.delay)
 }
 
-// join appends the rows of other, but only the columns that the statement "store told calls"
+// join appends the rows of `other`, but only the columns that the statement "store told calls"
 // uses.
 func (r *callRows) join(other *callRows) {
 	r.types, r.subjects, r.told = append(r.types, other.types...), append(r.subjects, other.subjects...), append(r.told, other.told...)

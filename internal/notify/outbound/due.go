@@ -31,13 +31,13 @@ type DevicePush struct {
 	Badge  pubsub.Badge
 	Number int64
 	// Told is the number in the last push to the device. It is nil if the device may show another
-	// number now, for example because its app was open or a push failed since.
+	// number now, for example because its app was open or another push failed afterwards.
 	Told *int64
 	// Alerts are notifications of messages that are unread and not muted, oldest first. If there
 	// are more than MaxAlerts, it has the oldest MaxAlerts.
 	Alerts []Alert
-	// Retract names up to MaxRetract alerts that the device shows although their messages were
-	// read or recalled since.
+	// Retract names up to MaxRetract alerts that the device shows although their messages were read
+	// or recalled afterwards.
 	Retract []AlertName
 	// dropped are alerts that will not be sent, because their messages were read or are muted, or
 	// because the alerts are too old.
@@ -75,14 +75,14 @@ const MaxAlerts = 20
 func (p *DevicePush) queueKey() queueKey { return queueKey{p.App, p.Platform} }
 func (p *DevicePush) row() row           { return row{p.Partition, p.UserID, p.DeviceID} }
 
-// NextDevices returns up to limit devices of an app and platform that are due and need a push:
-// the number to show differs from the number in the last push, or there are alerts to show or to
+// NextDevices returns up to limit devices of an app and platform that are due and need a push: the
+// number to show differs from the number in the last push, or there are alerts to show or to
 // retract. It blocks until there is such a device; its only error is the error of ctx. For each
-// device, call DeviceTold, DeviceRetry, DeviceHold or DeviceGone once. Before this call,
-// NextDevices does not return the device again.
+// device, report the result with one of DeviceTold, DeviceRetry, DeviceHold and DeviceGone. Before
+// this report, NextDevices does not return the device again.
 //
 // If the epoch of the badge differs from the epoch of the last push, the device gets its number
-// again, since Postgres may have lost what was stored about the last push.
+// again, because Postgres may have lost what was stored about the last push.
 func (n *Notifier) NextDevices(ctx context.Context, app, platform string, limit int) ([]DevicePush, error) {
 	l := queueKey{app, platform}
 	limit = min(limit, badges.MaxBadges)

@@ -73,8 +73,8 @@ func (h *feed) listen(enabled bool) {
 }
 
 // add adds the batch b. First, it drops the earlier batches if they have more than maxReported
-// users, rooms and messages, or if they do not end where b begins: then another process has folded
-// the events in between.
+// users, rooms and messages, or if they do not end where b begins: in the second case, another
+// process has folded the events in between.
 func (h *feed) add(b *Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -28,7 +28,7 @@ type changes struct {
 }
 
 // gather returns the changes that events of a partition may have made. It skips an event that
-// cannot be decoded, since such an event changes nothing.
+// cannot be decoded, because such an event changes nothing.
 func (w *worker) gather(records []events.Record) (c changes) {
 	for i := range records {
 		if records[i].Damage != nil {

@@ -54,8 +54,8 @@ type NotifierConfig struct {
 	// reminder. 0 means that there are no reminders.
 	LongestReminder time.Duration
 	// RoomInterval is the minimum time between the starts of two rounds through the members of a
-	// room. It applies to rooms with more than MaxPromptMembers members in a partition. Default
-	// 1m.
+	// room with more than MaxPromptMembers members in a partition. It is also the minimum time
+	// between two calls of a webhook about a large room. Default 1m.
 	RoomInterval time.Duration
 	// PollInterval is how often the notifier checks a partition with devices for events that
 	// other processes have folded. It is also the longest pause after the notifier has caught up
@@ -79,8 +79,8 @@ type NotifierConfig struct {
 }
 
 // Notifier owns partitions. It makes their devices due, reads the log for webhooks, and gives the
-// due targets to the senders in the same process. Any number of notifiers may run on one
-// database. Each partition has one owner at a time, since two owners would notify targets twice.
+// due targets to the senders in the same process. Any number of notifiers may run on one database.
+// Each partition has one owner at a time, because two owners would notify targets twice.
 type Notifier struct {
 	cfg     NotifierConfig
 	log     *slog.Logger
@@ -238,16 +238,15 @@ type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
 	// revision is the revision of the partition, which grows when badges change without events. All
-	// devices then become due, page by page. marked is the last revision for which this was begun.
-	// While it is not finished, `after` is the last user whose devices became due; otherwise
-	// `after` is nil.
+	// devices then become due, page by page. marked is the last revision for which this began.
+	// Until the last page, `after` is the last user whose devices became due; then `after` is nil.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
 	rounds           bool // whether a round through the members of a room is due
 	// reported merges the batches since the last call of feed.take.
 	reported lastBatches
-	// caughtUp is true once the devices for all folded events are due.
+	// caughtUp is true when the devices for all folded events are due.
 	caughtUp bool
 }
 
@@ -255,8 +254,8 @@ func (s *partitionState) targets() []any {
 	return append(s.folded.Targets(), &s.position.TransactionID, &s.position.Offset, &s.revision, &s.marked, &s.after, &s.devices, &s.badges, &s.rounds)
 }
 
-// drain makes all devices of the partition due that folded events have changed. It returns the
-// time until the next call of drain.
+// drain makes devices of the partition due: the devices of all users that folded events have
+// changed. It returns the time until the next call of drain.
 func (w *worker) drain(ctx context.Context) (pause time.Duration, err error) {
 	pause, err = w.drainHeld(ctx)
 	if err != nil && eventlog.IsGone(ctx, w.cfg.Pool, w.partition) {
@@ -328,9 +327,10 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step makes devices due, at most one page. These are the devices of users that new events have
-// changed, of the next users after badges have changed without events, or of the next members in a
-// round through a room. more reports whether to call step again.
+// step does one of three things. It makes the devices of users due that new events have changed;
+// or, after badges have changed without events, the devices of the next page of users; or the
+// devices of the next page of members in a round through a room. more reports whether to call step
+// again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -376,7 +376,7 @@ func (w *worker) move(ctx context.Context, tx pgx.Tx, from, to events.Position) 
 }
 
 // follow moves the notifier's position to the projector's position without reading the log. It is
-// called while there are no devices. No device misses a change, since a device is due when it is
+// called while there are no devices. No device misses a change, because a device is due when it is
 // added.
 func (w *worker) follow(ctx context.Context, s *partitionState) error {
 	if s.position == s.folded.Position && s.revision == s.marked && s.after == nil {
@@ -455,8 +455,8 @@ func (w *worker) deleteOldAlerts(ctx context.Context) error {
 const (
 	// maxAlertAge is the age at which an alert that was not pushed is dropped and deleted.
 	maxAlertAge = 24 * time.Hour
-	// maxShownAge is how long a pushed alert can be retracted, counted from the time it was
-	// queued. Then it is deleted.
+	// maxShownAge is how long a pushed alert can be retracted, counted from the time it was queued.
+	// Then the alert is deleted.
 	maxShownAge = 7 * 24 * time.Hour
 	// alertsInterval is how often old alerts are deleted.
 	alertsInterval = time.Minute

@@ -11,8 +11,8 @@ import (
 )
 
 // queueKey identifies a queue from which senders read: the devices of one app and platform, or the
-// subjects of one webhook. Each app and webhook has its own queue, so that a slow one does not
-// delay the rest.
+// subjects of one webhook. Each app and webhook has its own queue, so that a slow app or webhook
+// does not delay the rest.
 type queueKey struct {
 	// name is the name of an app, or if platform is empty, the name of a webhook.
 	name, platform string

@@ -31,23 +31,22 @@ type reader struct {
 	behind bool
 	// refused is true if pages may contain subjects that the endpoint refused.
 	refused bool
-	// held has rows of the queue. The value is the time before which the row must not be given to
-	// a sender.
+	// held maps a row of the queue to the time before which the row must not be given to a sender.
 	held map[row]time.Time
-	// roundAt has, for each large room, the earliest time of a call about the room that is neither
-	// made nor queued yet.
+	// roundAt has, for each large room, the earliest time of the next call about the room, after
+	// all calls that are made or queued already.
 	roundAt map[string]time.Time
 }
 
 // page has the subjects of one read for a webhook. Usually these are the users and rooms that the
 // next events of the log have changed. But after badges have changed without events, the reader
-// reads all users, and a page has the next of them.
+// reads all users of the partition, page by page.
 type page struct {
 	reader *reader
-	// to is the position after the events of the page. told is the number of events before this
-	// position. revision is the last revision of the partition for which users were read because
-	// badges had changed without events. `after` is the last user that was read for this revision;
-	// it is nil if all users were read.
+	// to is the position after the events of the page. told is the number of the partition's events
+	// before this position. revision is the last revision of the partition for which users were
+	// read because badges had changed without events. `after` is the last user that was read for
+	// this revision; it is nil if all users were read.
 	to       events.Position
 	told     int64
 	revision int64
@@ -161,8 +160,8 @@ func (r *reader) giveBack(s *subject, dueAt time.Time) {
 	r.refused = r.refused || s.refused
 }
 
-// done records that a subject was sent or added to the queue. It reports whether all subjects of the
-// oldest page that the reader has read are done, so that the position can move past this page.
+// done records that a subject was sent or added to the queue. It reports whether all subjects of
+// the reader's oldest page are done, so that the position can move past this page.
 func (r *reader) done(s *subject) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,8 +171,8 @@ func (r *reader) done(s *subject) bool {
 
 func (p *page) isTold() bool { return p.open == 0 && len(p.rooms) == 0 }
 
-// toldPages returns the number of complete pages before the first incomplete page. last is the
-// last of these complete pages, nil if n is 0.
+// toldPages returns the number of complete pages before the first incomplete page; all subjects of
+// a complete page are done. last is the last of these complete pages, nil if n is 0.
 func (r *reader) toldPages() (n int, last *page) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +199,7 @@ func (r *reader) forget() {
 	r.pages, r.stored, r.behind = nil, events.Position{}, true
 }
 
-// takeRefused removes the subjects that the endpoint refused from the pages and returns them.
+// takeRefused removes from the pages the subjects that the endpoint refused. It returns them.
 func (r *reader) takeRefused() (all []*subject) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

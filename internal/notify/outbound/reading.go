@@ -128,8 +128,8 @@ func (n *Notifier) readEvents(ctx context.Context, r *reader, last *page, s *rea
 	return nil
 }
 
-// changedBy returns the users and rooms that events of a partition may have changed, each with
-// the time of the first such event. It skips an event that cannot be decoded, since such an event
+// changedBy returns the users and rooms that events of a partition may have changed, each with the
+// time of the first such event. It skips an event that cannot be decoded, because such an event
 // changes nothing.
 func (n *Notifier) changedBy(partition int, records []events.Record) (users, rooms []change) {
 	byUser, byRoom := map[string]struct{}{}, map[string]struct{}{}
@@ -271,7 +271,7 @@ func (n *Notifier) subjectDone(s *subject) {
 	}
 }
 
-// moveWhenTold schedules a move of the reader's position if the first page is complete.
+// moveWhenTold schedules a move of the reader's position if the oldest page is complete.
 func (n *Notifier) moveWhenTold(r *reader) {
 	if pages, _ := r.toldPages(); pages > 0 {
 		n.reports.move(r)

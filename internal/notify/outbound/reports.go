@@ -55,7 +55,7 @@ func (r *report) queueKey() queueKey {
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told has the readers whose first page is complete: the positions of these readers must be
+	// told has the readers whose oldest page is complete: the positions of these readers must be
 	// moved.
 	told map[*reader]struct{}
 	wake chan struct{}

@@ -20,8 +20,8 @@ const MaxPromptMembers = 1000
 // publishing the message.
 const MaxToldMembers = 50
 
-// rooms schedules a round for each room in rooms: the round makes the devices of the members due,
-// page by page. rooms also stores the notifications in posts, which the rounds copy to the
+// rooms schedules a round for each of the given rooms: the round makes the devices of the members
+// due, page by page. rooms also stores the notifications in posts, which the rounds copy to the
 // devices.
 func (m *marking) rooms(ctx context.Context, rooms []string, posts []alertRow) error {
 	if len(rooms) == 0 {

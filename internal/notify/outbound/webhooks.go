@@ -25,9 +25,9 @@ const (
 // State says whether a webhook is called.
 type State string
 
-// The states of webhooks. If a subject changes while a webhook is paused, the change is sent when
-// the webhook is active again. If a subject changes while a webhook is disabled, the change is
-// never sent.
+// These are the states of webhooks. If a subject changes while a webhook is paused, the change is
+// sent when the webhook is active again. If a subject changes while a webhook is disabled, the
+// change is never sent.
 const (
 	Active   State = "active"
 	Paused   State = "paused"
@@ -63,8 +63,8 @@ type Webhook struct {
 // Ladder has the results of a webhook's last calls, and the time of the next retry. A failed call
 // is repeated after a wait, and the waits grow; the list of these waits is called the ladder.
 type Ladder struct {
-	// Step is the number of the current wait in the list of waits, which begins with 1. It is 0
-	// while calls succeed.
+	// Step is the index of the current wait in the ladder; the first index is 1. It is 0 while
+	// calls succeed.
 	Step int
 	// Due is the earliest time of the next call; zero means now.
 	Due time.Time

@@ -106,8 +106,8 @@ func mistakesIn(err error) []error {
 	return []error{err}
 }
 
-// atIndex adds the number of the line in text to an error of encoding/json. It replaces an error
-// that names Go types by an error that names JSON types.
+// atIndex adds the line number to an error of encoding/json about `text`. It replaces an error that
+// names Go types by an error that names JSON types.
 func atIndex(text []byte, err error) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("line %d: %w", lineOf(text, syntax.Offset), err)

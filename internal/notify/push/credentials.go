@@ -18,9 +18,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// signedEarly is the age of tokens for vendors when they are issued: their time of issue is this
-// long before the present time. A vendor whose clock is slow would refuse a token with a time of
-// issue in the future.
+// signedEarly is subtracted from the present time to get the time of issue of a token for a vendor.
+// A vendor whose clock is slow would refuse a token with a time of issue in the future.
 const signedEarly = 10 * time.Second
 
 // tls returns the TLS settings for connections to the vendor's server.

@@ -138,10 +138,10 @@ func (p *Push) content() content {
 	return c
 }
 
-// collapse returns the collapse key of a push: the vendor replaces a stored push by a new push
-// with the same key. Silent pushes of a user share one key, since only the newest number matters.
-// Each alert has its own key, so that a repeated push is not shown twice. A push that retracts
-// alerts also has its own key, since a push with a newer number must not replace it. Keys have 32
+// collapse returns the collapse key of a push: the vendor replaces a stored push by a new push with
+// the same key. A user's silent pushes share one key, because only the newest number matters. Each
+// alert has its own key, so that a repeated push is not shown twice. A push that retracts alerts
+// also has its own key, because a push with a newer number must not replace it. Keys have 32
 // characters, the maximum that all vendors accept.
 func (p *Push) collapse() string {
 	name := p.UserID
@@ -155,8 +155,8 @@ func (p *Push) collapse() string {
 	return base64.RawURLEncoding.EncodeToString(sum[:24])
 }
 
-// encode returns v as JSON. It does not escape characters such as "<" for HTML, because each
-// escape takes six bytes.
+// encode returns v as JSON. It does not escape characters such as "<" for HTML, because each escape
+// takes six bytes of the limited payload.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -168,7 +168,7 @@ func encode(v any) ([]byte, error) {
 }
 
 // failed returns the outcome of a push that got no answer. It removes the URL from a *url.Error,
-// since the URL contains a token.
+// because the URL contains a token.
 func failed(err error) Outcome {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -203,7 +203,7 @@ const maxRetryAfter = time.Hour
 var reasonPattern = regexp.MustCompile(`^[A-Za-z_]{1,64}$`)
 
 // reasonOf returns `word`, the vendor's code for a failure. If `word` does not have the form of a
-// code, reasonOf returns the HTTP status instead, since any other text may contain a token.
+// code, reasonOf returns the HTTP status instead, because any other text may contain a token.
 func reasonOf(status int, word string) string {
 	if reasonPattern.MatchString(word) {
 		return word

@@ -11,7 +11,7 @@ import (
 
 const (
 	// slowInFlight is the maximum total number of slow pushes in flight of an app of Web Push or
-	// UnifiedPush. A limit for each route would not suffice, since users choose the hosts of
+	// UnifiedPush. A limit for each route would not suffice, because users choose the hosts of
 	// endpoints.
 	slowInFlight = inFlight / 2
 	// slowAnswer is the duration above which a push counts as slow.

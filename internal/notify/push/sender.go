@@ -21,8 +21,8 @@ import (
 type Queue interface {
 	// NextDevices returns up to limit devices of an app that are due, with tokens that are not
 	// sealed. It blocks until a device is due; its only error is the error of ctx. For each device,
-	// the sender calls one of the other methods once; these methods do not block. Before this call,
-	// NextDevices does not return the device again.
+	// the sender reports the result with one of the other methods; these methods do not block.
+	// Before this report, NextDevices does not return the device again.
 	NextDevices(ctx context.Context, app, platform string, limit int) ([]outbound.DevicePush, error)
 	// DeviceTold reports that a device got its number, and the alerts in d.Alerts and d.Retract.
 	// The lists have only alerts that were sent or retracted; alerts that the sender has removed
@@ -34,8 +34,8 @@ type Queue interface {
 	DeviceRetry(d outbound.DevicePush, told int, delay time.Duration, reason string)
 	// DeviceHold reports that no push was tried. The device is due again after delay.
 	DeviceHold(d outbound.DevicePush, delay time.Duration)
-	// DeviceGone reports that the vendor does not know a device any more. The queue must delete
-	// the device, unless it was registered again since.
+	// DeviceGone reports that the vendor does not know a device any more. The queue must delete the
+	// device, unless it was registered again meanwhile.
 	DeviceGone(d outbound.DevicePush)
 }
 
@@ -160,9 +160,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due outbound.DevicePush) 
 }
 
 // tell sends the alerts of a device. If no alert was sent, and if the app permits silent pushes, it
-// sends a silent push with the number. It stops at the first failure and returns its outcome. sent
-// is the number of alerts up to and including the last alert that was sent; it includes earlier
-// alerts that were too large.
+// sends a silent push with the number. It stops at the first failure and returns the outcome of
+// this push. sent is the number of alerts up to and including the last alert that was sent; it
+// includes earlier alerts that were too large.
 func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (sent int, _ Outcome) {
 	silent := Push{
 		UserID: due.UserID, DeviceID: due.DeviceID, App: due.App, Environment: due.Environment, Token: due.Token,

@@ -46,9 +46,9 @@ func (t *singleDialTransport) RoundTrip(req *http.Request) (*http.Response, erro
 }
 
 // isUnprocessed reports whether err means that the server has not processed a request, so that
-// repeating the request is safe. net/http has no error type for this case; it returns such an
-// error only because roundTrip clears req.GetBody. Otherwise net/http would repeat the request
-// itself, without acquiring the lock.
+// repeating the request is safe. net/http has no error type for this case. roundTrip clears
+// req.GetBody, so net/http returns the error; otherwise net/http would repeat the request itself,
+// without acquiring the lock.
 func isUnprocessed(err error) bool { return strings.Contains(err.Error(), "cannot retry err [") }
 
 // roundTrip sends a request once. It holds the lock of the server until the request has a

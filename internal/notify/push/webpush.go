@@ -100,7 +100,7 @@ func decodeKey(text string) ([]byte, error) {
 	return base64.RawURLEncoding.DecodeString(text)
 }
 
-// route returns the host and port of the push service, since each service has its own limits.
+// route returns the host and port of the push service, because each service has its own limits.
 func (w *webPush) route(p *Push) string {
 	var s subscription
 	if json.Unmarshal(p.Token, &s) != nil {
@@ -113,9 +113,9 @@ func (w *webPush) route(p *Push) string {
 	return hostOf(u)
 }
 
-// recordSizes are the possible lengths of encrypted pushes. A push is padded to the next of these
-// lengths, which hides the length of the text. All services accept 4096 bytes; the smaller
-// lengths save traffic for silent pushes.
+// recordSizes are the possible lengths of encrypted pushes. A push is padded to the next greater
+// length, which hides the length of the text. All services accept 4096 bytes; the smaller lengths
+// save traffic for silent pushes.
 var recordSizes = []int{512, 1024, 2048, 3072, 4096}
 
 func (w *webPush) send(ctx context.Context, p *Push) Outcome {

@@ -18,8 +18,8 @@ import (
 // keyBytes is the length of an AES-256 key.
 const keyBytes = 32
 
-// These are the formats of a stored secret; the first byte is the format. In a plain secret, the
-// secret follows. In an encrypted secret, the length of the key's id, the id, the nonce and the
+// These are the formats of a stored secret; its first byte is the format. In the format plain, the
+// secret follows. In the format encrypted, the length of the key's id, the id, the nonce and the
 // ciphertext follow.
 const (
 	plain     = 0
@@ -67,8 +67,8 @@ func ParseKeys(specs []string) (*Box, error) {
 }
 
 // Seal returns the form in which a secret is stored. context names the row in which it is stored,
-// for example the user and the device. If an encrypted secret is copied to another row, Open
-// fails, because its context differs.
+// for example the user and the device. If an encrypted secret is copied to another row, Open fails,
+// because the context of that row differs.
 func (b *Box) Seal(secret []byte, context string) []byte {
 	if b.first == "" {
 		return append([]byte{plain}, secret...)

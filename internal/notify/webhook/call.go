@@ -107,7 +107,7 @@ func statusError(status int) error {
 	return fmt.Errorf("the endpoint answered %d %s", status, http.StatusText(status))
 }
 
-// withoutURL removes the URL from the error of a call, since the query of the URL may contain a
+// withoutURL removes the URL from the error of a call, because the query of the URL may contain a
 // token. The error may also quote the endpoint's answer. So withoutURL truncates the text, and
 // replaces characters that cannot be stored or displayed.
 func withoutURL(err error) error {

@@ -19,8 +19,8 @@ import (
 )
 
 // tripAfter is the number of consecutive failed calls after which all events of the webhook are
-// delayed by the waits of the ladder. After fewer failures only the failed events are delayed:
-// the endpoint may be unable to accept these events and accept all others.
+// delayed by the waits of the ladder. After fewer failures only the failed events are delayed: the
+// endpoint may be unable to accept these events, but may accept all others.
 const tripAfter = 5
 
 // recovery is how long the circuit breaker refuses all calls after it has opened. It is shorter
@@ -61,15 +61,16 @@ type feed struct {
 	// calling is the number of calls in progress, including calls that wait for a slot.
 	calling int
 	// rounds is the step of the ladder that the webhook gets when the breaker opens. A failure
-	// increments rounds, unless the call began before roundEnds: so concurrent failures count once.
-	// roundEnds is the end of the wait that belongs to the step `rounds`.
+	// increments rounds, unless the call began before roundEnds: so concurrent failures count only
+	// once. roundEnds is the end of the wait that belongs to the step `rounds`.
 	rounds    int
 	roundEnds time.Time
 	// recordedAt is the time of the last write to the store. recordings is the number of writes
 	// in progress.
 	recordedAt time.Time
 	recordings int
-	// unrecorded is true until the store has the last failure, or the first success after it.
+	// unrecorded is true until the store has the last failure, or the first success after this
+	// failure.
 	unrecorded bool
 	// recording serializes the writes to the store, so that the last write has the newest state.
 	recording sync.Mutex
@@ -209,7 +210,7 @@ func (f *feed) turn() (w outbound.Webhook, limit int, wait time.Duration) {
 
 // calls groups changes into calls. If a change need not be sent, such as a badge whose numbers the
 // endpoint has already received, calls makes no call for it and reports it with CallTold. A change
-// whose call has failed before gets a separate call, since the endpoint may be unable to accept
+// whose call has failed before gets a separate call, because the endpoint may be unable to accept
 // this change.
 func (f *feed) calls(ctx context.Context, w outbound.Webhook, changes []outbound.Call) []*call {
 	var all []*call
@@ -363,10 +364,10 @@ func (f *feed) succeeded(ctx context.Context, c *call) {
 	f.record(ctx, before.Step > 0 || !before.Due.IsZero())
 }
 
-// failed reports to the queue, and records in the store, that a call failed. If the endpoint seems
-// to fail for all events, failed increments the step of the webhook, and so the wait before the
-// next call grows. This is the case if the breaker is open or the step is already above 0. If the
-// endpoint answered 410 Gone, failed disables the webhook.
+// failed reports to the queue, and records in the store, that a call failed. If the breaker is open
+// or the step of the webhook is above 0, the endpoint seems to fail for all events: failed then
+// increases the step, so that the next wait is longer. If the endpoint answered 410 Gone, failed
+// disables the webhook.
 func (f *feed) failed(ctx context.Context, c *call) {
 	attempts := 1
 	for _, change := range c.changes {
@@ -390,7 +391,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 			f.roundEnds = time.Now().Add(shortestWait(f.rounds))
 		}
 		w.LastFailureAt, w.LastStatus, w.LastError = now, c.answer.Status, c.err.Error()
-		// If several concurrent calls fail, only the first failure increments the step.
+		// If several concurrent calls fail, only the first failure increases the step.
 		moved = (open || w.Step > 0) && w.Step == c.webhook.Step
 		switch {
 		case c.answer.Status == http.StatusGone:
@@ -435,8 +436,8 @@ func (f *feed) failed(ctx context.Context, c *call) {
 }
 
 // record stores the state of the webhook. Unless urgent is true, it does so only if recordInterval
-// has passed since the last write, which limits the number of writes. A failure that is not
-// stored because of this is stored at the next refresh.
+// has passed since the last write, which limits the number of writes. A failure that is therefore
+// not stored is stored at the next refresh.
 func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()
 	if !urgent && time.Since(f.recordedAt) < recordInterval {

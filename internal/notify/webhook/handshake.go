@@ -14,10 +14,10 @@ type RefusedError struct{ Reason string }
 func (e *RefusedError) Error() string { return "the endpoint refuses webhooks: " + e.Reason }
 
 // Handshake asks an endpoint for permission to call it, as the CloudEvents specification of
-// webhooks describes. It returns the number of calls per minute that the endpoint permits; 0
-// means no limit. It fails with a [*RefusedError] if the endpoint refuses, and with another error
-// if the endpoint does not answer. Handshake succeeds if the endpoint does not support
-// handshakes, since only operators register webhooks.
+// webhooks describes. It returns the number of calls per minute that the endpoint permits; 0 means
+// no limit. It fails with a [*RefusedError] if the endpoint refuses, and with another error if the
+// endpoint does not answer. Handshake succeeds if the endpoint does not support handshakes, because
+// only operators register webhooks.
 func (c *Caller) Handshake(ctx context.Context, endpoint string) (rate int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodOptions, endpoint, nil)
 	if err != nil {

@@ -13,8 +13,8 @@ var ladder = [...]time.Duration{
 	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// longestWait is longer than every wait that waitAfter returns: such a wait differs from its
-// value in ladder by up to a tenth.
+// longestWait is longer than every wait that waitAfter returns: these waits differ from the values
+// in `ladder` by up to a tenth.
 const longestWait = 27 * time.Hour
 
 // maxRetryAfter limits the wait that an endpoint can ask for.

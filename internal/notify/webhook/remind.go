@@ -16,8 +16,8 @@ import (
 // that has no value of its own.
 const OtherCategories = "*"
 
-// remindAfter returns how long a category may have unread messages before a reminder is sent.
-// This is the value of the category in Config.RemindAfter, or for a top-level category without a
+// remindAfter returns how long a category may have unread messages before a reminder is sent. The
+// result is the value of the category in Config.RemindAfter, or for a top-level category without a
 // value, the value of OtherCategories. ok is false if the category gets no reminders.
 func (s *Sender) remindAfter(name string) (after time.Duration, ok bool) {
 	if after, ok = s.cfg.RemindAfter[name]; ok {

@@ -19,8 +19,8 @@ type memory struct {
 	recent, older map[string][sha256.Size]byte
 }
 
-// maxRemembered is the maximum number of users in recent. When recent is full, it becomes older,
-// and the former content of older is deleted.
+// maxRemembered is the maximum number of users in memory.recent. When `recent` is full, it replaces
+// memory.older, and a new `recent` begins.
 const maxRemembered = 20_000
 
 // tell stores the numbers of a user that an event will send. It reports whether these numbers
@@ -72,7 +72,7 @@ type knowledge struct {
 }
 
 // knowledgeOf returns the numbers of a badge that an endpoint gets. filter has the categories of
-// the webhook: only numbers of categories that it covers are sent. A nil filter covers all.
+// the webhook: only numbers of categories that the filter covers are sent. A nil filter covers all.
 func knowledgeOf(b *pubsub.Badge, filter []string) knowledge {
 	if filter == nil {
 		return knowledge{b.Epoch, &b.Numbers, b.Categories}
@@ -106,7 +106,7 @@ func (f *feed) news(w outbound.Webhook, c *outbound.Call) (data json.RawMessage,
 		return data, true, err
 	case c.Type == outbound.DeadletterBuried:
 		data, err = json.Marshal(c.Letter)
-		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter since
+		return data, c.Letter != nil, err // Letter is nil if an operator has resolved the dead letter meanwhile
 	}
 	return nil, false, fmt.Errorf("%s of %q has no data to send", c.Type, c.Subject)
 }

@@ -29,20 +29,21 @@ const Test = "webhook.test"
 // is safe for concurrent use.
 type Queue interface {
 	// NextCalls returns up to limit calls that are due for a webhook. It blocks until a call is
-	// due; its only error is the error of ctx. For each call, the sender calls CallTold, CallRetry
-	// or CallHold once; these methods do not block. Before this, NextCalls does not return the same
-	// call again, but it may return another call about the same badge.
+	// due; its only error is the error of ctx. For each call, the sender reports the result with
+	// one of CallTold, CallRetry and CallHold; these methods do not block. Before this report,
+	// NextCalls does not return the same call again, but it may return another call about the same
+	// badge.
 	NextCalls(ctx context.Context, webhook string, limit int) ([]outbound.Call, error)
-	// CallTold reports that a call was made, or need not be made. It is due again when the subject
-	// changes. Unless c.RepeatAfter is 0, it is also due after c.RepeatAfter.
+	// CallTold reports that a call was made, or need not be made. The call is due again when the
+	// subject changes and, unless c.RepeatAfter is 0, after c.RepeatAfter.
 	CallTold(c outbound.Call)
-	// CallRetry reports that a call failed. It is due again after delay. refused is true if the
-	// failure may be due to this call alone: the endpoint may be unable to accept it.
+	// CallRetry reports that a call failed. The call is due again after delay. refused is true if
+	// the failure may be due to this call alone: the endpoint may be unable to accept it.
 	CallRetry(c outbound.Call, delay time.Duration, refused bool)
-	// CallHold reports that a call was not made. It is due again after delay.
+	// CallHold reports that a call was not made. The call is due again after delay.
 	CallHold(c outbound.Call, delay time.Duration)
-	// CallsAccepted reports that an endpoint has accepted a call, so it works. Calls that the
-	// endpoint has refused must then no longer delay other calls.
+	// CallsAccepted reports that an endpoint has accepted a call, so it works. From then on, calls
+	// that the endpoint has refused must not delay other calls.
 	CallsAccepted(webhook string)
 	// CallsRenewed reports that a webhook has new settings. The queue must then make all calls due
 	// that are waiting for a retry.
