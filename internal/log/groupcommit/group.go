@@ -54,7 +54,7 @@ type call struct {
 	expected *eventlog.PlacementSnapshot
 	// rights has the tokens of the users on whose behalf the call appends.
 	rights []eventlog.Right
-	// group is set when the call leaves the queue.
+	// group is set when the call is removed from the queue.
 	group *commitGroup
 	// wake wakes the goroutine of the call when it is closed. The goroutine of the first call
 	// of a group runs the transaction: wake of the first call is closed when the group may
@@ -76,14 +76,14 @@ const (
 	// largeGroup is the maximum number of events in all commit groups that start at the same
 	// time, unless a single call has more events.
 	largeGroup = 5000
-	// worthwhile is the minimum number of queued events with which another commit is started while
-	// commits run. With fewer events, it is cheaper to wait until a running commit has ended.
+	// worthwhile is the minimum number of queued events for starting another commit while commits
+	// run. For fewer events, waiting until a running commit has ended costs less.
 	worthwhile = 8
-	// shortly is the maximum time between two calls that count as overlapping. Both calls must
-	// have at least `worthwhile` events, and arrive while other appends run. For this time after
-	// the second call, appends do not fold, and the projectors fold the events. If appends folded
-	// too, they and the projectors would block each other. shortly must be longer than the pauses
-	// between such calls under load.
+	// shortly is the maximum time between two calls that count as overlapping. Both calls must have
+	// at least `worthwhile` events, and arrive while other appends run. During `shortly` after the
+	// second call, appends do not fold: only the projectors fold. If appends folded too, appends
+	// and projectors would block each other. shortly must be longer than the pauses between such
+	// calls under load.
 	shortly = 50 * time.Millisecond
 	// maxLarge is how many appends of more than `small` events run at once. They use at most
 	// half of the connections of a process. So other calls proceed while the larger appends

@@ -45,8 +45,8 @@ var statements = sqlfile.Parse(statementsText)
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Store contains the archive. Run creates an archive there if it does not exist and the
-	// database lists no archived files.
+	// Store contains the archive. Run creates an archive if the store has none and the database
+	// lists no archived files.
 	Store archive.Store
 	// Before is a time: a range is archived only if all its events were appended before it.
 	Before time.Time

@@ -68,7 +68,7 @@ type loader struct {
 	to        chan<- chunk
 }
 
-// add adds a row to a chunk, and sends the chunk once it is full.
+// add adds a row to a chunk, and sends the chunk when it is full.
 func (l *loader) add(ctx context.Context, c *chunk) error {
 	c.add(l.partition, c.columns)
 	if c.rows < BulkRows {

@@ -79,8 +79,8 @@ type Result struct {
 	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
 	// the partition has new tables and a new epoch.
 	DifferentUsers int64 `json:"different_users"`
-	// First are the differences of at most 10 users and at most 10 rooms: the users and rooms with
-	// the lowest ids among those that differ. It is empty in results that Config.Resumed gets.
+	// First are the differences of at most 10 users and at most 10 rooms: the differing users and
+	// rooms with the lowest ids. It is empty in results that Config.Resumed gets.
 	First []replay.Difference `json:"first,omitempty"`
 	// Held is the longest time for which a lock on the projector's position blocked the projector.
 	Held time.Duration `json:"-"`
