@@ -28,7 +28,7 @@ type Group struct {
 	// small is the maximum number of events of a call that joins a commit group. A larger call
 	// has a transaction of its own, which runs in parallel to the groups.
 	small int
-	// limit is the maximum number of commit groups that run at once.
+	// limit is the maximum number of commit groups that run concurrently.
 	limit int
 	// largeSlots has an element for each running larger append.
 	largeSlots chan struct{}
@@ -85,9 +85,9 @@ const (
 	// and projectors would block each other. shortly must be longer than the pauses between such
 	// calls under load.
 	shortly = 50 * time.Millisecond
-	// maxLarge is how many appends of more than `small` events run at once. They use at most
-	// half of the connections of a process. So other calls proceed while the larger appends
-	// wait for locks on the tables of a partition.
+	// maxLarge is how many appends of more than `small` events run concurrently. They use at most
+	// half of the connections of a process. So other calls proceed while the larger appends wait
+	// for locks on the tables of a partition.
 	maxLarge = 8
 	// groupTimeout limits the append of a commit group, which no caller's context can cancel. A
 	// healthy database needs far less.
@@ -99,8 +99,8 @@ const (
 const SmallAppend = 100
 
 // New returns a Group for `log` that calls `append` for each transaction. Calls of at most `small`
-// events share transactions; at most `limit` shared transactions run at once. Each larger call has
-// a transaction of its own.
+// events share transactions; at most `limit` shared transactions run concurrently. Each larger call
+// has a transaction of its own.
 func New(log *events.Log, append events.Append, small, limit int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, limit: limit, largeSlots: make(chan struct{}, maxLarge)}
 }
@@ -302,7 +302,8 @@ func (c *commitGroup) merge(other *commitGroup) {
 	c.partitions.AddAll(&other.partitions)
 }
 
-// partitionsOf returns the partitions to which the events probably go.
+// partitionsOf returns the partitions that get the events, unless partitions are split before the
+// append.
 func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
 	for i := range evs {
 		d := &evs[i].Data

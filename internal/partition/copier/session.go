@@ -323,8 +323,8 @@ func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 	return s.wrap(err)
 }
 
-// Bound returns the position of the last row of the next chunk of the log, which begins after the
-// position `after`. The chunk has at most `rows` rows and about 16 MiB, and no row after limit.
+// Bound returns the position of the last row of the next chunk of the log. The chunk begins after
+// the position `after`. It has at most `rows` rows and about 16 MiB, and no row after limit.
 func (s *Session) Bound(ctx context.Context, after, limit events.Position, rows int) (events.Position, error) {
 	bound := limit
 	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,

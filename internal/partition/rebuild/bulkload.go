@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// BulkRows is the number of rows that one transaction loads, which takes some tens of
+// BulkRows is the number of rows that one transaction loads. The transaction takes some tens of
 // milliseconds.
 const BulkRows = 5000
 

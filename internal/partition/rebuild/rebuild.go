@@ -42,15 +42,15 @@ type Config struct {
 	// Archive, if not nil, is replayed before the log. If it is nil, the replay starts at the
 	// baseline.
 	Archive *archive.Archive
-	// Bus, if not nil, receives updates for the users whose rows were wrong. These updates make
-	// the clients of the users read a snapshot at once. If the partition has a new epoch, all
-	// other clients read a snapshot when they are reconciled.
+	// Bus, if not nil, receives updates for the users whose rows were wrong. These updates make the
+	// clients of the users read a snapshot immediately. If the partition has a new epoch, all other
+	// clients read a snapshot when they are reconciled.
 	Bus pubsub.Bus
 
 	// Partition is the partition to rebuild; nil means all.
 	Partition *int
 	// Anew makes a rebuild of all partitions start with the first partition. By default, a rebuild
-	// of all partitions resumes an interrupted one: it omits the partitions that are rebuilt
+	// of all partitions resumes an interrupted rebuild: it omits the partitions that are rebuilt
 	// already.
 	Anew bool
 	// Memory is the approximate limit in bytes for the state of users during a replay. If the

@@ -15,9 +15,9 @@ import (
 
 // ArchivedFiles returns the archive's entries of the files that the database lists for a partition:
 // together these files have all events that were removed from the log. The result includes files
-// that an operator has declared lost. It omits files that the database does not list, such as files
-// of an interrupted run. ArchivedFiles fails if an entry is missing or does not match the database;
-// see [Listed].
+// that an operator has declared lost; they cannot be read. It omits files that the database does
+// not list, such as files of an interrupted run. ArchivedFiles fails if an entry is missing or does
+// not match the database; see [Listed].
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, false)
 }

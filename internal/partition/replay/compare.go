@@ -335,9 +335,8 @@ func markRows(r *Replay, ids []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the expectedRows of a table, whose rows according to the log are in the map
-// `log`. Comparing removes the rows from the map. The function `set` loads a row into the columns
-// of t.
+// rowsIn returns the expectedRows of a table. The map `log` has the rows according to the log.
+// Comparing removes the rows from the map. The function `set` loads a row into the columns of t.
 func rowsIn[V any](t table, ids []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, ids, func(key rowKey, _ []string) expected {
 		v, ok := log[key]

@@ -429,7 +429,7 @@ func (snapshot *Snapshot) repeats(ctx context.Context, weight, budget int64, don
 	return repeats, nil
 }
 
-// Share is a part of the users that is replayed at once: the users whose hash is between lo and
+// Share is a part of the users that is replayed together: the users whose hash is between lo and
 // hi, inclusive. Each call of AllUsers chooses a random seed for the hash.
 type Share struct {
 	seed   maphash.Seed

@@ -128,9 +128,9 @@ func (snapshot *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// folded returns the arguments of the SQL condition "folded after", which come first in the
-// statements with this condition. The condition is true for a row of the log that comes after the
-// position `after` and is folded in the tables.
+// folded returns the arguments of the SQL condition "folded after". These arguments come first in
+// the statements with this condition. The condition is true for a row of the log that comes after
+// the position `after` and is folded in the tables.
 func (snapshot *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, snapshot.Args()...)
 }
