@@ -133,7 +133,7 @@ type expected int
 const (
 	noRow    expected = iota
 	oneRow            // only the row that take has loaded
-	anyRow            // any row or no row, since the row has no effect
+	anyRow            // any row or no row is right, since it has no effect
 	emptyRow          // no row, or the empty row that take has loaded
 )
 
