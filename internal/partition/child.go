@@ -30,8 +30,8 @@ func (c *Child) Gets(t Table) string {
 	case t.Kind == "dead_letters":
 		return "false" // only the switch moves dead letters: if the copy included them, lists would show each twice
 	case t.Kind == "webhook_queue":
-		// A queued call about a room describes only the members in one partition. So both children
-		// get the call.
+		// A queued call about a room describes the members in one partition. So each child needs
+		// the call, for its own members.
 		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`, c.First, c.has("t.subject"))
 	case t.Kind == "settled_letters":
 		return `(t.user_ids IS NULL OR EXISTS (SELECT FROM unnest(t.user_ids) AS u WHERE ` + c.has("u") + `))`
@@ -59,11 +59,11 @@ func (c *Child) Selects(t Table, all Columns) string {
 }
 
 // members returns an SQL expression for a statement that copies a room t to the child: the number
-// of members that the room gets in the child. For the second child, it is the number of members in
-// the child's table of conversations if the room is new in the child. It is 0 for a room that the
-// child already has, since the split itself updates the number of this room. For the first child
-// it is always 0: the split later sets the number to the parent's number minus the second child's
-// number. So erased members, whose user ids are not stored, count in the first child.
+// of members that the room gets in the child. For the second child, it is the number of memberships
+// in the child's table of conversations if the child does not have the room yet. It is 0 for a room
+// that the child already has, since the split itself updates the number of this room. For the first
+// child it is always 0: the split later sets the number to the parent's number minus the second
+// child's number. So erased members, whose user ids are not stored, count in the first child.
 func (c *Child) members(rooms Table) string {
 	if c.First {
 		return "0"

@@ -46,7 +46,7 @@ type Table struct {
 	Refers string
 }
 
-// Place says what a place in the log means that a table stores.
+// Place is the meaning of the places in the log that a table stores.
 type Place int
 
 const (

@@ -16,11 +16,11 @@ func Table(topic string) string { return `badged."` + topic + `"` }
 // Positions returns the name of the table with the positions of the consumer groups of a topic.
 func Positions(topic string) string { return `badged."` + topic + `_offsets"` }
 
-// insertSQL appends messages in the order of the arrays; a message is one row of the log. The
-// array of metadata may be shorter than the array of UUIDs: the remaining messages have no
-// metadata. The array of numbers of events may be shorter too: the remaining messages have one
-// event each. The statement calls unnest in the select list, since Postgres would materialize
-// arrays that are unnested in a FROM clause.
+// insertSQL appends messages in the order of the arrays; a message is one row of the log. The array
+// of metadata may be shorter than the array of UUIDs: the remaining messages have no metadata. The
+// array of event counts may be shorter too: the remaining messages have one event each. The
+// statement calls unnest in the select list, since Postgres would materialize arrays that are
+// unnested in a FROM clause.
 //
 // The statement writes only columns that publishers may write.
 func insertSQL(topic string) string {
@@ -45,8 +45,8 @@ func insertOneAtSQL(topic string) string {
 VALUES ($1, $2, $3::text::json, $4, $5, $6)`
 }
 
-// Columns are messages to append, one slice for each column: the arguments of insertSQL and
-// its variants.
+// Columns are messages to append, one slice for each column. The slices are arguments of insertSQL
+// and its variants.
 type Columns struct {
 	uuids    [][16]byte
 	payloads [][]byte
@@ -58,7 +58,7 @@ type Columns struct {
 	events []int16
 }
 
-// NewColumns returns Columns without messages, with room for n.
+// NewColumns returns Columns without messages, with capacity for n.
 func NewColumns(n int) *Columns {
 	return &Columns{uuids: make([][16]byte, 0, n), payloads: make([][]byte, 0, n)}
 }
@@ -84,9 +84,9 @@ func (r *Columns) MarkOwn() {
 
 func (r *Columns) isOwn(i int) bool { return i < len(r.own) && r.own[i] }
 
-// Packed returns the same events, in the same order, in as few messages as possible. If a
-// message still has a single event, it is unchanged. A message with several events has no
-// metadata, since metadata only repeats what is in the events.
+// Packed returns the same events, in the same order, in as few messages as possible. A message with
+// a single event is unchanged. A message with several events has no metadata, since metadata only
+// repeats what is in the events.
 func (r *Columns) Packed() (*Columns, error) {
 	if len(r.uuids) <= 1 {
 		return r, nil

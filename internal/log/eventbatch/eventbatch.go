@@ -33,20 +33,20 @@ const (
 	MaxRow = 8 << 20
 )
 
-// PayloadSQL is an SQL expression for the payload of a row, null if the payload exceeds
-// MaxRow. Postgres need not read a payload to know its length.
+// PayloadSQL is an SQL expression for the payload of a row, null if the payload exceeds MaxRow.
+// Postgres computes octet_length without reading the payload.
 const PayloadSQL = `CASE WHEN octet_length(payload) <= 8388608 THEN payload END`
 
-// smallestCompressed is the size in bytes from which payloads are compressed. Smaller payloads are
-// not, since compressing takes at least 20 µs. For larger payloads it is worth this time: without
-// compression, Postgres would store them outside of the page (TOAST), which costs more.
+// smallestCompressed is the size in bytes from which payloads are compressed. Smaller payloads stay
+// uncompressed, since compressing takes at least 20 µs. Storing a larger payload uncompressed costs
+// more: Postgres stores it outside of the page (TOAST).
 const smallestCompressed = 2000
 
 // magic begins every zstd frame.
 var magic = []byte{0x28, 0xB5, 0x2F, 0xFD}
 
-// encoder has a window of MaxBytes, the greatest size that is compressed. By default it adds a
-// checksum to each frame, with which the decoder detects damage.
+// encoder has a window of MaxBytes, the maximum size of JSON that is compressed. By default the
+// encoder adds a checksum to each frame, so that the decoder detects damage.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxBytes),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))

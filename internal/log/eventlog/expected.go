@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// PlacementSnapshot is the set of partitions that a database is expected to hold. It is used
-// to append a message to a room whose members are in several databases. The caller reads the
-// map of partitions once, and passes to each database the partitions that the map assigns to
-// it. The database appends the message to exactly these partitions; if it does not hold all of
-// them any more, it refuses the message. Otherwise a partition that moves meanwhile could miss
+// PlacementSnapshot is the set of partitions that a database is expected to hold. It is used to
+// append a message to a room whose members are in several databases. The caller reads the map of
+// partitions once, and passes to each database the partitions that the map assigns to it. The
+// database appends the message to exactly these partitions; if it does not hold all of them any
+// more, it refuses the message. Without this check, a partition that is moved meanwhile could miss
 // the message. A snapshot is immutable.
 type PlacementSnapshot struct{ partitions Set }
 

@@ -17,9 +17,9 @@ type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Held returns the partitions that a database holds, in ascending order. A single database
-// holds all partitions. With several databases, a partition may be moved to another database at
-// any time.
+// Held returns the partitions that a database holds, in ascending order. If the log has only one
+// database, it holds all partitions. With several databases, a partition may be moved to another
+// database at any time.
 func Held(ctx context.Context, q Querier) ([]int, error) {
 	return query.All(ctx, q, "read which partitions the database holds", pgx.RowTo[int], heldSQL)
 }

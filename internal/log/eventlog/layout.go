@@ -11,8 +11,8 @@ func (h UserHash) In(partition, n int) bool {
 	return base+h.Partition(modulus) == partition
 }
 
-// Children returns the numbers of the two partitions into which a partition can be split. n is
-// the initial number of partitions of the log. The children belong to the next level; ok is
+// Children returns the numbers of the two partitions into which a partition can be split. n is the
+// initial number of partitions of the log. The children belong to the next level (see level); ok is
 // false if that level would have more than MaxPartitions partitions.
 func Children(partition, n int) (a, b int, ok bool) {
 	base, modulus := level(partition, n)
@@ -24,7 +24,7 @@ func Children(partition, n int) (a, b int, ok bool) {
 }
 
 // Parent returns the partition whose split created a partition. n is the initial number of
-// partitions of the log. It returns false for an initial partition.
+// partitions of the log. ok is false for an initial partition.
 func Parent(partition, n int) (parent int, ok bool) {
 	base, modulus := level(partition, n)
 	if base == 0 {

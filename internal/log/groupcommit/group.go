@@ -28,7 +28,7 @@ type Group struct {
 	// small is the maximum number of events of a call that joins a commit group. A larger call
 	// has a transaction of its own, which runs in parallel to the groups.
 	small int
-	// limit is the maximum number of commit groups that run at once.
+	// limit is the maximum number of commit groups that run concurrently.
 	limit int
 	// largeSlots has an element for each running larger append.
 	largeSlots chan struct{}
@@ -54,7 +54,7 @@ type call struct {
 	expected *eventlog.PlacementSnapshot
 	// rights has the tokens of the users on whose behalf the call appends.
 	rights []eventlog.Right
-	// group is set when the call leaves the queue.
+	// group is set when the call is removed from the queue.
 	group *commitGroup
 	// wake wakes the goroutine of the call when it is closed. The goroutine of the first call
 	// of a group runs the transaction: wake of the first call is closed when the group may
@@ -76,18 +76,18 @@ const (
 	// largeGroup is the maximum number of events in all commit groups that start at the same
 	// time, unless a single call has more events.
 	largeGroup = 5000
-	// worthwhile is the minimum number of queued events with which another commit is started while
-	// commits run. With fewer events, it is cheaper to wait until a running commit has ended.
+	// worthwhile is the minimum number of queued events for starting another commit while commits
+	// run. For fewer events, waiting until a running commit has ended costs less.
 	worthwhile = 8
-	// shortly is the maximum time between two calls that count as overlapping. Both calls must
-	// have at least `worthwhile` events, and arrive while other appends run. For this time after
-	// the second call, appends do not fold, and the projectors fold the events. If appends folded
-	// too, they and the projectors would block each other. shortly must be longer than the pauses
-	// between such calls under load.
+	// shortly is the maximum time between two calls that count as overlapping. Both calls must have
+	// at least `worthwhile` events, and arrive while other appends run. During `shortly` after the
+	// second call, appends do not fold: only the projectors fold. If appends folded too, appends
+	// and projectors would block each other. shortly must be longer than the pauses between such
+	// calls under load.
 	shortly = 50 * time.Millisecond
-	// maxLarge is how many appends of more than `small` events run at once. They use at most
-	// half of the connections of a process. So other calls proceed while the larger appends
-	// wait for locks on the tables of a partition.
+	// maxLarge is how many appends of more than `small` events run concurrently. They use at most
+	// half of the connections of a process. So other calls proceed while the larger appends wait
+	// for locks on the tables of a partition.
 	maxLarge = 8
 	// groupTimeout limits the append of a commit group, which no caller's context can cancel. A
 	// healthy database needs far less.
@@ -99,8 +99,8 @@ const (
 const SmallAppend = 100
 
 // New returns a Group for `log` that calls `append` for each transaction. Calls of at most `small`
-// events share transactions; at most `limit` shared transactions run at once. Each larger call has
-// a transaction of its own.
+// events share transactions; at most `limit` shared transactions run concurrently. Each larger call
+// has a transaction of its own.
 func New(log *events.Log, append events.Append, small, limit int) *Group {
 	return &Group{log: log, append: append, fold: append, small: small, limit: limit, largeSlots: make(chan struct{}, maxLarge)}
 }
@@ -302,7 +302,8 @@ func (c *commitGroup) merge(other *commitGroup) {
 	c.partitions.AddAll(&other.partitions)
 }
 
-// partitionsOf returns the partitions to which the events probably go.
+// partitionsOf returns the partitions that get the events, unless partitions are split before the
+// append.
 func (g *Group) partitionsOf(evs []events.Event) (s eventlog.Set) {
 	for i := range evs {
 		d := &evs[i].Data

@@ -205,8 +205,8 @@ func TestGroupWithAnInvalidEvent(t *testing.T) {
 	}
 }
 
-// If a queued call is canceled, it returns at once and its events are not appended. If its append
-// is running, perhaps with events of other callers, it returns when the append ends.
+// If a queued call is canceled, it returns immediately and its events are not appended. If its
+// append is running, perhaps with events of other callers, it returns when the append ends.
 func TestGroupWithCanceledCallers(t *testing.T) {
 	log, pool := newLog(t)
 	g := groupcommit.New(log, log.Append, groupcommit.SmallAppend, 2)
@@ -285,7 +285,7 @@ func (l *heldLog) ids() []string {
 }
 
 // heldGroup tests a group of two concurrent appends: publish appends an event to some partitions,
-// or to a room if there are none, and want compares the running appends.
+// or to a room if no partitions are given, and want compares the running appends.
 func heldGroup(t *testing.T, test func(l *heldLog, publish func(id string, in ...int), want func(...string))) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog

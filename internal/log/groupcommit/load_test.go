@@ -32,7 +32,7 @@ func publisher(t *testing.T, g *groupcommit.Group) func(calls ...int) {
 }
 
 // Calls of at most the group's small size wait for the running append and share the next one.
-// Larger calls are appended at once.
+// Larger calls are appended immediately.
 func TestGroupOfLargerCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l heldLog
@@ -62,8 +62,8 @@ func (l *heldLog) sizes() (n []int) {
 	return n
 }
 
-// Where calls of many events meet again and again, the transactions leave folding to the
-// loops. Where two meet once, or single events do, they fold. Time is that of the bubble.
+// If calls of many events overlap repeatedly, the transactions do not fold. If only two such calls
+// overlap, or only single events, the transactions fold. The clock is the fake clock of synctest.
 func TestGroupUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var folding, appending heldLog

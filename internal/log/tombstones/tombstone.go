@@ -16,7 +16,7 @@ import (
 // nil, the payload is the remaining event, or `null` if Event is nil too. Otherwise the
 // payload is an object that begins with the erased members.
 type Tombstone struct {
-	// Event is the event without the user, nil if it named no other user.
+	// Event is the event without the removed users, nil if it named no other users.
 	Event []byte
 	// Members says how the erased part of the event changed the numbers of members of rooms; nil
 	// if no number changed. Only an event of the type user.left_all changes several rooms.

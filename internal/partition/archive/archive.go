@@ -243,7 +243,7 @@ func (a *Archive) Check(ctx context.Context, f File) error {
 	return nil
 }
 
-// CheckAll checks files as Check does, except those that were given up.
+// CheckAll checks files as Check does, except files that were declared lost.
 func (a *Archive) CheckAll(ctx context.Context, files []File) error {
 	for _, f := range files {
 		if f.GivenUp == nil {

@@ -150,8 +150,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Only one process at a time adds to an archive or creates it, even if two
-// databases have the same log. Others can read meanwhile.
+// Only one process at a time adds to an archive or creates it, even if two databases have the same
+// log. Other processes can read it meanwhile.
 func TestOneAddsAtATime(t *testing.T) {
 	a, dir := newArchive(t)
 	f := write(t, a, 1, records())

@@ -112,8 +112,8 @@ func parseRecord(text []byte) (Record, error) {
 // Write durably writes a file of a partition, and reads it back to check it. `number` is the number
 // of the file, from 1. The function eachRecord must call its argument once for every record, in
 // order. Write returns the manifest entry of the file, without generations and dead letters;
-// [Archive.Add] adds the entry to the manifest. Before the first Write, the caller must delete the
-// files of interrupted calls with [Archive.Cut].
+// [Archive.Add] adds the entry to the manifest. Before the first Write, the caller must call
+// [Archive.Cut], which deletes the files of interrupted calls.
 func (a *Archive) Write(ctx context.Context, partition, number int, eachRecord func(func(*Record) error) error) (File, error) {
 	f := File{Partition: partition, Number: number, Name: FileName(partition, number)}
 	if number > 1 {
@@ -237,8 +237,9 @@ func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) 
 	return err
 }
 
-// read reads a file as Read does, but does not compare it with its entry, so the file need not be
-// in the manifest. It returns the number of records in the file, and the place of the last record.
+// read reads a file as Read does, without comparing the file with the manifest. So the manifest
+// need not list the file. It returns the number of records in the file, and the place of the last
+// record.
 func (a *Archive) read(ctx context.Context, f File, visit func([]Record) error) (count int64, last string, err error) {
 	steps, err := a.filters(f)
 	if err != nil {

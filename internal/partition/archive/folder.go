@@ -41,7 +41,7 @@ func (dir Folder) Lock(context.Context) (io.Closer, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// partExtension is appended to the name of a file until it is complete.
+// partExtension is appended to the name of a file until the file is complete.
 const partExtension = ".part"
 
 // makeDir durably creates a directory and its missing parents. It syncs each parent directory, so

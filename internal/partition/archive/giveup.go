@@ -64,7 +64,8 @@ func Ranges(files []File) (names []string) {
 }
 
 // GiveUp durably replaces the first len(files) entries of a partition in the manifest by `files`,
-// in which the caller has set GivenUp for the lost files. GiveUp retains the entries after them.
+// in which the caller has set GivenUp for the lost files. GiveUp retains the later entries of the
+// partition.
 func (a *Archive) GiveUp(ctx context.Context, partition int, files []File) error {
 	a.divide(partition)
 	for _, f := range a.ownFiles(partition) {
@@ -86,7 +87,7 @@ func (a *Archive) Discard(ctx context.Context) error {
 	return a.store.Remove(ctx, manifestName)
 }
 
-// HowToGiveUp returns the shell command that gives up files.
+// HowToGiveUp returns the shell command that declares files lost.
 func HowToGiveUp(files []File) string {
 	return fmt.Sprintf("`badged archive --give-up %s --to DIR`", strings.Join(Ranges(files), ","))
 }

@@ -42,8 +42,8 @@ type Tail struct {
 }
 
 // Cut deletes the leftovers that `tails` select: files that the database does not list. It also
-// deletes their entries in the manifest, and files without an entry that an interrupted run has
-// written. Call CheckCut for each tail first.
+// deletes their entries in the manifest, and files that an interrupted run has written and not
+// added to the manifest. Call CheckCut for each tail first.
 func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 	for _, t := range tails {
 		for _, f := range a.leftovers(t) {
@@ -61,7 +61,7 @@ func (a *Archive) Cut(ctx context.Context, tails ...Tail) error {
 }
 
 // CheckCut fails with a [*FileError] if a file that Cut would delete cannot be read, or has an
-// event that exists nowhere else. It skips files that do not exist, were given up, or have the
+// event that exists nowhere else. It skips files that do not exist, were declared lost, or have the
 // same content as one of t.Copies.
 //
 // If the manifest has no entries of the partition itself, CheckCut also checks one file of each

@@ -24,8 +24,8 @@ const extension = ".ndjson.zst"
 // Replace durably writes the next revision of f, and reads it back to check it. The new file must
 // have the same number of records and the same last place. If several partitions share f, the new
 // file belongs to f's partition only. The function eachRecord must call its argument once for every
-// record, in order. Replace returns the manifest entry without its proof; [Archive.Adopt] adds it
-// to the manifest.
+// record, in order. Replace returns the manifest entry without its proof; [Archive.Adopt] adds the
+// entry to the manifest.
 func (a *Archive) Replace(ctx context.Context, f File, eachRecord func(func(*Record) error) error) (File, error) {
 	next := File{
 		Partition: f.Partition, Number: f.Number, Previous: f.Previous, Generations: f.Generations, DeadLetters: f.DeadLetters,
@@ -88,9 +88,9 @@ func (a *Archive) relink() {
 	}
 }
 
-// expect lists the name of a file as stale before the file is written, so that RemoveStale
-// deletes the file unless it gets an entry in the manifest. It also lists the name of the
-// partial file, which a killed process does not remove.
+// expect lists the name of a file as stale before the file is written, so that RemoveStale deletes
+// the file unless it gets an entry in the manifest. It also lists the name that the file has until
+// it is complete: a killed process leaves such a file.
 func (a *Archive) expect(name string) {
 	for _, left := range []string{name, name + partExtension} {
 		if !slices.Contains(a.manifest.Stale, left) {

@@ -46,8 +46,8 @@ func ParseKeys(r io.Reader) (*Keys, error) {
 	return k, nil
 }
 
-// Sealed is a Store that encrypts the objects of another Store. It also reads unencrypted
-// objects, so that an existing archive can be continued with keys.
+// Sealed is a Store that encrypts the objects of another Store. It also reads unencrypted objects,
+// so that an unencrypted archive can be continued with encryption.
 type Sealed struct {
 	Store
 	Keys *Keys

@@ -34,8 +34,8 @@ func sealed(t *testing.T, dir, lines string) archive.Store {
 	return archive.Sealed{Store: archive.Folder(dir), Keys: keys}
 }
 
-// Nothing of an archive with a key is readable without it, keys can be added before the
-// first, and a wrong or changed file is refused.
+// An encrypted archive cannot be read without its key, new keys can be added before the first key,
+// and a wrong or changed file is refused.
 func TestSealed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")
 	old, oldName := secret(t)
@@ -138,7 +138,7 @@ func (s stopping) Create(ctx context.Context, name string) (archive.Writer, erro
 	return s.Store.Create(ctx, name)
 }
 
-// Reseal encrypts files under an old key or without one with the first key, also after
+// Reseal encrypts unencrypted files, and files with an old key, with the first key, also after
 // interruptions. Their content does not change.
 func TestReseal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a")

@@ -46,9 +46,9 @@ func (f File) forPartition(partition int) File {
 }
 
 // divide prepares the manifest for a change of a partition's entries. If the partition has no
-// entries, its files are listed under an ancestor. Then divide lists the files of the nearest such
-// ancestor under both children of this ancestor instead. It repeats this until the partition has
-// entries.
+// entries, its files are listed under an ancestor. In this case divide lists the files of the
+// nearest such ancestor under both children of this ancestor instead. It repeats this until the
+// partition has entries.
 func (a *Archive) divide(partition int) {
 	top, divided := a.holder(partition)
 	for ; top != partition && len(divided) > 0; top, divided = a.holder(partition) {
@@ -84,8 +84,8 @@ func (e *SplitError) Error() string {
 }
 
 // Split returns the partitions that must be split, so that the log gets all descendants of
-// `partition` that have files in the archive. They are the partition itself and perhaps some of its
-// descendants, in the order in which to split them. The result is empty unless the log is new, or
+// `partition` that have files in the archive. The result has the partition itself and perhaps some
+// of its descendants, in the order in which to split them. It is empty unless the log is new, or
 // was restored to a time before a split.
 func (a *Archive) Split(partition int) (split []int) {
 	for _, number := range a.Numbers() {

@@ -150,8 +150,8 @@ func TestSharedFiles(t *testing.T) {
 	}
 }
 
-// Leftovers of an interrupted run before a split are cut off both children, and deleted with the
-// second.
+// Cut removes leftovers of a run before a split from both children. After the second child, it
+// deletes their file.
 func TestFilesLeftFromBeforeASplit(t *testing.T) {
 	a, dir := newArchive(t)
 	rs := delivered(t, foldtest.User(0, 0), foldtest.User(0, 1))
@@ -202,7 +202,7 @@ func TestSplitsThatALogLacks(t *testing.T) {
 }
 
 // A later run deletes every file that a killed run left: the first file of a partition that was
-// split since, a rewritten file, and the file after a cut.
+// split later, a rewritten file, and the file after a cut.
 func TestNothingIsLeftUnnamed(t *testing.T) {
 	a, dir := newArchive(t)
 	rs := delivered(t, foldtest.User(0, 0), foldtest.User(0, 1))

@@ -43,7 +43,7 @@ type Writer interface {
 	Abort()
 }
 
-// contextReader is a reader whose Read fails once its context is done.
+// contextReader is a reader whose Read fails after its context is done.
 type contextReader struct {
 	ctx context.Context
 	io.ReadCloser

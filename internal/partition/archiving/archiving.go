@@ -45,8 +45,8 @@ var statements = sqlfile.Parse(statementsText)
 type Config struct {
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Store contains the archive. Run creates an archive there if it does not exist and the
-	// database lists no archived files.
+	// Store contains the archive. Run creates an archive if the store has none and the database
+	// lists no archived files.
 	Store archive.Store
 	// Before is a time: a range is archived only if all its events were appended before it.
 	Before time.Time
@@ -417,7 +417,8 @@ func (a *archiving) records(ctx context.Context, snapshot *replay.Snapshot, r lo
 
 // rebase folds the events of archived ranges into the baseline, the state at the end of the
 // archive. It fills new tables with the new baseline, and then replaces the tables of the old
-// baseline in one short transaction. present is the generation of event keys at the new baseline.
+// baseline in one short transaction. present is the number of the current generation of event keys
+// at the new baseline.
 func (a *archiving) rebase(ctx context.Context, snapshot *replay.Snapshot, files []archive.File, ranges []logRange, present int) error {
 	last := files[len(files)-1]
 	place, err := events.ParsePlace(last.Last)

@@ -90,8 +90,8 @@ func openArchive(t testing.TB, dir string) *archive.Archive {
 // garbage is an event that nothing understands.
 const garbage = `{"garbage": true}`
 
-// appendTurn appends to partition 0 events that do not commute, repeat earlier
-// ones, or become dead letters.
+// appendTurn appends to partition 0 events that do not commute, repeat earlier events, or become
+// dead letters.
 func appendTurn(t testing.TB, d *projectortest.Database, turn int) {
 	t.Helper()
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)
@@ -232,8 +232,8 @@ func TestArchiveKeepsWhatIsNeeded(t *testing.T) {
 	replaytest.VerifyArchive(t, d.Pool, d.Log, dir, ann)
 }
 
-// An explanation says since when it can name events. With the archive it names
-// all.
+// An explanation says up to which time events are archived and cannot be listed. With the archive
+// it lists all events.
 func TestExplainWhatIsArchived(t *testing.T) {
 	d, dir := projectortest.New(t), t.TempDir()
 	ann := foldtest.User(0, 0)
@@ -265,7 +265,6 @@ func TestExplainWhatIsArchived(t *testing.T) {
 	}
 }
 
-// An incomplete or foreign archive fails before anything is written or dropped.
 // Verifying a user compares the rooms of that user, also if a member of another room in the
 // baseline leaves rooms later.
 func TestVerifyAUserBesideARoom(t *testing.T) {

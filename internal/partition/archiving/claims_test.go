@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// Reads ahead of the log survive in the tables: for the next owner, for verifying,
-// healing and rebuilding, and in the baseline of an archive.
+// The tables store reads ahead of the log: for the next owner, for verifying, healing and
+// rebuilding, and in the baseline of an archive.
 func TestClaimsAreKept(t *testing.T) {
 	d := projectortest.New(t)
 	ann, bob := foldtest.User(0, 0), foldtest.User(0, 1)

@@ -77,7 +77,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A leftover of a partition that was split since is deleted once a child archives, unless the
+// A leftover of a partition that was split later is deleted when a child is archived, unless the
 // log was restored to a time before the leftover's events.
 func TestArchiveAfterASplitDeletesNoLostEvents(t *testing.T) {
 	t.Parallel()

@@ -29,16 +29,16 @@ type GiveUpConfig struct {
 
 // GivenUp is the result of GiveUp for one database.
 type GivenUp struct {
-	// Files are the names of the files that were given up.
+	// Files are the names of the files that the call declared lost.
 	Files []string `json:"files"`
 	// Events is the number of events in these files.
 	Events int64 `json:"events"`
 }
 
-// GiveUp marks missing or damaged files of an archive as given up, so that archiving and erasing
-// can continue without the files. The badges of users do not change, since the baseline (the state
-// at the end of the archive) includes the lost events. But the partition can no longer be replayed
-// from its first event. If the whole archive is lost, GiveUp creates a new archive.
+// GiveUp declares missing or damaged files of an archive lost (given up), so that archiving and
+// erasing can continue without the files. The badges of users do not change, since the baseline
+// (the state at the end of the archive) includes the lost events. But the partition can no longer
+// be replayed from its first event. If the whole archive is lost, GiveUp creates a new archive.
 //
 // GiveUp checks all files in cfg.Files before it changes anything, and fails if one of them is
 // intact. If GiveUp fails while it writes, a repeated call completes the changes.
@@ -107,7 +107,7 @@ func GiveUp(ctx context.Context, cfg GiveUpConfig) (done GivenUp, err error) {
 }
 
 // lost returns two lists of a partition's files: all files, as the new manifest will list them, and
-// the lost files among them, which this call gives up.
+// the lost files among them, which this call marks as given up.
 func (cfg *GiveUpConfig) lost(ctx context.Context, job *rebuild.Job, a *archive.Archive, partition int) (all, lost []archive.File, err error) {
 	listed, err := replay.ListedFiles(ctx, job.Conn, a, partition)
 	if err != nil {
@@ -166,14 +166,15 @@ func WithoutArchive(ctx context.Context, q events.Querier, err error) error {
 	return fmt.Errorf("%w, but a part of the log is archived: give its archive. If that is lost, give it up with %s", err, archive.HowToGiveUp(files))
 }
 
-// Lost counts the archived files of a partition that were given up, and their events.
+// Lost counts the archived files of a partition that were declared lost, and their events.
 type Lost struct {
 	Partition int
 	Files     int
 	Events    int64
 }
 
-// AllLost counts the files that were given up, in one entry for each partition with such files.
+// AllLost counts the files that were declared lost. It returns one entry for each partition with
+// such files.
 func AllLost(ctx context.Context, q events.Querier) ([]Lost, error) {
 	return query.All(ctx, q, "read what was given up of the archive", pgx.RowToStructByPos[Lost], statements.Get("read what was given up"))
 }

@@ -33,8 +33,8 @@ func (q *onQuery) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 func (q *onQuery) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Events folded while the ranges are read are archived with the generation of
-// keys that they began.
+// Events that are folded while the ranges are read are archived with the generation of event keys
+// that begins meanwhile.
 func TestArchiveWhileKeysRotate(t *testing.T) {
 	d, dir := projectortest.New(t), t.TempDir()
 	bob := foldtest.User(0, 1)

@@ -47,7 +47,7 @@ type Restored struct {
 	Partitions int   `json:"partitions"`
 	Files      int   `json:"files"`
 	Events     int64 `json:"events"`
-	// GivenUp is the number of lost events: archived events whose files were given up.
+	// GivenUp is the number of lost events: archived events whose files were declared lost.
 	GivenUp int64 `json:"given_up,omitempty"`
 	// Without lists the partitions without files in any archive. It is empty if one archive was
 	// restored into one database.

@@ -69,8 +69,8 @@ func usersOfAll() (users []string) {
 	return users
 }
 
-// fillArchive appends histories with rooms to all partitions, and archives each in a
-// file for each partition. It returns the rows that the log had, by partition.
+// fillArchive appends histories with rooms to all partitions, and archives each history in one file
+// per partition. It returns the rows that the log had, by partition.
 func fillArchive(t *testing.T, d *projectortest.Database, dir string) [][]string {
 	t.Helper()
 	users, rows := usersOfAll(), make([][]string, foldtest.Partitions)

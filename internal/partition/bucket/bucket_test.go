@@ -202,8 +202,8 @@ func TestOthersAreNoticed(t *testing.T) {
 	}
 }
 
-// A cut link is resumed where it was cut, an answer that was lost counts, and a link
-// that stays down is an error which says how far reading came.
+// A read resumes where the connection broke, and a write succeeds even if its response is lost. If
+// the connection stays broken, the error says how much was read.
 func TestCutLinks(t *testing.T) {
 	p := serve(t)
 	s := open(t, "s3://archives")

@@ -123,7 +123,7 @@ func (r *reader) Close() error {
 type writer struct {
 	pipe   *io.PipeWriter
 	cancel context.CancelFunc
-	// err is the result of the upload. It may be read once done is closed.
+	// err is the result of the upload. It may be read only after `done` is closed.
 	err  error
 	done chan struct{}
 }

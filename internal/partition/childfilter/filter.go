@@ -2,7 +2,7 @@
 // new partitions (the children). From a row in the log of the split partition (the parent), it
 // makes the row of one child, with only the child's users.
 //
-// It does not know tables or files: events in, events out. ADR 93 has the reasons.
+// It does not know tables or files: it reads and returns payloads. ADR 93 has the reasons.
 package childfilter
 
 import (

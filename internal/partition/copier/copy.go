@@ -79,7 +79,7 @@ type Part struct {
 	Child *partition.Child
 }
 
-// query returns a SELECT statement for the rows of a table that the part gets. `from` is the FROM
+// query returns a SELECT statement for the rows that the part gets from a table. `from` is the FROM
 // list of the statement, in which the table has the alias t. `condition` is an SQL condition; if
 // the part is a child of a split, query adds the child's condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, condition string) string {
@@ -98,15 +98,15 @@ type Options struct {
 	Progress func(step Step, rows int64)
 	// MaxWait is the longest wait for a delaying transaction; see [pgsession.Blocking].
 	MaxWait time.Duration
-	// Patience is about how long one attempt of the switch may block publishers to the partition
-	// and its folding. Default 800ms.
+	// Patience is the approximate maximum time for which one attempt of the switch may block
+	// publishers and the projector of the partition. Default 800ms.
 	Patience time.Duration
-	// Attempts is the number of attempts of the switch, default 10. If all of them would exceed
+	// Attempts is the number of attempts of the switch, default 10. If every attempt would exceed
 	// Patience, the move or split fails with an error that wraps [ErrBusy].
 	Attempts int
 }
 
-// SetDefaults sets the options that have no valid value.
+// SetDefaults sets options without a valid value to their defaults.
 func (o *Options) SetDefaults() {
 	if o.Progress == nil {
 		o.Progress = func(Step, int64) {}
@@ -116,7 +116,7 @@ func (o *Options) SetDefaults() {
 
 // Copy copies a partition.
 type Copy struct {
-	// Session is the session with the source, Target the session with the target. They are one
+	// Session is the session with the source, Target the session with the target. Both are the same
 	// session if source and target are the same database.
 	*Session
 	Target *Session
@@ -340,8 +340,8 @@ func (c *Copy) Changes(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, li
 	return done, nil
 }
 
-// changed copies again the rows of a table that have changed, according to the recorded changes
-// whose number is at most `last`.
+// changed copies the changed rows of a table again: the rows with a recorded change whose number is
+// at most `last`.
 func (c *Copy) changed(ctx context.Context, tx pgx.Tx, t partition.Table, last int64) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -392,9 +392,9 @@ func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, e
 	return "(" + keys + ")", err
 }
 
-// kept returns the columns of a table that the method changed does not overwrite if a row exists
-// in the part. In a split this is the number of members of a room, since the split counts the
-// members itself.
+// kept returns the columns of a table that the method changed does not overwrite if a row exists in
+// the part. In a split, the only such column is the number of members of a room, which the split
+// itself computes.
 func (p *Part) kept(t partition.Table) []string {
 	if p.Child != nil && t.Kind == "rooms" {
 		return []string{"members"}

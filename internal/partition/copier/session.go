@@ -189,7 +189,7 @@ func empty(ctx context.Context, tx pgx.Tx, p int) error {
 }
 
 // Forget deletes the record of a move or split of a partition, the recorded changes of rows, and
-// the translated places.
+// the table rows that translate places for the target.
 func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
 	var batch pgx.Batch
 	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
@@ -271,7 +271,8 @@ func (s *Session) Unwatch(ctx context.Context) error {
 }
 
 // WatchedStill reports whether an interrupted copy can be resumed: every change was recorded, since
-// all triggers of Watch still exist, and no frozen table and no payload in the log has changed.
+// all triggers of Watch still exist, and no table of the form [partition.Frozen] and no payload in
+// the log has changed.
 func (s *Session) WatchedStill(ctx context.Context) (bool, error) {
 	var triggers int
 	var replaced bool
@@ -322,8 +323,8 @@ func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 	return s.wrap(err)
 }
 
-// Bound returns the position of the last row of the next chunk of the log, which begins after the
-// position `after`. The chunk has at most `rows` rows and about 16 MiB, and no row after limit.
+// Bound returns the position of the last row of the next chunk of the log. The chunk begins after
+// the position `after`. It has at most `rows` rows and about 16 MiB, and no row after limit.
 func (s *Session) Bound(ctx context.Context, after, limit events.Position, rows int) (events.Position, error) {
 	bound := limit
 	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,

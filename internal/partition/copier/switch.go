@@ -211,8 +211,8 @@ func (s *Session) Overdue() error {
 //
 // closeGates fails if open transactions that have appended do not end within half of patience, or
 // if folding is not complete after three quarters of patience. It sets patience as the timeout of
-// each later statement of tx. It fails at once if the last round took longer than patience, since
-// the copy under the gates would probably take as long.
+// each later statement of tx. It fails immediately if the last round took longer than patience,
+// since the copy under the gates would probably take as long.
 func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, cursor logread.Cursor, err error) {
 	if s.lastRound > patience {
 		return closed, cursor, ErrNotYet

@@ -18,8 +18,7 @@ import (
 	"github.com/badged/badged/migrations"
 )
 
-// asServer returns the shards as a server without further rights sees them. The role ends
-// with the private server of the tests.
+// asServer returns the shards with connections of a new role that has only the rights of a server.
 func asServer(t *testing.T, shards []moving.Database) []moving.Database {
 	t.Helper()
 	role := "server_" + strings.ToLower(rand.Text())
@@ -64,8 +63,8 @@ func holds(t testing.TB, shard *pgxpool.Pool, partition int) (is bool) {
 	return is
 }
 
-// Many servers at once complete a move that ended between the commits of the two shards,
-// and the next call of the mover only cleans up.
+// Many servers concurrently complete a move that was interrupted between the commits of the two
+// shards, and the next call of the mover only cleans up.
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	a, b := newShards(t)
@@ -113,7 +112,7 @@ func TestComplete(t *testing.T) {
 }
 
 // Complete ignores a target that is ready if the source still holds the partition: an attempt of
-// the switch failed, or the source began another move since.
+// the switch failed, or the source began another move later.
 func TestCompleteNeedsTheRelease(t *testing.T) {
 	t.Parallel()
 	a, b := newShards(t)

@@ -210,8 +210,8 @@ CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON badged.users_p00 FOR EACH STAT
 	verify(t, c, 0)
 }
 
-// A full disk of the target ends the move. The source still serves, and the move continues once
-// there is space.
+// A full disk of the target ends the move. The source still serves, and the move continues when
+// there is space again.
 func TestFullTarget(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"users_p00", "events_p00", "late_folds", "events_p00_offsets"} {
@@ -278,8 +278,8 @@ func TestBadMoves(t *testing.T) {
 	}
 }
 
-// A move starts over if one of the logs was renumbered meanwhile, as after a restore from a dump,
-// since its places have changed.
+// A move starts over if one of the logs was renumbered meanwhile, as after a restore from a dump:
+// the places in this log have changed.
 func TestAMoveIsNotContinuedAfterRenumbering(t *testing.T) {
 	t.Parallel()
 	for _, renumbered := range []string{"a", "b", ""} {

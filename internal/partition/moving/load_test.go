@@ -65,9 +65,8 @@ func (l *load) append(ctx context.Context, evs ...events.Event) error {
 	}
 }
 
-// publish publishes from several publishers until stop is called. It ends by itself after
-// many batches: where folding cannot keep up, no move would end. A tenth of the events is
-// published twice.
+// publish publishes from several publishers until stop is called. It also ends after many batches:
+// if folding cannot keep up, no move would end. A tenth of the events is published twice.
 func (l *load) publish(t testing.TB, publishers int) (stop func()) {
 	t.Helper()
 	limit := 200 * *kills // of each publisher: 16 s for a move that is killed
@@ -104,8 +103,8 @@ func (l *load) publish(t testing.TB, publishers int) (stop func()) {
 	})
 }
 
-// check compares the badges with what was acknowledged. The last move may have come after the
-// last call: the shard that took that one may not have the partition any more.
+// check compares the badges with the acknowledged events, in the shard that holds the partition. A
+// move after the last append may have changed this shard.
 func (l *load) check(t testing.TB, partition int) {
 	t.Helper()
 	d := l.shards[0]

@@ -85,7 +85,7 @@ func (m *mover) begin(ctx context.Context) error {
 }
 
 // addWebhooks adds the source's webhooks to the target, except webhooks whose names the target has
-// already. The queued calls that are copied refer to webhooks.
+// already. The move also copies queued calls, which refer to webhooks.
 func (m *mover) addWebhooks(ctx context.Context) error {
 	all, err := query.All(ctx, m.source.Conn, "on "+m.source.Name, pgx.RowTo[string], statements.Get("webhooks"))
 	if err != nil {

@@ -31,8 +31,8 @@ func newServers(t testing.TB) (a, b *projectortest.Database, of map[*projectorte
 	return a, b, map[*projectortest.Database]*pgtest.Server{a: sa, b: sb}
 }
 
-// baseBackup makes a base backup of a server. The function that it returns puts the server
-// back to it.
+// baseBackup makes a base backup of a server, and returns a function that restores the server from
+// this backup.
 func baseBackup(t testing.TB, s *pgtest.Server, d *projectortest.Database) (putBack func()) {
 	t.Helper()
 	back := s.BaseBackup(t)
@@ -224,8 +224,8 @@ func logOf(t testing.TB, d *projectortest.Database) []string {
 	return d.Lines(t, `SELECT uuid::text FROM badged.events_p00 ORDER BY transaction_id, "offset"`)
 }
 
-// The target, ready in a failed attempt, is restored to that attempt after the next one has
-// succeeded: the rows that came in between are missing.
+// The target is ready in an attempt that fails. After the next attempt has succeeded, the target is
+// restored to the failed attempt: the rows since then are missing.
 func TestPutBackToAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	a, b, servers := newServers(t)

@@ -80,10 +80,10 @@ func clear(said string) bool {
 	}, func(why string) bool { return strings.Contains(said, why) })
 }
 
-// Two processes move the same partition, or one moves it and the other undoes that or moves it
-// back, at random moments of each other, and the first may be killed. One shard has the
-// partition then, no event is lost or counts twice, and each command has done its work or says
-// clearly why not.
+// One process moves a partition and may be killed. At a random step of this move, another process
+// moves the same partition, moves it back, or undoes the move. Afterwards one shard holds the
+// partition, no event is lost or counts twice, and each command has succeeded or returned a clear
+// error.
 func TestRivalMovers(t *testing.T) {
 	t.Parallel()
 	seed := *rivalSeed
@@ -155,8 +155,7 @@ func tell(cfg *moving.Config) {
 	cfg.Progress = func(step copier.Step, _ int64) { fmt.Println(step) }
 }
 
-// moveProcess moves partition 0 between the databases of two URLs to a shard, or undoes a
-// move.
+// moveProcess moves partition 0 between the databases at two URLs, or undoes a move.
 func moveProcess(arguments string) {
 	words := strings.Fields(arguments)
 	cfg := moving.Config{To: words[2]}

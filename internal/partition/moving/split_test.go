@@ -13,8 +13,9 @@ import (
 	"github.com/badged/badged/internal/partition/splitting"
 )
 
-// A partition leaves old rows on a shard, moves on, and is split. A list names the command
-// that deletes the old rows, with the tokens that were revoked there since.
+// A move leaves old rows on a shard; then the partition is moved again and split. List and Move
+// name the command that deletes the old rows. The command also moves the revocations of tokens on
+// this shard.
 func TestOldRowsOfAPartitionThatWasSplit(t *testing.T) {
 	t.Parallel()
 	a, b := newShards(t)
@@ -111,8 +112,8 @@ CREATE TRIGGER refuse `+what+` FOR EACH STATEMENT EXECUTE FUNCTION refuse()`)
 	}
 }
 
-// If a shard does not answer, List returns the partitions of the others, and the state of its own
-// partitions is unknown.
+// If a shard does not answer, List returns the partitions of the other shards. The state of the
+// partitions on this shard is unknown.
 func TestListBesideAShardThatHangs(t *testing.T) {
 	t.Parallel()
 	a, b := newShards(t)

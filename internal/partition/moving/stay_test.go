@@ -1,8 +1,7 @@
 package moving
 
-// stay returns why a table with rows of partitions does not move with them, by its name
-// without the partition; "events" and "events_offsets" are the log and the positions of
-// its readers.
+// stay maps each table with rows of partitions that a move does not copy to the reason. The names
+// omit the partition; "events" and "events_offsets" are the log and the positions of its readers.
 func stay() map[string]string {
 	return map[string]string{
 		"events":             "copyLog gives the rows of the log places of the target",

@@ -34,7 +34,8 @@ func (m *mover) unchanged(err error) error {
 
 // uncertain wraps an error of an attempt to switch. The source may have committed the release in
 // spite of the error. So uncertain reads the state of the source, and the returned error says which
-// database has the partition. If the source does not answer, it says that the result is unknown.
+// database has the partition. If the source does not answer, the returned error says that the
+// result is unknown.
 func (m *mover) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

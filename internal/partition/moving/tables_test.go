@@ -39,8 +39,8 @@ WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p')
 	}
 }
 
-// values makes rows of any table. n makes rows differ; version is for columns that are not
-// in the key.
+// values returns a row for any table. n determines the columns of the key, version the other
+// columns.
 func values(t testing.TB, d *projectortest.Database, table moving.Moved, n, version int) (columns, row []string) {
 	t.Helper()
 	for _, line := range d.Lines(t, `SELECT a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_attribute AS a
@@ -90,8 +90,8 @@ WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped AN
 	return columns, row
 }
 
-// rowsOf returns the rows of a table, with the number of the log's row in place of its
-// place.
+// rowsOf returns the rows of a table. It replaces each place by the number of the log's rows up to
+// this place.
 func rowsOf(t testing.TB, d *projectortest.Database, table moving.Moved) []string {
 	t.Helper()
 	place := "0"

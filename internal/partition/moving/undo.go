@@ -86,7 +86,7 @@ func (m *mover) reclaim(ctx context.Context, unavailable error) error {
 }
 
 // undo empties the target, and then drops the triggers and deletes the record of the move on the
-// source. The record comes last, so that an interrupted undo can be repeated.
+// source. The record is deleted last, so that an interrupted undo can be repeated.
 func (m *mover) undo(ctx context.Context) error {
 	if err := m.target.InTransaction(ctx, func(tx pgx.Tx) error { return copier.Clear(ctx, tx, m.p) }); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-// BenchmarkRebuild rebuilds what that many events have come to, and says how that
-// compares with publishing and folding them.
+// BenchmarkRebuild rebuilds the tables from n events, and compares the time with the time of
+// publishing and folding these events.
 func BenchmarkRebuild(b *testing.B) {
 	const n, batch = 200_000, 5000
 	d := projectortest.New(b)

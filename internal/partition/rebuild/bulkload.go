@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/partition/replay"
 )
 
-// BulkRows is the number of rows that one transaction loads, which takes some tens of
+// BulkRows is the number of rows that one transaction loads. The transaction takes some tens of
 // milliseconds.
 const BulkRows = 5000
 
@@ -68,7 +68,7 @@ type loader struct {
 	to        chan<- chunk
 }
 
-// add adds a row to a chunk, and sends the chunk once it is full.
+// add adds a row to a chunk, and sends the chunk when it is full.
 func (l *loader) add(ctx context.Context, c *chunk) error {
 	c.add(l.partition, c.columns)
 	if c.rows < BulkRows {

@@ -42,15 +42,15 @@ type Config struct {
 	// Archive, if not nil, is replayed before the log. If it is nil, the replay starts at the
 	// baseline.
 	Archive *archive.Archive
-	// Bus, if not nil, receives updates for the users whose rows were wrong. These updates make
-	// the clients of the users read a snapshot at once. If the partition has a new epoch, all
-	// other clients read a snapshot when they are reconciled.
+	// Bus, if not nil, receives updates for the users whose rows were wrong. These updates make the
+	// clients of the users read a snapshot immediately. If the partition has a new epoch, all other
+	// clients read a snapshot when they are reconciled.
 	Bus pubsub.Bus
 
 	// Partition is the partition to rebuild; nil means all.
 	Partition *int
 	// Anew makes a rebuild of all partitions start with the first partition. By default, a rebuild
-	// of all partitions resumes an interrupted one: it omits the partitions that are rebuilt
+	// of all partitions resumes an interrupted rebuild: it omits the partitions that are rebuilt
 	// already.
 	Anew bool
 	// Memory is the approximate limit in bytes for the state of users during a replay. If the
@@ -79,8 +79,8 @@ type Result struct {
 	// DifferentUsers is the number of users whose rows differed from the log. If it is above 0,
 	// the partition has new tables and a new epoch.
 	DifferentUsers int64 `json:"different_users"`
-	// First are the differences of at most 10 users and at most 10 rooms: the users and rooms with
-	// the lowest ids among those that differ. It is empty in results that Config.Resumed gets.
+	// First are the differences of at most 10 users and at most 10 rooms: the differing users and
+	// rooms with the lowest ids. It is empty in results that Config.Resumed gets.
 	First []replay.Difference `json:"first,omitempty"`
 	// Held is the longest time for which a lock on the projector's position blocked the projector.
 	Held time.Duration `json:"-"`

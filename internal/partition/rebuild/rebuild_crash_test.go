@@ -54,8 +54,8 @@ var rebuildStages = []struct {
 	{name: "with everything done", trigger: `AFTER DELETE ON badged.rebuilt_partitions`},
 }
 
-// Killed anywhere, a rebuild leaves the live tables untouched or rebuilt, and the
-// next one finishes.
+// A rebuild that is killed at any stage leaves the live tables unchanged or rebuilt, and the next
+// rebuild finishes.
 func TestRebuildKilledAnywhere(t *testing.T) {
 	for _, stage := range rebuildStages {
 		t.Run(stage.name, func(t *testing.T) {
@@ -206,8 +206,8 @@ func TestRebuildIsRefusedBesideAnother(t *testing.T) {
 	}
 }
 
-// A rebuild waits for a long reader of the live tables and names it. Meanwhile
-// others are served and events are folded.
+// A rebuild waits for a long reader of the live tables and names it. Meanwhile other readers are
+// served and events are folded.
 func TestRebuildWaitsForReaders(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
@@ -278,8 +278,8 @@ func TestRebuildWaitsForVerifying(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// Under load readers see no wrong number and none from before, and the new tables
-// have every event.
+// Under load readers see no wrong total and no lower version than before, and the new tables have
+// every event.
 func TestRebuildUnderLoad(t *testing.T) {
 	d := projectortest.New(t)
 	p := d.Start(t, func(cfg *projector.Config) { cfg.MaxBatch = 50 })

@@ -73,8 +73,8 @@ func onlyPartition(p int) func(*Config) {
 	return func(cfg *Config) { cfg.Partition = &p }
 }
 
-// schema returns what the tables of the schema are and look like, but not which
-// files they are in.
+// schema returns the definitions of all tables of the schema, without the files that store the
+// tables.
 func schema(t testing.TB, d *projectortest.Database) string {
 	t.Helper()
 	return strings.Join(d.Lines(t, `SELECT c.oid::regclass || ' ' || c.relkind::text || ' of ' || coalesce(i.inhparent::regclass::text, '') || ' owner ' || c.relowner
@@ -203,8 +203,8 @@ func TestRebuildRepairsRooms(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// Of many different users the first are reported. Lost tables are restored, and
-// users that the log does not name are removed.
+// If many users differ, only the first users are reported. Lost rows are restored, and users that
+// the log does not name are removed.
 func TestRebuildRepairsMany(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	for i := range 30 {
@@ -240,8 +240,8 @@ func TestRebuildRepairsMany(t *testing.T) {
 const analyzedSQL = `SELECT relname FROM pg_class
 WHERE relnamespace = 'badged'::regnamespace AND relkind = 'r' AND relname ~ '^users_p..$' AND reltuples > 0 ORDER BY 1`
 
-// Versions of a healed user are ahead of the log, and right. New tables forget
-// that.
+// The versions of a healed user are ahead of the log, which is no difference. After the tables are
+// replaced, the user no longer counts as healed.
 func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)
@@ -269,8 +269,8 @@ func TestRebuildKeepsWhatWasHealed(t *testing.T) {
 	replaytest.Verify(t, d.Pool, d.Log)
 }
 
-// A batch that waits while the tables are swapped writes the new ones, and
-// clients get the new epoch.
+// A batch that waits while the tables are swapped writes to the new tables, and clients get the new
+// epoch.
 func TestRebuildRevisesTheBatchThatWaits(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `UPDATE badged.users SET total = 99 WHERE user_id = $1`, ann)

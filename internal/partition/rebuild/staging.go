@@ -101,8 +101,8 @@ func NewStaging(job *Job, number int, suffix string) *Staging {
 }
 
 // Limits of the number of events to fold, and of users to compare, while the lock on the position
-// blocks the projector. Both limits double with each attempt, so that a rebuild ends at any rate
-// of events.
+// blocks the projector. Both limits double with each attempt, so that a rebuild ends however fast
+// events arrive.
 const (
 	heldEvents = 500
 	heldUsers  = 500

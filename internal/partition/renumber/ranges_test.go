@@ -28,8 +28,8 @@ func ranges(t testing.TB, d *projectortest.Database, partition int) []string {
 	return all
 }
 
-// A repaired log has the ids of another cluster, whose ranges were far ahead: all
-// of it is one range, which gets an end like any other.
+// The ranges of the original log have transaction ids far above the ids of the new cluster. After
+// the repair the log is one range, which gets an end like any other range.
 func TestRepairLogSettlesRanges(t *testing.T) {
 	from, to := pgtest.Borrow(t), pgtest.Borrow(t)
 	original := newOriginal(t, from, to)

@@ -46,11 +46,11 @@ type Result struct {
 	Appended int64
 }
 
-// Run makes the log of a restored or replicated database readable. Afterwards the log first has
-// all copied events, in the same order as in the other database, and then the events appended in
-// this database. Every consumer group continues at its position. Clients may have seen events that
-// the copy does not have: so Run begins new epochs, which makes clients read all state again. Run
-// reports whether there was anything to renumber.
+// Run makes the log of a restored or replicated database readable. Afterwards the log first has all
+// copied events, in their original order, and then the events appended in this database. Every
+// consumer group continues at its position. Clients may have seen events that the copy does not
+// have: so Run begins new epochs, which makes clients read all state again. Run reports whether
+// there was anything to renumber.
 //
 // Run renumbers each partition in a transaction of its own. After an interruption the next call
 // continues with the remaining partitions. Until a call has completed all partitions,
@@ -264,12 +264,12 @@ func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 // is before all events that were appended in this database, even if the group has read some of
 // them. Then the group reads some events twice, which is harmless, and misses no event.
 func renumberSQL() []string {
-	// lastTaken is the last offset that an earlier renumbering has assigned, including offsets of
-	// events that are archived now.
+	// lastTaken is an SQL expression for the last offset that an earlier renumbering has assigned,
+	// perhaps to an event that is archived now.
 	lastTaken := `coalesce((SELECT max("offset") FROM (
         SELECT transaction_id, "offset" FROM badged.TOPIC UNION ALL ` + partition.PlacesSQL("PARTITION") + `) AS taken WHERE transaction_id = '3'), 0)`
-	// newOffset is the new offset for a position p, which has the columns era, transaction_id and
-	// "offset".
+	// newOffset is an SQL expression for the new offset of a position p, which has the columns era,
+	// transaction_id and "offset".
 	newOffset := `coalesce(
         (SELECT min(r.place) - 1 FROM renumbered AS r
          WHERE r.era <> p.era OR r.late OR (r.transaction_id, r."offset") > (p.transaction_id, coalesce(p."offset", 0))),

@@ -25,8 +25,8 @@ var (
 	journeySeed = flag.Uint64("journey-seed", 0, "the seed of the first of them, 0 for a random one")
 )
 
-// journey is a database that is dumped and restored again and again, and a
-// reference that never moves and gets the same events.
+// journey is a database that is repeatedly dumped and restored, and a reference database that gets
+// the same events and is never restored.
 type journey struct {
 	*rand.Rand
 
@@ -44,8 +44,8 @@ type journey struct {
 	heard int
 }
 
-// publish publishes up to 20 events in a transaction, in SQL, which needs no
-// order of the log.
+// publish publishes up to 20 events in each transaction, in SQL, which works even before the log is
+// repaired.
 func (j *journey) publish(t *testing.T, transactions int) {
 	t.Helper()
 	for range transactions {

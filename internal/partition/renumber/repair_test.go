@@ -64,8 +64,8 @@ func exec(t testing.TB, url string, statements ...string) {
 // audited is the consumer group beside the projector, in partition 0.
 const audited = "audit"
 
-// audit lets a stock watermill subscriber have the next n events of partition 0
-// and returns them, once the last acknowledgement is stored.
+// audit reads the next n events of partition 0 with a stock watermill subscriber. It returns the
+// events after the last acknowledgement is stored.
 func audit(t testing.TB, d *projectortest.Database, n int) []string {
 	t.Helper()
 	db := stdlib.OpenDBFromPool(d.Pool)
@@ -94,8 +94,7 @@ func audit(t testing.TB, d *projectortest.Database, n int) []string {
 	return all
 }
 
-// auditedUpTo returns how many events of partition 0 lie before the position of
-// the audit.
+// auditedUpTo returns the number of events of partition 0 up to the position of the audit.
 func auditedUpTo(t testing.TB, d *projectortest.Database) int {
 	t.Helper()
 	p, err := events.PositionOf(t.Context(), d.Pool, 0, audited)
@@ -134,9 +133,9 @@ func recent() []events.Event {
 	}
 }
 
-// newOriginal returns a database of the cluster from, with a history that is
-// folded in part, as the audit has read it in part. Some of its transaction ids are
-// below those that the cluster to gives out next, and some far above.
+// newOriginal returns a database of the cluster `from` with a history that is partly folded and
+// partly read by the audit. Some of its transaction ids are below the next id of the cluster `to`,
+// and some are far above this id.
 func newOriginal(t *testing.T, from, to *pgtest.Server) *projectortest.Database {
 	t.Helper()
 	d := projectortest.Open(t, from.NewDB(t, projectortest.Migrated()))
@@ -153,8 +152,8 @@ func newOriginal(t *testing.T, from, to *pgtest.Server) *projectortest.Database 
 	return d
 }
 
-// publishEach publishes events in SQL, which no check refuses, each in a
-// transaction of its own, and the last within a savepoint.
+// publishEach publishes events in SQL, which works even before the log is repaired. Each event has
+// a transaction of its own; the last event is published within a savepoint.
 func publishEach(t testing.TB, url string, evs []events.Event) {
 	t.Helper()
 	for i, e := range evs {
@@ -177,8 +176,8 @@ func keys(t testing.TB, d *projectortest.Database, partition int) []string {
 	return d.Lines(t, fmt.Sprintf(`SELECT uuid::text FROM badged.%s AS log ORDER BY log.transaction_id, log."offset"`, events.Topic(partition)))
 }
 
-// generationSizes returns how many events of partition 0 are not behind the
-// beginning of each generation of keys.
+// generationSizes returns the number of events of partition 0 up to the beginning of each
+// generation of keys.
 func generationSizes(t testing.TB, d *projectortest.Database) []string {
 	t.Helper()
 	return d.Lines(t, `SELECT format('%s begins behind %s', generation,

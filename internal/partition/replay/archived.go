@@ -13,11 +13,11 @@ import (
 	"github.com/badged/badged/internal/pg/query"
 )
 
-// ArchivedFiles returns the archive's entries of the files that the database lists for a
-// partition: together these files have all events that were removed from the log. The result
-// includes files that were given up, which cannot be read. It omits files that the database does
-// not list, such as files of an interrupted run. ArchivedFiles fails if an entry is missing or
-// does not match the database; see [Listed].
+// ArchivedFiles returns the archive's entries of the files that the database lists for a partition:
+// together these files have all events that were removed from the log. The result includes files
+// that an operator has declared lost; they cannot be read. It omits files that the database does
+// not list, such as files of an interrupted run. ArchivedFiles fails if an entry is missing or does
+// not match the database; see [Listed].
 func ArchivedFiles(ctx context.Context, q events.Querier, a *archive.Archive, partition int) ([]archive.File, error) {
 	return archivedFiles(ctx, q, a, partition, false)
 }
@@ -126,9 +126,9 @@ type knownFile struct {
 	GivenUp           *time.Time
 }
 
-// became reports whether f is a later revision of this file, which an erasure has written. The
-// database does not know this erasure if it was restored to an earlier time. The proof of f shows
-// that this database or a copy of it has written the revision.
+// became reports whether f is a later revision of this file that an erasure has written. The
+// database has no record of this erasure if it was restored to an earlier time. The proof of f
+// shows that this database or a copy of it has written the revision.
 func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
 	if f.Origin != k.Origin || f.Revision <= k.Revision {
 		return false, nil // an older copy, or another file
@@ -155,7 +155,7 @@ func Lacking(q events.Querier, partition int) archive.Lacking {
 	}
 }
 
-// givenUp returns the number of archived events whose files were given up.
+// givenUp returns the number of archived events whose files were declared lost.
 func (snapshot *Snapshot) givenUp(ctx context.Context) (int64, error) {
 	return query.One[int64](ctx, snapshot.Tx, "read what was given up", statements.Get("count the events of files that were given up"), snapshot.Partition)
 }

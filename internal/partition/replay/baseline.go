@@ -57,8 +57,8 @@ func (snapshot *Snapshot) laterGenerations() []store.Generation {
 }
 
 // restoreKeys adds the event keys of the baseline to `keys`. If `generations` is not nil, it is a
-// list of event keys, and restoreKeys adds only these. It does nothing if `keys` is nil, if there
-// is no baseline, or if the replay starts with an archive.
+// list of event keys, and restoreKeys adds only these keys. It does nothing if `keys` is nil, if
+// there is no baseline, or if the replay starts with an archive.
 func (snapshot *Snapshot) restoreKeys(ctx context.Context, keys *store.DedupReplay, generations [][16]byte) error {
 	if keys == nil || snapshot.Baseline.Events == 0 || snapshot.archive != nil {
 		return nil
@@ -108,8 +108,8 @@ func (snapshot *Snapshot) restoreUsers(ctx context.Context, r *Replay, named []s
 }
 
 // loadUsers reads users from the tables whose names end with suffix, and adds to r the users for
-// which r.Wants is true. It marks them as changed, as if they had just been folded. If `named` is
-// not nil, it reads only users in `named`. It calls `added` after each row of a user or
+// which r.Wants is true. It marks these users as changed, as if they had just been folded. If
+// `named` is not nil, it reads only users in `named`. It calls `added` after each row of a user or
 // conversation; `added` may remove users from r.
 func (snapshot *Snapshot) loadUsers(ctx context.Context, r *Replay, suffix string, named []string, added func()) error {
 	if err := snapshot.ScanTables(ctx, named == nil); err != nil {
@@ -160,7 +160,7 @@ func (r *Replay) loadedUser(id string) *badge.User {
 
 // UseArchive makes a replay start with the events of an archive instead of the baseline. It first
 // checks that the archive has all events that were removed from the log of the partition. If a is
-// nil, or if files of the partition were given up, UseArchive changes nothing, and the replay
+// nil, or if files of the partition were declared lost, UseArchive changes nothing, and the replay
 // starts at the baseline.
 func (snapshot *Snapshot) UseArchive(ctx context.Context, a *archive.Archive) error {
 	if a == nil {

@@ -21,8 +21,8 @@ type comparison struct {
 	options  VerifyOptions
 	healed   map[string]healedVersions
 	result   Verified
-	// roomsDone is true once the rows of rooms have been compared. They are compared only with the
-	// first share of the users, since every share has the same rooms.
+	// roomsDone is true if the rows of rooms need not be compared: an earlier share of the users
+	// had the same rooms, or healing ignores rooms.
 	roomsDone bool
 }
 
@@ -82,7 +82,7 @@ type table struct {
 	name    string // without the partition
 	columns []store.Column
 	// keys is the number of columns of the primary key. These columns come first in `columns`, and
-	// the first one has the id of the user or room.
+	// the first column has the id of the user or room.
 	keys int
 }
 
@@ -127,13 +127,13 @@ type expectedRows struct {
 	rest func(f func(rowKey))
 }
 
-// expected says which rows with a key are right, according to the log.
+// expected says which row the table should have for a key, according to the log.
 type expected int
 
 const (
 	noRow    expected = iota
 	oneRow            // only the row that take has loaded
-	anyRow            // no row, or any row: it has no effect
+	anyRow            // any row or no row is right, since it has no effect
 	emptyRow          // no row, or the empty row that take has loaded
 )
 
@@ -181,7 +181,7 @@ func (c *comparison) compareTable(ctx context.Context, r *Replay, t *expectedRow
 	return nil
 }
 
-// found reports the differing columns of a row, which where describes.
+// found reports the differing columns of a row. `where` identifies the row.
 func (c *comparison) found(where Difference, differing ...Difference) {
 	for _, d := range differing {
 		d.Partition, d.UserID, d.ConversationID = c.snapshot.Partition, where.UserID, where.ConversationID
@@ -207,7 +207,7 @@ func differences(columns []store.Column, table []string) (all []Difference) {
 }
 
 // normalCategories sorts the category paths in the text of a column, so that they have the order in
-// which a replay writes them. It returns a text that cannot be parsed unchanged.
+// which a replay writes them. If it cannot parse the text, it returns the text unchanged.
 func normalCategories(text string) string {
 	paths, err := badge.Restore(text)
 	if err != nil {
@@ -335,9 +335,8 @@ func markRows(r *Replay, ids []string) *expectedRows {
 	return t
 }
 
-// rowsIn returns the expectedRows of a table, whose rows according to the log are in the map
-// `log`. Comparing removes the rows from the map. The function `set` loads a row into the columns
-// of t.
+// rowsIn returns the expectedRows of a table. The map `log` has the rows according to the log.
+// Comparing removes the rows from the map. The function `set` loads a row into the columns of t.
 func rowsIn[V any](t table, ids []string, log map[rowKey]V, set func(rowKey, V)) *expectedRows {
 	return &expectedRows{t, ids, func(key rowKey, _ []string) expected {
 		v, ok := log[key]
@@ -391,8 +390,8 @@ func (snapshot *Snapshot) DifferingRooms(ctx context.Context, suffix string, roo
 }
 
 // differing compares each live table with another table, whose name is the name of the live table
-// and then suffix. It returns the ids of users or rooms with a row that differs, or that only one
-// of the two tables has. It compares only rows of the given ids; nil means all.
+// followed by suffix. It returns the ids of users or rooms with a row that differs, or that only
+// one of the two tables has. It compares only rows of the given ids; nil means all.
 func (snapshot *Snapshot) differing(ctx context.Context, suffix string, ids []string, tables ...table) ([]string, error) {
 	if err := snapshot.ScanTables(ctx, ids == nil); err != nil {
 		return nil, err

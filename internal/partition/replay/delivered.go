@@ -120,8 +120,8 @@ func (d *deliveries) add(m DeliveredMessage) {
 	}
 }
 
-// newest returns the last d.limit messages, newest first. If d is nil, no messages were requested,
-// and it returns nil.
+// newest returns the last d.limit messages, newest first. newest returns nil if d is nil: then no
+// messages were requested.
 func (d *deliveries) newest() *Delivered {
 	if d == nil {
 		return nil

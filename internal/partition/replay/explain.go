@@ -39,8 +39,8 @@ type Explainer struct {
 }
 
 // explanationsAtOnce is the maximum number of explanations that run at the same time, each on one
-// connection. Further calls wait until one has ended. So explanations do not slow down reading
-// badges.
+// connection. Further calls wait until a running explanation has ended. So explanations do not slow
+// down reading badges.
 const explanationsAtOnce = 2
 
 // NewExplainer returns an explainer of a database and its log.
@@ -56,7 +56,7 @@ func (x *Explainer) WithArchive(a *archive.Archive) *Explainer {
 
 // ArchivedError is returned if the requested events are no longer in the log.
 type ArchivedError struct {
-	// GivenUp is true if files of the archive were given up.
+	// GivenUp is true if an operator has declared files of the archive lost.
 	GivenUp bool
 	// Until is when the latest archived event was appended.
 	Until time.Time
@@ -84,8 +84,8 @@ type Question struct {
 	History bool
 	// Delivered is the maximum number of delivered messages to list; 0 lists none.
 	Delivered int
-	// Before, if not zero, is a place in the log: only messages that were delivered before it are
-	// listed.
+	// Before, if not zero, is a place in the log: only messages that were delivered before this
+	// place are listed.
 	Before events.Place
 }
 

@@ -50,8 +50,8 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
-// effect is what an event did to a conversation: its unread, and what it adds,
-// before and after.
+// effect returns the effect of an event on a conversation: the unread messages and the contribution
+// to the total, before and after the event.
 func effect(id string, unreadBefore, unreadAfter, addsBefore, addsAfter int64, level events.Level) ConversationEffect {
 	return ConversationEffect{
 		ConversationID: id, UnreadBefore: unreadBefore, UnreadAfter: unreadAfter,

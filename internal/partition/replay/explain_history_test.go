@@ -88,8 +88,8 @@ c 1 read by r`
 	}
 }
 
-// However long the history, the sketch is bounded and keeps the extremes, and
-// without loss while it fits.
+// The sketch of a history of any length is bounded and has the extremes. It has all steps if they
+// fit.
 func TestHistorySketch(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHistorySketch(7)

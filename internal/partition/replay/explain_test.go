@@ -243,8 +243,8 @@ c adds 1 of 1 at level all; 1 by c/1
 	}
 }
 
-// unreadSets returns what is unread or counts again by conversation, and whether it
-// mentions.
+// unreadSets maps each conversation to its messages that are unread or marked as unread, and each
+// message to whether it mentions the user.
 func unreadSets(conversations map[string]*foldtest.Conversation) map[string]map[int64]bool {
 	sets := map[string]map[int64]bool{}
 	for id, c := range conversations {
@@ -273,9 +273,8 @@ func explainedSets(e Explanation) map[string]map[int64]bool {
 	return sets
 }
 
-// faultOf returns what the events that an explanation names do not bear out.
-// Which of the events of one name it means only its position would tell: some
-// of those that were folded, which are given, must bear it out.
+// faultOf returns the part of an explanation that no folded event proves, or "". The explanation
+// names events by id, and several events may have the same id: one of them must be the proof.
 func faultOf(c ExplainedConversation, folded []events.Event) string {
 	find := func(id string, fits func(*events.Event) bool) bool {
 		return slices.ContainsFunc(folded, func(e events.Event) bool { return e.ID == id && fits(&e) })
@@ -314,8 +313,7 @@ func faultOf(c ExplainedConversation, folded []events.Event) string {
 	return ""
 }
 
-// As of any time in the past, the explanation is that of the events which had
-// been appended by then.
+// The explanation of a past time is based on exactly the events that had been appended by then.
 func TestExplainThePast(t *testing.T) {
 	d := projectortest.New(t)
 	n := 0
@@ -349,8 +347,8 @@ func TestExplainThePast(t *testing.T) {
 	})
 }
 
-// Ids that are part of others, that JSON escapes, or that a pattern would take
-// for something else; and writers that escape what need not be.
+// Explanations find ids that are part of other ids, that JSON escapes, or that have special
+// characters of patterns.
 func TestExplainUnusualIDs(t *testing.T) {
 	d := projectortest.New(t)
 	ids := []string{
@@ -479,8 +477,8 @@ func TestExplainAStranger(t *testing.T) {
 	}
 }
 
-// What the tables say is told beside what the log says, also where the user's own row is
-// right.
+// An explanation has the numbers of the log and says that the tables differ, even if the user's own
+// row is right.
 func TestExplanationThatDisagrees(t *testing.T) {
 	d := projectortest.New(t)
 	ann := foldtest.User(0, 0)

@@ -31,8 +31,8 @@ func (v healedVersions) user(version int64) int64 { return version + v.ahead }
 
 // conversation returns the version that the row of a conversation should have. `log` is the version
 // that a replay computes, and `table` is the version in the row. If the log does not have the
-// conversation, `log` is 0. Then the result is 0, or the version of the healing if the row has this
-// version, since healing empties such a row instead of deleting it.
+// conversation, `log` is 0. In this case the result is 0, or the version of the healing if the row
+// has this version, since healing empties such a row instead of deleting it.
 func (v healedVersions) conversation(log int64, table string) int64 {
 	switch {
 	case log > 0:
@@ -68,8 +68,9 @@ var errOvertaken = errors.New("the user got events during the replay")
 // 0.
 //
 // The transaction that writes the rows is short, and blocks the projector of the partition. But if
-// the user gets events during every earlier attempt, this transaction also searches the log. Then
-// all partitions may be blocked as long as the search takes: seconds if the log is long.
+// the user gets events during every earlier attempt, this transaction also searches the log. In
+// this case all partitions may be blocked for as long as the search takes: seconds if the log is
+// long.
 func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {

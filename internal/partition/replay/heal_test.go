@@ -13,8 +13,8 @@ import (
 	"github.com/badged/badged/internal/devtest/projectortest"
 )
 
-// A conversation that the log does not name stays as an empty row, and later events
-// count as in a new one.
+// Healing empties the row of a conversation that the log does not name. Later events count as in a
+// new conversation.
 func TestHealAConversationTooMany(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	d.Exec(t, `INSERT INTO badged.conversations SELECT (jsonb_populate_record(c, '{"conversation_id": "zombie", "marked_unread": true}')).*
@@ -90,7 +90,7 @@ func TestVerifyAndHealUnderLoad(t *testing.T) {
 		if i%3 != 0 {
 			continue
 		}
-		// Between two batches: one under way, and one with cached rows, would
+		// Corrupt the row between two batches: a running batch, or a batch with cached rows, would
 		// overwrite it.
 		d.Exec(t, `WITH held AS MATERIALIZED (SELECT FROM badged.events_p00_offsets WHERE consumer_group = 'projector' FOR UPDATE),
 revised AS (UPDATE badged.partitions SET revision = revision + 1 FROM held WHERE partition_id = 0)
@@ -113,8 +113,8 @@ UPDATE badged.users SET total = total + 1000 FROM held WHERE user_id = $1`, ann)
 	}
 }
 
-// What is folded beside the projector holds only while nothing happens to the
-// user; with the partition held up it holds whatever has.
+// A replay beside the projector is used only if the user gets no event meanwhile. A replay that
+// blocks the projector is always used.
 func TestHealIsOvertaken(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	v := NewVerifier(d.Pool, d.Log)

@@ -50,22 +50,22 @@ type numberedStep struct {
 }
 
 // stepBucket describes a run of consecutive steps by the step with the least total (low) and the
-// step with the greatest total (high). If several steps have the least total, low is the first
-// of them; if several have the greatest, high is the last. So a bucket of two steps stores both.
+// step with the greatest total (high). If several steps have the least total, low is the first of
+// them; if several have the greatest, high is the last. So a bucket of two steps stores both steps.
 type stepBucket struct {
 	steps     int64
 	low, high numberedStep
 }
 
-// historyBuckets is the maximum number of buckets. It is such that a history has at most maxSteps
-// steps: two of each bucket, the first and the last.
+// historyBuckets is the maximum number of buckets. With this number, a history has at most maxSteps
+// steps: two steps of each bucket, and the first and last step of the history.
 const historyBuckets = maxSteps/2 - 1
 
 // newHistorySketch returns an empty history. total is the user's total before the first event.
 func newHistorySketch(total int64) *historySketch { return &historySketch{before: total, size: 2} }
 
 // add adds a folded event as a step. before and after are the user's totals before and after the
-// event. It does nothing if they are equal, or if h is nil.
+// event. It does nothing if these totals are equal, or if h is nil.
 func (h *historySketch) add(e *events.Event, logged LoggedEvent, before, after int64) {
 	if h == nil || before == after {
 		return

@@ -54,8 +54,8 @@ func TestSearchesUseTheIndex(t *testing.T) {
 	}
 }
 
-// A payload has the names of every text in it that may be an id, or says that its text does not
-// tell.
+// The index has the names of all texts in a payload that may be ids. If the texts cannot be read,
+// the payload matches every name.
 func TestNamesOfPayloads(t *testing.T) {
 	d := projectortest.New(t)
 	event := `{"specversion":"1.0","id":"e","source":"/chat","type":"room.joined","data":{"conversation_id":"lobby","user_ids":["ann","bö b","1"],"sender_id":"data"}}`

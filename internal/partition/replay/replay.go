@@ -98,7 +98,7 @@ type page struct {
 	records []events.Record
 	// letters has the dead letters among the events of the records.
 	letters store.Letters
-	// decoded has the decoded form of each record, once the page is decoded.
+	// decoded has the decoded form of each record, after the page was decoded.
 	decoded     []decodedRecord
 	generations []store.Generation
 	// begins is true for the first page of an archived file, and for the first page of the log
@@ -332,7 +332,7 @@ func (snapshot *Snapshot) newReplay(wants func(user string) bool, repeats map[ev
 }
 
 // fold folds the item of the record at `place`, unless the event is a repetition. It returns the
-// number of replayed users in the event, without the users for which the fold refuses the event.
+// number of replayed users in the event, not counting users for which the fold refuses the event.
 func (r *Replay) fold(place events.Place, item *store.Item) int {
 	if r.Keys == nil && !item.RemoveUsers(r.repeats[place]) || r.Keys != nil && !r.Keys.Fresh(item, place.Position) {
 		return 0
@@ -403,7 +403,7 @@ const (
 
 // repeats finds the repeated events of the log. It maps the place of each record with a repeated
 // event to the users who have had an earlier event with the same key. `weight` is the size of all
-// event keys in bytes, and `budget` is about how many bytes of them may be in memory at a time. So
+// event keys in bytes, and `budget` is the approximate limit in bytes for event keys in memory. So
 // repeats reads the log weight/budget+1 times, each time for another part of the keys.
 func (snapshot *Snapshot) repeats(ctx context.Context, weight, budget int64, done func(records int)) (map[events.Place]store.UserSet, error) {
 	repeats := map[events.Place]store.UserSet{}
@@ -429,7 +429,7 @@ func (snapshot *Snapshot) repeats(ctx context.Context, weight, budget int64, don
 	return repeats, nil
 }
 
-// Share is a part of the users that is replayed at once: the users whose hash is between lo and
+// Share is a part of the users that is replayed together: the users whose hash is between lo and
 // hi, inclusive. Each call of AllUsers chooses a random seed for the hash.
 type Share struct {
 	seed   maphash.Seed

@@ -202,8 +202,8 @@ func (snapshot *Snapshot) restoreRooms(ctx context.Context, r *Replay) error {
 }
 
 // loadRooms reads rooms with their closed chunks (older messages) from the tables whose names end
-// with suffix, and adds them to r. It marks them as changed, as if they had just been folded. If
-// `named` is not nil, it reads only the rooms with ids in `named`.
+// with suffix, and adds them to r. It marks these rooms as changed, as if they had just been
+// folded. If `named` is not nil, it reads only the rooms with ids in `named`.
 func (snapshot *Snapshot) loadRooms(ctx context.Context, r *Replay, suffix string, named []string) error {
 	tables := store.TablesNamed(snapshot.Partition, suffix)
 	where, args := "", []any(nil)

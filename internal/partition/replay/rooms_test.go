@@ -18,8 +18,8 @@ import (
 	"github.com/badged/badged/internal/fold/badge"
 )
 
-// Any history with rooms leaves tables that equal the log, for each user and for all
-// at once, also a share at a time, and explanations that equal the tables.
+// After any history with rooms, the tables equal the log for each user and for all users, also if
+// verified one share at a time, and explanations equal the tables.
 func TestVerifyRooms(t *testing.T) {
 	d := projectortest.New(t)
 	n := 0
@@ -62,8 +62,8 @@ func TestVerifyRooms(t *testing.T) {
 	verifyAll(t, d, VerifyOptions{Memory: 100_000})
 }
 
-// The log of one member is not enough to count the others: an event of another
-// conversation may have the key of a join, and then its users do not join.
+// The events that name one member do not suffice to count the other members: if an earlier event of
+// another conversation has the key of a join, the users of the join do not join.
 func TestVerifyOneMemberKnowsWhoseJoinsAreRepeats(t *testing.T) {
 	d := projectortest.New(t)
 	ann, bob, cem := foldtest.User(0, 0), foldtest.User(0, 1), foldtest.User(0, 2)
@@ -111,8 +111,8 @@ func TestVerifyFindsWrongRooms(t *testing.T) {
 				}
 			}
 
-			// Healing corrects what is the member's own, under a version above all that
-			// clients were told.
+			// Healing corrects only rows of the member, with a version above every version that
+			// clients know.
 			before := d.Badge(t, member)
 			ofRoom := strings.HasPrefix(want[0], "room")
 			update, healed := heal(t, d, member)
@@ -128,8 +128,8 @@ func TestVerifyFindsWrongRooms(t *testing.T) {
 	}
 }
 
-// The background sample finds a wrong room by its members, and leaves it to a
-// rebuild.
+// The background sample finds a wrong room by its members, and does not heal it: only a rebuild
+// does.
 func TestSampleFindsWrongRooms(t *testing.T) {
 	d, _ := projectortest.NewForRooms(t)
 	var log bytes.Buffer
@@ -149,8 +149,8 @@ func TestSampleFindsWrongRooms(t *testing.T) {
 	}
 }
 
-// A room is explained by the messages that count and where they are in the log, by
-// what does not count, and at an earlier time.
+// The explanation of a room names the messages that count and their places in the log, and the
+// events that do not count, also for an earlier time.
 func TestExplainRoom(t *testing.T) {
 	d, member := projectortest.NewForRooms(t)
 	e := explain(t, d, member, Question{})

@@ -133,8 +133,8 @@ func TestSamplerFailureIsCounted(t *testing.T) {
 	}
 }
 
-// A sampler that runs finds a wrong badge by itself, heals it, and tells the bus
-// under a greater version.
+// A running sampler finds and heals a wrong badge, and publishes it with a greater version on the
+// bus.
 func TestSamplerHeals(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	before := d.Badge(t, ann)

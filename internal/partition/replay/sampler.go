@@ -20,8 +20,8 @@ import (
 )
 
 // Limits of the work of a run, which verifies one sample. With these limits, verifying samples
-// takes less than about 3 % of a core: a search costs almost 0.5 ns of CPU per byte of log and
-// user.
+// takes less than about 3 % of a core: a search costs almost 0.5 ns of CPU per byte of the log and
+// per user.
 const (
 	sampleBytesPerSecond = 64 << 20
 	// sampleFloor is the minimum budget of a run in bytes. It applies if the last run was less than
@@ -89,7 +89,7 @@ func NewSampler(cfg SamplerConfig) (*Sampler, error) {
 }
 
 // Run verifies a sample of one owned partition per interval, until ctx is done. If the interval is
-// 0, it returns at once.
+// 0, it returns immediately.
 func (s *Sampler) Run(ctx context.Context) error {
 	if s.cfg.Interval <= 0 {
 		return nil

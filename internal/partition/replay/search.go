@@ -48,14 +48,14 @@ type trace struct {
 	messages          map[int64]LoggedEvent
 	lastRead          *ReadEvent
 	markedBy, levelBy *LoggedEvent
-	// ahead lists the reads and leaves of the conversation, in log order, whose up_to_seq was
-	// above the seq of the last message delivered by then. A new entry replaces all earlier
-	// entries whose up_to_seq is not greater.
+	// ahead lists, in log order, the reads and leaves of the conversation whose up_to_seq was above
+	// the seq of every message delivered before. A new entry replaces all earlier entries with the
+	// same or a lower up_to_seq.
 	ahead []aheadEvent
 }
 
-// aheadEvent is a read or leave with the up_to_seq upTo, which came before the message with this
-// seq was delivered.
+// aheadEvent is a read or leave with the up_to_seq upTo. It came before the message with the seq
+// upTo was delivered.
 type aheadEvent struct {
 	upTo int64
 	LoggedEvent

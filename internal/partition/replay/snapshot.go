@@ -92,9 +92,9 @@ func (snapshot *Snapshot) Open(ctx context.Context, lock string) error {
 	return err
 }
 
-// ScanTables permits or forbids sequential scans in the transaction. For queries that return rows
-// in an order, a sequential scan is slower than an index; for queries of a whole table it is
-// faster.
+// ScanTables permits or forbids sequential scans in the transaction. If a query must return sorted
+// rows, a sequential scan is slower than an index scan; if it reads a whole table in any order, a
+// sequential scan is faster.
 func (snapshot *Snapshot) ScanTables(ctx context.Context, enabled bool) error {
 	return query.Exec(ctx, snapshot.Tx, "set up the transaction", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, enabled))
 }
@@ -128,9 +128,9 @@ func (snapshot *Snapshot) Length(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// folded returns the arguments of the SQL condition "folded after", which come first in the
-// statements with this condition. The condition is true for a row of the log that comes after the
-// position `after` and is folded in the tables.
+// folded returns the arguments of the SQL condition "folded after". These arguments come first in
+// the statements with this condition. The condition is true for a row of the log that comes after
+// the position `after` and is folded in the tables.
 func (snapshot *Snapshot) folded(after events.Position) []any {
 	return append([]any{after.TransactionID, after.Offset}, snapshot.Args()...)
 }

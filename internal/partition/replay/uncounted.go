@@ -59,8 +59,8 @@ func (u *uncountedEvents) newest() (list []UncountedEvent, more int64, kinds []U
 }
 
 // thinned returns at most `limit` of the events, in the same order: the newest events of each kind.
-// Each kind may have an equal part of the limit. If a kind has fewer events than its part, the more
-// frequent kinds may have the rest of it.
+// Each kind may have an equal part of the limit. If a kind has fewer events than its part, the rest
+// of this part goes to more frequent kinds.
 func thinned(all []UncountedEvent, limit int) []UncountedEvent {
 	if len(all) <= limit {
 		return all

@@ -50,7 +50,7 @@ type VerifyOptions struct {
 	// the tables or the log are compared.
 	Users []string
 	// Memory is the approximate limit in bytes for the state of users and the event keys together.
-	// If these need more, the log is read several times. Default 256 MiB.
+	// If states and keys need more, the log is read several times. Default 256 MiB.
 	Memory int64
 	// Found is called for each difference. Required.
 	Found func(Difference)

@@ -21,9 +21,9 @@ import (
 	"github.com/badged/badged/internal/pg/pgsession"
 )
 
-// Whatever the history and the batches: verifying all users, a share at a time,
-// some or many of them finds no difference, and explanations count the unread
-// messages of the model and name events that bear them out.
+// After any history in any batches, verifying finds no difference for all users, one share at a
+// time, some users or many users. Explanations list the unread messages of the model, and name
+// events that prove them.
 func TestReplayAgreesWithWhatWasFolded(t *testing.T) {
 	d := projectortest.New(t)
 	n := 0
@@ -83,9 +83,9 @@ func TestReplayAgreesWithWhatWasFolded(t *testing.T) {
 	}
 }
 
-// Every corruption is found for the user, for all users and a share at a time,
-// and not for others. Healing restores the rows under a version above all that
-// clients were told, and clients learn of every conversation that changed.
+// Every corruption is found for the user, for all users and one share at a time, and not for other
+// users. Healing restores the rows with a version above every version that clients know, and
+// clients get every conversation that changed.
 func TestCorruptionsAreFoundAndHealed(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	verifyAll(t, d, VerifyOptions{})
@@ -157,8 +157,8 @@ UNION ALL SELECT (to_jsonb(c) - 'version')::text FROM badged.conversations AS c 
 	verifyAll(t, d, VerifyOptions{})
 }
 
-// A user that the log does not name differs. Healing empties its rows and does
-// not move its version back.
+// A user that the log does not name differs. Healing empties the rows of the user and does not
+// decrease the version.
 func TestUserThatTheLogDoesNotName(t *testing.T) {
 	d, ann := projectortest.NewForCorruptions(t)
 	stranger := foldtest.User(0, 9)

@@ -105,8 +105,9 @@ func (s *splitter) round(ctx context.Context, tx pgx.Tx, cursor logread.Cursor, 
 
 // Staged implements copier.Operation. If conversations of the second child have changed, it updates
 // the number of members of their rooms: it adds the number of changed rows that are memberships
-// now, and subtracts the number that were memberships in the child's table. Counting all members of
-// a large room would block publishers for too long.
+// now, and subtracts the number of these rows that are memberships in the child's table, which
+// still has the earlier rows. Counting all members of a large room would block publishers for too
+// long.
 func (s *splitter) Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to copier.Part, rows string) error {
 	if t.Kind != "conversations" || to.Child.First {
 		return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// A log with an old map appends to the children of a split partition, also messages to rooms.
-// Within a transaction of the caller, which cannot be retried, the next append does.
+// A log with an old map appends to the children of a split partition, also messages to rooms. In a
+// transaction of the caller, which cannot be retried, the first append fails and the next append
+// succeeds.
 func TestLogsFollowASplit(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // Each child gets the dead letters, also the settled ones, and the other rows of its users. The
-// first child gets those that name no user.
+// first child gets the dead letters that name no user.
 func TestSplitSharesWhatIsBesideTheBadges(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)

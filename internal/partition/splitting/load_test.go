@@ -90,7 +90,7 @@ func TestSplitUnderLoad(t *testing.T) {
 }
 
 // If another transaction has locks that the switch needs, the split fails after Attempts attempts.
-// The partition serves meanwhile, and a split succeeds once the transaction has ended.
+// The partition serves meanwhile, and a split succeeds after the transaction has ended.
 func TestSplitGivesUp(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)

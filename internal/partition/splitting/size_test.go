@@ -15,8 +15,8 @@ import (
 
 var rooms = flag.Int("rooms", 500, "how many rooms, users, conversations, and memberships of one room the partition has")
 
-// crowded gives partition 0 that many users with a conversation each, and rooms with a
-// member each. All are in the room "hall" besides.
+// crowded gives partition 0 n users with one conversation each, and n rooms with one member each.
+// All users are also in the room "hall".
 func crowded(t testing.TB, d *projectortest.Database, n int) {
 	t.Helper()
 	for _, sql := range []string{

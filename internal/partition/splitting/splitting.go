@@ -217,7 +217,7 @@ func (s *splitter) run(ctx context.Context) error {
 
 // uncertain wraps an error of a split. The switch may have been committed in spite of the error. So
 // uncertain reads the state of the partition, and the returned error says whether the partition is
-// split. If the database does not answer, it says that the result is unknown.
+// split. If the database does not answer, the returned error says that the result is unknown.
 func (s *splitter) uncertain(ctx context.Context, err error) error {
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

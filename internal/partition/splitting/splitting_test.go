@@ -62,8 +62,8 @@ func verify(t testing.TB, d *projectortest.Database) {
 	verifyWith(t, t.Errorf, d)
 }
 
-// verifyWith is verify with what takes differences: that of a property lets rapid find a
-// shorter history.
+// verifyWith is verify with a function that reports differences: the function of a rapid test lets
+// rapid find a shorter history.
 func verifyWith(t testing.TB, differ func(format string, args ...any), d *projectortest.Database) {
 	t.Helper()
 	held, err := eventlog.Held(t.Context(), d.Pool)
@@ -126,8 +126,8 @@ func TestSplitChangesNothing(t *testing.T) {
 	})
 }
 
-// SQL publishes to the partitions that have taken the users, also in a transaction that
-// began before the split.
+// SQL publishes to the partitions to which the users belong after the split, also in a transaction
+// that began before the split.
 func TestPublishingInSQLAfterTheSplit(t *testing.T) {
 	t.Parallel()
 	d := projectortest.New(t)
