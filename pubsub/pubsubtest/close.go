@@ -73,8 +73,8 @@ func testCloseWaits(t *testing.T, bus pubsub.Bus, closing func(pubsub.Subscripti
 	for !errors.Is(s.Leave(t.Context()), pubsub.ErrClosed) {
 		runtime.Gosched() // let Close begin
 	}
-	// A faulty Close does not wait for the handler: give it time to return. If this time is too
-	// short, the test does not detect the fault, but a correct Close never fails the test.
+	// A faulty Close returns while the handler still runs: give Close time to return. If this time is
+	// too short, the test does not detect the fault, but a correct Close never fails the test.
 	for range 10_000 {
 		runtime.Gosched()
 	}

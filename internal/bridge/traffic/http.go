@@ -198,7 +198,7 @@ type ServerError struct {
 	// Events has the errors about single events of the request.
 	Events []EventError
 	// Lacking identifies the users who did not get their events because databases are unavailable.
-	// If it is nil, any of the events may be missing.
+	// If it is nil, the users are unknown, and any of the events may be missing.
 	Lacking *Lacking
 }
 

@@ -268,9 +268,9 @@ func (s Sums) String() string {
 	return fmt.Sprintf("version %d, %+v, categories %+v, levels %v", s.Version, s.Numbers, s.Categories, s.Levels)
 }
 
-// Sums returns the sums of u including its memberships. The caller must have loaded all paths
-// of u, the rooms of the memberships, and the closed chunks of these rooms above the read
-// positions.
+// Sums returns the numbers of u, including what its memberships in rooms add. The caller must have
+// loaded all paths of u, the rooms, and those closed chunks of the rooms that have messages above
+// the read position of u (see [Chunk]).
 func (u *User) Sums(rooms map[string]*Room) Sums {
 	s := Sums{u.Version + u.Carried, u.Numbers, u.Paths.ByName(), u.Paths.Levels}
 	for _, c := range u.Conversations {

@@ -23,8 +23,8 @@ const (
 	MaxReadsAhead = 32
 )
 
-// ReadAhead is the part of an app's read that is ahead of the log. Messages of the conversation up
-// to UpTo are read on delivery if they are appended by Until.
+// ReadAhead is the part of an app's read that is ahead of the log. A message of the conversation up
+// to UpTo counts as read on delivery if the log appends it at the time Until or earlier.
 type ReadAhead struct {
 	Conversation string
 	UpTo         int64

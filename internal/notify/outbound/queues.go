@@ -11,7 +11,7 @@ import (
 )
 
 // queueKey identifies a queue from which senders read: the devices of one app and platform, or the
-// subjects of one webhook. Each app and webhook has its own queue, so that a slow app or webhook
+// users, rooms and other subjects about which one webhook must be called. Each app and webhook has its own queue, so that a slow app or webhook
 // does not delay the rest.
 type queueKey struct {
 	// name is the name of an app, or if platform is empty, the name of a webhook.

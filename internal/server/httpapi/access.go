@@ -120,8 +120,8 @@ func refuseUndescribed(route describe.Route) func(*http.Request) error {
 	}
 }
 
-// Strict returns a handler for a route of another package: like the routes of this package, it
-// refuses query parameters and a body that the route does not describe.
+// Strict returns a handler that another package calls before it serves the route: like the routes
+// of this package, it refuses query parameters and a body that the route does not describe.
 func Strict(route describe.Route) http.Handler {
 	undescribed := refuseUndescribed(route)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
