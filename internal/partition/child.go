@@ -30,8 +30,8 @@ func (c *Child) Gets(t Table) string {
 	case t.Kind == "dead_letters":
 		return "false" // only the switch moves dead letters: if the copy included them, lists would show each twice
 	case t.Kind == "webhook_queue":
-		// A queued call about a room describes the members in one partition. So each child needs
-		// the call, for its own members.
+		// A queued webhook call about a room describes the members in one partition. So each child
+		// needs the call, for its own members.
 		return fmt.Sprintf(`CASE t.type WHEN 'room.changed' THEN true WHEN 'deadletter.buried' THEN %t ELSE %s END`, c.First, c.has("t.subject"))
 	case t.Kind == "settled_letters":
 		return `(t.user_ids IS NULL OR EXISTS (SELECT FROM unnest(t.user_ids) AS u WHERE ` + c.has("u") + `))`

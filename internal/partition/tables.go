@@ -140,7 +140,7 @@ func OwnTables(partition int) []string {
 func Log(partition int) string { return Table{Kind: "events"}.Name(partition) }
 
 // State returns the names of the tables that the fold writes for a partition. Before each of these
-// tables it lists the partitioned table of which the table is a part.
+// tables it lists the partitioned table to which the table is attached.
 func State(partition int) (names []string) {
 	for _, t := range Tables()[:folded] {
 		names = append(names, "badged."+t.Kind, t.Name(partition))

@@ -57,8 +57,8 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 })
 
 var decoder = sync.OnceValue(func() *zstd.Decoder {
-	// The limit is MaxRow and not MaxBytes, since streaming encoders of other programs declare
-	// windows of up to 8 MiB, even if the content is small.
+	// The memory limit is MaxRow and not MaxBytes, since streaming encoders of other programs
+	// declare windows of up to 8 MiB, even if the content is small.
 	d, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(MaxRow), zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)))
 	if err != nil {
 		panic(err) // the options are constants

@@ -39,7 +39,7 @@ type Group struct {
 	large   int          // number of running larger appends
 	// met is the arrival time of the last call that has at least `worthwhile` events and arrived
 	// while other appends ran. loaded is true if this call arrived less than `shortly` after the
-	// previous call of this kind.
+	// previous call that meets both conditions.
 	met    time.Time
 	loaded bool
 	// waiting has the queued calls in order of arrival.
@@ -114,10 +114,10 @@ func (g *Group) FoldBy(fold events.Append) *Group {
 	return g
 }
 
-// Append is like [events.Log.Append], but the transaction, and so the receipt, may include
-// events of other callers. If ctx is done, Append returns an error, although the events may
-// still be appended. If the caller runs the transaction of its group, Append returns only
-// after the transaction, even if ctx is done. ADR 54 has the reasons.
+// Append is like [events.Log.Append], but the transaction, and so the receipt, may include events
+// of other callers. If ctx is done, Append returns an error, although the events may still be
+// appended. If this call runs the transaction of its commit group, Append returns only after the
+// transaction, even if ctx is done. ADR 54 has the reasons.
 func (g *Group) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
 	if len(evs) == 0 || len(evs) > g.small {
 		return g.alone(ctx, evs)
@@ -269,9 +269,9 @@ func (g *Group) next() []*commitGroup {
 }
 
 // ready returns the queued calls that can run now: they share no partition with running groups, or
-// with earlier calls that stay queued. Calls beyond largeGroup events stay queued. ready divides
-// the returned calls into sets; different sets have no partition in common. n is the total number
-// of events in the sets.
+// with earlier calls that stay queued. n is the total number of events of the returned calls. A
+// call that would raise n above largeGroup stays queued, unless it would be the only returned call.
+// ready divides the returned calls into sets; different sets have no partition in common.
 func (g *Group) ready() (sets []*commitGroup, n int) {
 	taken := g.busy
 	for _, c := range g.waiting {
@@ -294,7 +294,7 @@ func (g *Group) ready() (sets []*commitGroup, n int) {
 	return sets, n
 }
 
-// merge adds the calls of another group after the calls of c. Calls that share a partition must
+// merge adds the calls of the group `other` after the calls of c. Calls that share a partition must
 // stay in order.
 func (c *commitGroup) merge(other *commitGroup) {
 	c.calls = append(c.calls, other.calls...)

@@ -23,8 +23,8 @@ type Tombstone struct {
 	Members []Members
 }
 
-// Members counts the erased users who joined or left a room by an event. A replay of the log
-// needs this count: the states of the other members depend on the state of the room.
+// Members counts the erased users of an event that made users join or leave a room. A replay of
+// the log needs this count: the states of the remaining members depend on the state of the room.
 type Members struct {
 	// Type is [events.RoomJoined] or [events.RoomLeft]. Users is the number of users who
 	// joined or left. If a split assigned all users of a join to the other partition, Users is

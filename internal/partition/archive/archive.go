@@ -83,8 +83,8 @@ type File struct {
 	SHA256   string `json:"sha256"`
 	Previous string `json:"previous"`
 	// Revision is the number of times that erasures have rewritten the file. Origin is the SHA256
-	// of the file as it was first written. Proof is a keyed hash of the text [File.Successor]. All
-	// three are zero if the file was never rewritten.
+	// of the file as it was first written. Proof is a keyed hash of the text that
+	// [File.Successor] returns. All three are zero if the file was never rewritten.
 	Revision int    `json:"revision,omitempty"`
 	Origin   string `json:"origin,omitempty"`
 	Proof    string `json:"proof,omitempty"`

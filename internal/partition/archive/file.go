@@ -226,7 +226,7 @@ const readPage = 5000
 
 // Read calls visit with pages of the records of a file, in order. visit may retain a page. Read
 // fails with a [*FileError] if the file cannot be read, or if its number of events or its last
-// place differs from the manifest. If several partitions share the file since a split, Read
+// place differs from the manifest. If several partitions share the file after a split, Read
 // reduces each event to the users of f.Partition; if an event names none of these users, its
 // payload is `null`.
 func (a *Archive) Read(ctx context.Context, f File, visit func([]Record) error) error {

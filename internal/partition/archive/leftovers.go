@@ -36,7 +36,7 @@ type Tail struct {
 	// Known is the number of files that the database lists.
 	Partition, Known int
 	// Copies are files of another archive. CheckCut does not check a leftover with the same content
-	// as one of them.
+	// as one of Copies.
 	Copies  []File
 	Lacking Lacking
 }
@@ -156,15 +156,15 @@ func (a *Archive) EachRow(ctx context.Context, f File, visit func([]Row) error) 
 	return err
 }
 
-// Left reports whether erasures of users and splits of the partition have left anything of a
-// record: an event, or members of a room.
+// Left reports whether a record still has an event, or the number of erased members of a room,
+// after erasures of users and splits of the partition.
 func (r *Record) Left() bool {
 	rest, ok := tombstones.Parse(r.Payload)
 	return !ok || rest.Event != nil || rest.Members != nil
 }
 
-// markLeftover lists as stale the file that follows the first n files of a partition, since an
-// interrupted run may have written this file.
+// markLeftover makes RemoveStale delete the file that follows the first n files of a partition,
+// unless the file has an entry in the manifest: an interrupted run may have written the file.
 func (a *Archive) markLeftover(partition, n int) { a.expect(FileName(partition, n+1)) }
 
 // FileName returns the name of the first revision of a file.

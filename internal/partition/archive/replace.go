@@ -22,8 +22,8 @@ import (
 const extension = ".ndjson.zst"
 
 // Replace durably writes the next revision of f, and reads it back to check it. The new file must
-// have the same number of records and the same last place. If several partitions share f, the new
-// file belongs to f's partition only. The function eachRecord must call its argument once for every
+// have as many records as f, and the same last place. If several partitions share f, the new file
+// belongs to f's partition only. The function eachRecord must call its argument once for every
 // record, in order. Replace returns the manifest entry without its proof; [Archive.Adopt] adds the
 // entry to the manifest.
 func (a *Archive) Replace(ctx context.Context, f File, eachRecord func(func(*Record) error) error) (File, error) {

@@ -145,9 +145,9 @@ func (s Sealed) Save(ctx context.Context, name string, content []byte, version s
 	return s.Store.Save(ctx, name, sealed.Bytes(), version)
 }
 
-// Reseal encrypts the files and the manifest of an archive with the first key, unless they are
-// encrypted with this key already. It first calls `check`, and fails if `check` fails. It calls
-// `resealed` with each file that it has encrypted. It replaces each object atomically. The
+// Reseal encrypts the files and the manifest of an archive with the first of store.Keys, unless
+// they are encrypted with this key already. It first calls `check`, and fails if `check` fails. It
+// calls `resealed` with each file that it has encrypted. It replaces each object atomically. The
 // decrypted content and the checksum stay the same, so readers and databases are not affected.
 // After an interruption the next call encrypts the remaining objects. Reseal fails with ErrInUse
 // while another process writes to the archive.

@@ -14,8 +14,8 @@ import (
 // under the parent, and Files finds them through the ancestors of the child. When an entry of a
 // child is added or changed, divide lists the files under both children instead.
 
-// Shared reports whether f is the entry of a partition for a file that was written for one of its
-// ancestors.
+// Shared reports whether f is the entry of a partition for a file that was written for an ancestor
+// of this partition.
 func (f *File) Shared() bool { return f.From != nil }
 
 // Whole returns the entry of the file for the partition for which the file was written.

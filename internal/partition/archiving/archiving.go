@@ -340,8 +340,8 @@ func notComplete(r logRange) string {
 }
 
 // keptOpen returns the reason why a range that has an end is not complete: a transaction is open
-// that may still append to the range. held is true if such a transaction is open and `due` is true,
-// so that the range is old enough to be archived.
+// that may still append to the range. `due` says whether the range is old enough to be archived;
+// held is true if the range is old enough and such a transaction is open.
 func (a *archiving) keptOpen(ctx context.Context, r logRange, due bool) (kept string, held bool, err error) {
 	open, err := pgsession.OpenTransactions(ctx, a.job.Conn, 0)
 	if err != nil || len(open) == 0 { // the transaction has ended meanwhile

@@ -1,7 +1,8 @@
 // Package copier copies the rows of a partition that serves reads and writes. It is the common part
 // of moving a partition to another database and of splitting a partition in two. Triggers record
 // which rows change after they were copied, and rounds copy these rows again. When few changes
-// remain, gates block publishers and other writers during the last round.
+// remain, the switch follows: gates block publishers and other writers, a last round copies the
+// remaining changes, and the new partition or database takes over.
 //
 // It does not know which database holds a partition, or how the log is copied. ADR 83 has the reasons.
 package copier
@@ -79,9 +80,9 @@ type Part struct {
 	Child *partition.Child
 }
 
-// query returns a SELECT statement for the rows that the part gets from a table. `from` is the FROM
-// list of the statement, in which the table has the alias t. `condition` is an SQL condition; if
-// the part is a child of a split, query adds the child's condition.
+// query returns a SELECT statement for the rows of a table that p gets. `from` is the FROM list of
+// the statement, in which the table has the alias t. `condition` is an SQL condition; if p is a
+// child of a split, query adds the child's condition.
 func (p *Part) query(t partition.Table, all partition.Columns, from, condition string) string {
 	list, gets := all.List("t."), ""
 	if p.Child != nil {
@@ -191,9 +192,9 @@ func (c *Copy) Everything(ctx context.Context) error {
 // chunkRows is the number of rows of a table that one transaction copies.
 const chunkRows = 5000
 
-// bulk copies a table in chunks, in the order of its key. It copies each chunk in a transaction of
-// its own. No snapshot of the whole table is needed, since triggers record the rows that change
-// after their chunk was copied.
+// bulk copies a table in the order of its key, at most chunkRows rows in each transaction. No
+// snapshot of the whole table is needed, since triggers record the rows that change after they were
+// copied.
 func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -225,7 +226,7 @@ func (c *Copy) bulk(ctx context.Context, t partition.Table) error {
 	}
 }
 
-// chunk copies to a part the rows of a table that meet the given SQL condition.
+// chunk copies to the partition `to` the rows of a table that meet the given SQL condition.
 func (c *Copy) chunk(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, condition string) error {
 	name := t.Name(c.Partition)
 	all := c.columns[name]
@@ -249,8 +250,8 @@ func (c *Copy) copied(step Step, n int64) {
 	c.Progress(step, c.Result.Rows)
 }
 
-// insert returns a statement that inserts rows into the table of a part. It omits rows whose
-// foreign key refers to a row that the part does not have.
+// insert returns a statement that inserts rows into the table of the partition `to`. It omits rows
+// whose foreign key refers to a row that this partition does not have.
 func (c *Copy) insert(t partition.Table, to Part, rows string) string {
 	refers := "true"
 	if t.Refers != "" {
@@ -392,9 +393,9 @@ func (c *Copy) stageKeys(ctx context.Context, tx pgx.Tx, keys string) (string, e
 	return "(" + keys + ")", err
 }
 
-// kept returns the columns of a table that the method changed does not overwrite if a row exists in
-// the part. In a split, the only such column is the number of members of a room, which the split
-// itself computes.
+// kept returns the columns of a table that the method changed does not overwrite if the partition p
+// already has the row. In a split, the only such column is the number of members of a room, which
+// the split itself computes.
 func (p *Part) kept(t partition.Table) []string {
 	if p.Child != nil && t.Kind == "rooms" {
 		return []string{"members"}

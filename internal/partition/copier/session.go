@@ -189,7 +189,7 @@ func empty(ctx context.Context, tx pgx.Tx, p int) error {
 }
 
 // Forget deletes the record of a move or split of a partition, the recorded changes of rows, and
-// the table rows that translate places for the target.
+// the recorded places in the target's log that correspond to places in the source's log.
 func Forget(ctx context.Context, tx pgx.Tx, partition int) error {
 	var batch pgx.Batch
 	for _, sql := range []string{statements.Get("forget a move"), statements.Get("forget the changes"), statements.Get("forget the places")} {
@@ -323,8 +323,8 @@ func (s *Session) Copied(ctx context.Context, numbers []int64) error {
 	return s.wrap(err)
 }
 
-// Bound returns the position of the last row of the next chunk of the log. The chunk begins after
-// the position `after`. It has at most `rows` rows and about 16 MiB, and no row after limit.
+// Bound returns the position up to which one transaction should copy the log, beginning after the
+// position `after`: at most `rows` rows and about 16 MiB, and no row after limit.
 func (s *Session) Bound(ctx context.Context, after, limit events.Position, rows int) (events.Position, error) {
 	bound := limit
 	err := s.Conn.QueryRow(ctx, statements.Of(s.Partition, "bound of a chunk of the log"), after.TransactionID, after.Offset,

@@ -80,9 +80,10 @@ func (e *StoppedError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *StoppedError) Unwrap() error { return e.Err }
 
-// Switch copies recorded changes and then attempts the switch. It repeats this until an attempt
-// succeeds, or until c.Attempts attempts took too long. It makes no attempt while a long
-// transaction would block closing the gate, or while the projector is behind.
+// Switch copies recorded changes, and then attempts to make the new partitions or the target
+// database take over. It repeats this until an attempt succeeds, or until c.Attempts attempts took
+// too long. It makes no attempt while a long transaction would block closing the gate, or while the
+// projector is behind.
 //
 // If the partition is certainly unchanged, the error is a [*StoppedError]; it wraps [ErrBusy] if
 // c.Attempts attempts took too long. If an attempt failed for another reason than time, Switch
@@ -212,7 +213,7 @@ func (s *Session) Overdue() error {
 // closeGates fails if open transactions that have appended do not end within half of patience, or
 // if folding is not complete after three quarters of patience. It sets patience as the timeout of
 // each later statement of tx. It fails immediately if the last round took longer than patience,
-// since the copy under the gates would probably take as long.
+// since the copy with closed gates would probably take as long.
 func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Duration) (closed time.Time, cursor logread.Cursor, err error) {
 	if s.lastRound > patience {
 		return closed, cursor, ErrNotYet

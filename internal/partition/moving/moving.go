@@ -122,7 +122,7 @@ type mover struct {
 	// is the number of rows up to the position counted.copied; see addPlaces.
 	counted move
 	// stored is the last committed state of target.move. If a round or an attempt of the switch
-	// fails, target.move is reset to it.
+	// fails, target.move is reset to `stored`.
 	stored move
 	// revoked is the number of the last revocation of tokens that was copied to the target.
 	revoked int64
@@ -395,7 +395,7 @@ func (m *mover) copy(ctx context.Context) error {
 		if err := m.Everything(ctx); err != nil {
 			return err
 		}
-		// Store the same round id on both shards. If a later call finds it on both, neither
+		// Store the same round id on both shards. If a later call finds this id on both, neither
 		// database was restored to a time before this point, so no copied row is lost.
 		round := newID()
 		if err := query.Exec(ctx, m.source.Conn, "on "+m.source.Name, statements.Get("the round is"), m.p, round); err != nil {

@@ -18,9 +18,9 @@ import (
 // milliseconds.
 const BulkRows = 5000
 
-// bulkLoad loads the users of a replay and their marks into the staging tables. If `rooms` is true,
-// it also loads all rooms. It loads rows in the order of their primary keys, so that Postgres
-// appends to each index.
+// bulkLoad loads the users of a replay and their marks (see [replay.Mark]) into the staging tables.
+// If `rooms` is true, it also loads all rooms. It loads rows in the order of their primary keys, so
+// that Postgres appends to each index.
 func (s *Staging) bulkLoad(ctx context.Context, r *replay.Replay, rooms bool) error {
 	users := store.Sorted(r.Users)
 	var rows int64

@@ -126,8 +126,8 @@ type knownFile struct {
 	GivenUp           *time.Time
 }
 
-// became reports whether f is a later revision of this file that an erasure has written. The
-// database has no record of this erasure if it was restored to an earlier time. The proof of f
+// became reports whether f is a later revision of the file k that an erasure has written. If the
+// database was restored to an earlier time, it has no record of this erasure. The proof of f
 // shows that this database or a copy of it has written the revision.
 func (k *knownFile) became(ctx context.Context, q events.Querier, f *archive.File) (proven bool, err error) {
 	if f.Origin != k.Origin || f.Revision <= k.Revision {

@@ -21,8 +21,8 @@ type comparison struct {
 	options  VerifyOptions
 	healed   map[string]healedVersions
 	result   Verified
-	// roomsDone is true if the rows of rooms need not be compared: an earlier share of the users
-	// had the same rooms, or healing ignores rooms.
+	// roomsDone is true if the rows of rooms need not be compared: they were compared with the
+	// first share of the users, or the caller heals a user and so ignores rooms.
 	roomsDone bool
 }
 
@@ -54,7 +54,7 @@ func (c *comparison) compare(ctx context.Context, r *Replay) error {
 
 // CompareTables compares the live tables with the tables whose names end with suffix, and calls
 // `found` for each difference. It compares only the rows of the given users and rooms. It does not
-// compare the marks of the rooms.
+// compare the rows of marks (see Mark).
 func (snapshot *Snapshot) CompareTables(ctx context.Context, suffix string, users, rooms []string, found func(Difference)) error {
 	c, err := snapshot.newComparison(ctx, VerifyOptions{Users: users, Found: found})
 	if err != nil {
@@ -133,7 +133,7 @@ type expected int
 const (
 	noRow    expected = iota
 	oneRow            // only the row that take has loaded
-	anyRow            // any row or no row is right, since it has no effect
+	anyRow            // any row or no row is right, since the row has no effect
 	emptyRow          // no row, or the empty row that take has loaded
 )
 
@@ -191,8 +191,8 @@ func (c *comparison) found(where Difference, differing ...Difference) {
 	}
 }
 
-// differences returns an entry for each column whose loaded value differs from the value in the
-// table.
+// differences returns an entry for each column whose value differs: `columns` has the values
+// according to the log, and `table` has the values in the table.
 func differences(columns []store.Column, table []string) (all []Difference) {
 	for i := range columns {
 		c, have, log := &columns[i], table[i], columns[i].Text()
@@ -312,8 +312,8 @@ func chunkRows(r *Replay, ids []string) *expectedRows {
 	return rowsIn(tableOf("room_chunks", &row, store.ChunkKey), ids, chunks, func(key rowKey, chunk *badge.Chunk) { row.Set(key[0], chunk) })
 }
 
-// markRows returns the expected marks: the marks above the read positions of their users. A mark
-// at or below a read position has no effect, so its row may exist or not.
+// markRows returns the expected rows of marks (see Mark) above the read positions of their users. A
+// mark at or below a read position has no effect, so its row may exist or not.
 func markRows(r *Replay, ids []string) *expectedRows {
 	var row store.MarkRow
 	marks := map[rowKey]Mark{}

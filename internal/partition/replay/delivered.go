@@ -108,7 +108,7 @@ func (s *search) settle(m *DeliveredMessage, e *events.Event, logged LoggedEvent
 	case m.Fate != FateUnread:
 	case recall && m.Seq == e.Data.Seq:
 		m.Fate, m.By = FateRecalled, &logged
-	case m.Seq <= c.ReadSeq && !recall || reset: // !counts does not suffice: very many unread messages are partly stored only as a number
+	case m.Seq <= c.ReadSeq && !recall || reset: // not !counts: of very many unread messages, some are stored only as a number
 		m.Fate, m.By = FateRead, &logged
 	}
 }

@@ -67,8 +67,8 @@ type watchedEvent struct {
 	effect Effect
 }
 
-// note is called after each event that concerns the user. If the event is the watched event, note
-// stores its effect in w. x has Before, Why and Detail of the effect.
+// note is called after each event that concerns the user. If the event has the name w.name, note
+// stores its effect in w. In x, the fields Before, Why and Detail of the effect are set.
 func (w *watchedEvent) note(s *search, position events.Position, e *events.Event, x Effect, changes []badge.Change) {
 	if w == nil || w.effect.Folded || w.name.Source != e.Source || w.name.ID != e.ID || position.TransactionID < w.name.TransactionID {
 		return

@@ -91,9 +91,9 @@ type Question struct {
 
 // Explain explains from the log why the badge of a user is what it is.
 //
-// It searches the partition of the user. The time depends on the number of the user's events and
-// on the size of the incomplete ranges of the log. The memory depends on the number of unread
-// messages. If two explanations are running, Explain waits until one of them has ended.
+// It searches the partition of the user. The time depends on the number of the user's events and on
+// the size of the log's newest ranges, which have no index yet. The memory depends on the number of
+// unread messages. If two explanations are running, Explain waits until one of them has ended.
 func (x *Explainer) Explain(ctx context.Context, userID string, q Question) (Explanation, error) {
 	e := Explanation{UserID: userID, Partition: x.log.PartitionOf(userID), Differences: []Difference{}, Agrees: true}
 	err := x.replay(ctx, userID, q.At, func(snapshot *Snapshot) (_ *search, err error) {

@@ -49,9 +49,9 @@ type numberedStep struct {
 	Step
 }
 
-// stepBucket describes a run of consecutive steps by the step with the least total (low) and the
-// step with the greatest total (high). If several steps have the least total, low is the first of
-// them; if several have the greatest, high is the last. So a bucket of two steps stores both steps.
+// stepBucket describes consecutive steps by the step with the least total (low) and the step with
+// the greatest total (high). If several steps have the least total, low is the first of them; if
+// several have the greatest, high is the last. So a bucket of two steps stores both steps.
 type stepBucket struct {
 	steps     int64
 	low, high numberedStep

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/fold/store"
 )
 
-// MembershipChange identifies an event by which a user joined or left a room. The place alone does
+// MembershipChange identifies an event that made a user join or leave a room. The place alone does
 // not identify the event: after a log was renumbered, an archived event and an event of the log may
 // have the same place.
 type MembershipChange struct {
@@ -23,7 +23,7 @@ func ChangeAt(r *events.Record) MembershipChange {
 	return MembershipChange{r.Place, r.AppendedAt.UTC()}
 }
 
-// MembershipChanges returns the events by which a user has become or ceased to be a member of
+// MembershipChanges returns the events that made a user become, or cease to be, a member of
 // rooms. It maps each event to the ids of these rooms. It omits events without effect, such as
 // repetitions, and joins of a user who is a member already. It reads the archive, if the snapshot
 // has one, and the log from the baseline up to the position of snapshot.

@@ -103,8 +103,9 @@ type page struct {
 	generations []store.Generation
 	// begins is true for the first page of an archived file, and for the first page of the log
 	// after the files: all generations of earlier pages have begun when this page is reached.
-	// Positions do not always show this. If the partition was moved, an earlier file may have
-	// greater positions, since positions of different databases cannot be compared.
+	// Positions do not always show which generations have begun. If the partition was moved, an
+	// earlier file may have greater positions, since positions of different databases cannot be
+	// compared.
 	begins bool
 }
 
@@ -157,9 +158,10 @@ const maxSought = 16
 // users or one of their rooms, and perhaps dead letters. eachOf removes all other rooms from r. It
 // adds to r.Keys the baseline's event keys that are needed for these records.
 //
-// In complete ranges of the log, eachOf finds the records by an index. Postgres scans the other
-// ranges once, or three times if the users are members of rooms. An archive cannot be searched: if
-// the snapshot has an archive, eachOf calls v with every record.
+// In ranges of the log that have an index, eachOf finds the records by the index. Postgres scans
+// the newest ranges, which have no index yet, once, or three times if the users are members of
+// rooms. An archive cannot be searched: if the snapshot has an archive, eachOf calls v with every
+// record.
 func (snapshot *Snapshot) eachOf(ctx context.Context, users []string, r *Replay, v visit) error {
 	if snapshot.archive != nil {
 		return snapshot.visitAll(ctx, r.Keys, v, func(int) {})
@@ -304,7 +306,7 @@ func quoted(id string) []byte {
 type Replay struct {
 	Users map[string]*badge.User
 	// Rooms are the rooms of the users, and perhaps other rooms. Each room has all its closed
-	// chunks (older messages), and the marks that belong to the users.
+	// chunks (older messages), and the marks (see Mark) of the users.
 	Rooms map[string]*badge.Room
 	// Wants reports whether a user is to be replayed.
 	Wants func(user string) bool

@@ -23,8 +23,8 @@ func (r *Replay) room(id string) *badge.Room {
 	return (&badge.State{Rooms: r.Rooms}).Room(id)
 }
 
-// followOthers updates the numbers of members of rooms after an event by which users who are not
-// replayed joined or left: a room counts all its members.
+// followOthers updates the numbers of members of rooms after an event that made users join or leave
+// who are not replayed: a room counts all its members.
 func (r *Replay) followOthers(e *events.Event) {
 	id := e.Data.ConversationID
 	switch e.Type {

@@ -22,7 +22,7 @@ type sought struct {
 	rooms map[string]struct{}
 	// keys maps the event keys of joins and leaves of the rooms to the ids of these events. Every
 	// other event with one of these keys is sought too, even if it names none of the users and
-	// rooms: if it comes first, the join or leave is a repetition without effect.
+	// rooms: if the other event comes first, the join or leave is a repetition without effect.
 	keys map[uuid.UUID]string
 	// posts is true if messages to any room that mention one of the users are sought too.
 	posts bool
@@ -53,7 +53,7 @@ func seek(users []string, rooms map[string]struct{}) *sought {
 		s.name(slices.Collect(maps.Keys(rooms))...)
 	}
 	if len(rooms) > 0 {
-		s.name(string(events.UserLeftAll)) // by an event of this type users leave rooms that it does not name
+		s.name(string(events.UserLeftAll)) // an event of this type makes users leave rooms that it does not name
 	}
 	return s
 }
@@ -105,15 +105,16 @@ func (s *sought) has(item *store.Item) bool {
 		}
 	}
 	if item.Event.Type == events.UserLeftAll && len(s.rooms) > 0 {
-		return true // by the event, users leave rooms that it does not name
+		return true // the event makes users leave rooms that it does not name
 	}
 	_, ok := s.rooms[d.ConversationID]
 	return ok && (item.ToRoom() || movesMembers(item.Event.Type))
 }
 
 // members returns the erased members of the sought rooms among `erased`, the members in a
-// tombstone. The tombstone of an event by which a user left several rooms may also have members of
-// other rooms; they must not be folded, since the other events of these rooms are not read.
+// tombstone. If a user left several rooms through one event, its tombstone may have members of
+// rooms that are not sought; these members must not be folded, since the other events of these
+// rooms are not read.
 func (s *sought) members(erased []tombstones.Members) []tombstones.Members {
 	return slices.DeleteFunc(erased, func(m tombstones.Members) bool {
 		_, ok := s.rooms[m.ConversationID]
