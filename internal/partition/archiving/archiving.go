@@ -76,7 +76,7 @@ type Result struct {
 	// Dropped is the number of ranges that were dropped, including ranges that an interrupted
 	// run had archived.
 	Dropped int `json:"dropped"`
-	// Kept is the reason why later events are still in the log.
+	// Kept is the reason why the events after the archived events are still in the log.
 	Kept string `json:"kept"`
 	// Held is true if the next range is old enough, but an open transaction may still append to
 	// it.

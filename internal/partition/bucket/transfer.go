@@ -108,7 +108,7 @@ func (r *reader) Read(p []byte) (int, error) {
 
 func (r *reader) drop() {
 	if r.body != nil {
-		_ = r.body.Close() // it is of no use any more
+		_ = r.body.Close() // the body is of no use any more
 		r.body = nil
 	}
 }

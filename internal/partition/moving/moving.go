@@ -119,7 +119,7 @@ type mover struct {
 	// was not split.
 	splitAt int64
 	// counted is a copy of target.move from the time when places were last translated: counted.rows
-	// is the number of rows up to the position counted.copied; see addPlaces.
+	// is the number of the source's rows up to the position counted.copied; see addPlaces.
 	counted move
 	// stored is the last committed state of target.move. If a round or an attempt of the switch
 	// fails, target.move is reset to `stored`.

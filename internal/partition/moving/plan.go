@@ -37,14 +37,14 @@ type State string
 const (
 	// Serving: a shard holds the partition.
 	Serving State = "serving"
-	// Moving: a shard holds the partition, and a move of it runs or was interrupted.
+	// Moving: a shard holds the partition, and a move of the partition runs or was interrupted.
 	Moving State = "moving"
 	// Switched: the source has released the partition, and the target does not hold it yet. If
 	// no move runs, Complete or the next call of Move completes the switch.
 	Switched State = "switching"
 	// LeftOver: the target holds the partition, and the source still has old rows.
 	LeftOver State = "cleaning"
-	// Splitting: a shard holds the partition, and a split of it runs or was interrupted.
+	// Splitting: a shard holds the partition, and a split of the partition runs or was interrupted.
 	Splitting State = "splitting"
 	// OldRows: the partition was split, and the shard still has its rows. If To is empty, the split
 	// has not deleted the rows yet; otherwise an earlier move to the shard To has not deleted them.

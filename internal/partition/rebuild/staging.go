@@ -320,9 +320,9 @@ const (
 // reported is the maximum number of users, and of rooms, whose differences Result.First lists.
 const reported = 10
 
-// maxTold is the maximum number of users with wrong rows for whom a rebuild schedules pushes and
-// webhook calls one by one, in the rows of devices and queued calls. If more users had wrong rows,
-// the new revision of the partition makes the notifier check all users instead.
+// maxTold is the maximum number of users with wrong rows whose pushes and webhook calls a rebuild
+// schedules one by one, in the rows of devices and queued calls. If more users had wrong rows, the
+// new revision of the partition makes the notifier check all users instead.
 const maxTold = 10_000
 
 // finish locks the projector's position, which blocks the projector, and folds the remaining

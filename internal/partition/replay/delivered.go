@@ -38,9 +38,9 @@ const (
 	FateUnread         Fate = "unread"
 	FateRead           Fate = "read"
 	FateRecalled       Fate = "recalled"
-	FateReadBefore     Fate = "read_before"     // the user had read further before the delivery
-	FateRecalledBefore Fate = "recalled_before" // it was recalled before the delivery
-	FateOwnMessage     Fate = "own_message"     // the user sent it
+	FateReadBefore     Fate = "read_before"     // the message counted as read before its delivery
+	FateRecalledBefore Fate = "recalled_before" // the message was recalled before the delivery
+	FateOwnMessage     Fate = "own_message"     // the user sent the message
 )
 
 // deliveries stores the last delivered messages.

@@ -22,8 +22,8 @@ type Explanation struct {
 	// archive.
 	GivenUpEvents int64 `json:"given_up_events,omitempty" doc:"The number of archived events of the partition in files that were given up. If there are any, events up to archived_until cannot be listed, even with the archive. Absent if there are none."`
 
-	// Version and Numbers are the state according to the log. If the user was healed, Version
-	// includes the increase by the healing, except in an explanation of a past time.
+	// Version and Numbers are the state according to the log. If healing has raised the user's
+	// version, Version includes this increase, except in an explanation of a past time.
 	Version int64 `json:"version" minimum:"0" doc:"The version according to the log."`
 	pubsub.Numbers
 	Categories map[string]pubsub.Numbers `json:"categories" doc:"The numbers of each category, according to the log."`
@@ -120,5 +120,5 @@ type Why = badge.Why
 // The reasons why an event is not folded.
 const (
 	WhyDuplicate  Why = "duplicate"   // an event with the same source and id came earlier
-	WhyDeadLetter Why = "dead_letter" // it cannot be decoded
+	WhyDeadLetter Why = "dead_letter" // the event cannot be decoded
 )

@@ -11,8 +11,8 @@ type Progress interface {
 	// Done reports how much of the planned work was done since the last call, and how many
 	// events were read for this work.
 	Done(work, events int)
-	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped,
-	// since another transaction uses them. holder describes this transaction.
+	// Blocked is called repeatedly while tables of a partition cannot be swapped or dropped
+	// because another transaction uses the tables. holder describes this transaction.
 	Blocked(partition int, holder pgsession.Holder)
 }
 
