@@ -64,7 +64,7 @@ type partition struct {
 	caughtUp chan struct{}
 	cursor   logread.Cursor
 	state    store.PartitionState
-	letters  store.Letters // after the cursor; there are some if the position was set back
+	letters  store.Letters // dead letters after the cursor; none unless the position was set back
 	known    bool          // whether cursor, state and letters were read and may be current
 	// fenced is true if the fence of the last batch failed.
 	fenced bool

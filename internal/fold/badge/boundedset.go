@@ -135,8 +135,8 @@ func (s *BoundedSet) restore(seq int64) {
 	}
 }
 
-// take removes seq, unless seq is within the bounds of the block: there the set does not know
-// whether it contains seq.
+// take removes seq, unless seq is within the bounds of the block: there it is unknown whether the
+// set contains seq.
 func (s *BoundedSet) take(seq int64) {
 	if !s.counts(seq) {
 		s.Remove(seq)
