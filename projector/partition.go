@@ -161,7 +161,8 @@ func (p *partition) leave() {
 }
 
 // drain folds batches until no further event can be read. waits reports that the log has events
-// that must not be read until an open transaction has ended, which mostly takes a moment.
+// that must not be read until an open transaction has ended. Most transactions end within
+// milliseconds.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
 		// Acquire a slot for each batch and not for all batches, so that other partitions get

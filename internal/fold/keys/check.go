@@ -29,7 +29,7 @@ func (w *Window) Check(generation int) *Check {
 }
 
 // Ask looks for an event key in the filters. For each run whose filter may contain the key, it
-// requests a look-up in the pages of the run.
+// requests a look-up in the pages of the run, which have its entries.
 func (c *Check) Ask(key uuid.UUID) {
 	prefix := binary.BigEndian.Uint64(key[:8])
 	for _, r := range c.window.runs {

@@ -37,8 +37,8 @@ const (
 const entryBytes = 16
 
 // Sizes of a row in bytes. A page of Postgres (8 KiB) has room for four rows with a page of a run
-// each, or for one full block, so these rows are not moved to the TOAST table. Only an event with many
-// users makes a larger row.
+// each, or for one full block, so the rows are not moved to the TOAST table. Only an event with
+// many users makes a larger row.
 const (
 	pageBytes  = 1985
 	blockBytes = 8113

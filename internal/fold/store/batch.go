@@ -31,8 +31,8 @@ type Batch struct {
 	// origin is the partition to which the users belonged before any split.
 	origin   int
 	From, To logread.Cursor
-	// late has the positions of rows with late events before the batch moves them. The events
-	// of these rows come first in the batch.
+	// late has the positions of rows with late events (of pending transactions) before the batch
+	// moves these rows. The events of these rows come first in the batch.
 	late []events.Position
 	// appends is true if the transaction also appends the events to the log; otherwise the log
 	// already has them.
