@@ -475,8 +475,8 @@ func showPath(path string) string {
 	return strings.Trim(strconv.Quote(path), `"`)
 }
 
-// next skips white space and returns the next byte without reading it. At the end of the JSON it
-// returns 0.
+// next skips white space and returns the next byte without moving past this byte. At the end of the
+// JSON it returns 0.
 func (d *decoder) next() byte {
 	for d.offset < len(d.json) {
 		switch c := d.json[d.offset]; c {

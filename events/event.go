@@ -47,8 +47,8 @@ const (
 	// messages of a room at or above FromSeq count again until the next read.
 	ConversationMarkedUnread Type = "conversation.marked_unread"
 	// ConversationReset replaces the state of the conversation: it is read up to UpToSeq, the
-	// messages in Seqs are unread, and all other messages are forgotten. For a member of a room,
-	// Seqs is ignored: all messages above UpToSeq are unread.
+	// messages in Seqs are unread, and badged deletes what it stores about other messages. For a
+	// member of a room, Seqs is ignored: all messages above UpToSeq are unread.
 	ConversationReset Type = "conversation.reset"
 	// ConversationSeen moves the seen position of each user up to UpToSeq.
 	ConversationSeen Type = "conversation.seen"
@@ -87,8 +87,8 @@ const (
 	// does.
 	RoomChanged Type = "room.changed"
 	// RoomReset removes the messages of the room above Seq, or all messages if Seq is 0. Later
-	// messages may use the seqs of the removed messages again. The read position of each member
-	// becomes at least UpToSeq.
+	// messages may use the seqs of the removed messages again. If the read position of a member is
+	// below UpToSeq, it becomes UpToSeq.
 	RoomReset Type = "room.reset"
 	// ConversationExpired marks a conversation as read. Only badged writes it, when a conversation
 	// has had no new message for the configured time.
@@ -141,9 +141,9 @@ type Event struct {
 	Data Data
 }
 
-// Data is the data of an event. [Types] lists the required and optional fields of each type;
-// all others must be zero. The tags describe the fields. Decoding, validation in Go and SQL,
-// and the reference documentation are derived from the tags.
+// Data is the data of an event. [Types] lists the required and optional fields of each type; all
+// other fields must be zero. The tags describe the fields. Decoding, validation in Go and SQL, and
+// the reference documentation are derived from the tags.
 type Data struct {
 	ConversationID string   `json:"conversation_id" minLength:"1" maxLength:"128" doc:"The conversation."`
 	UserIDs        []string `json:"user_ids" minItems:"1" maxItems:"10000" minLength:"1" maxLength:"128" doc:"The users that the event affects."`

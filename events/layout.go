@@ -24,7 +24,7 @@ type Layout struct {
 	living eventlog.Set
 	// numbers is greater than the number of every living partition.
 	numbers int
-	// split is true once any partition was split.
+	// split is true if at least one partition was split.
 	split bool
 }
 

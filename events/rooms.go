@@ -54,9 +54,9 @@ func readHeld(ctx context.Context, queryRow queryRow) (held eventlog.Set, err er
 }
 
 // toRooms returns the partitions to which an append writes messages to rooms. If ctx names the
-// partitions that the append expects in the database, toRooms returns these, and the append
-// fails if the database does not have all of them. Otherwise toRooms returns the partitions that
-// the database has.
+// partitions that the append expects in the database, toRooms returns the named partitions, and the
+// append fails if the database does not have all of them. Otherwise toRooms returns the partitions
+// that the database has.
 func (l *Log) toRooms(ctx context.Context) (eventlog.Set, error) {
 	switch e := eventlog.ExpectedBy(ctx); {
 	case e != nil:

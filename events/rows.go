@@ -48,7 +48,7 @@ type encoder struct {
 	layout *Layout
 	// held returns the partitions that get messages to rooms.
 	held func() (eventlog.Set, error)
-	// now is the time for events without a time.
+	// now is the time that events without a time get.
 	now time.Time
 	// internal is true if the encoder accepts types and attributes that only badged may write. keep
 	// is true if the encoder must set Events in the returned rows.

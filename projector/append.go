@@ -68,7 +68,7 @@ func (p *Projector) Append(ctx context.Context, evs ...events.Event) (events.Rec
 	return receipt, nil
 }
 
-// invalid returns the error of Append for refused events.
+// invalid returns the error of Append for the events in `refused`.
 func invalid(evs []events.Event, refused store.RefusedError) *events.BatchError {
 	why := make(map[uuid.UUID]events.FieldError, len(refused))
 	for _, r := range refused {

@@ -137,7 +137,7 @@ func (c *connections) keep(conn *pgxpool.Conn) {
 	c.kept = append(c.kept, keptConnection{conn, time.Now()})
 }
 
-// release returns all kept connections to the pool.
+// release returns all stored connections to the pool.
 func (c *connections) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

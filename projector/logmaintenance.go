@@ -45,7 +45,8 @@ const extendLogSQL = `SELECT badged.extend_log($1, $2::interval, $3)`
 // extendLog adds ranges to the log until the last range begins at a transaction id that
 // Postgres has not assigned yet. ADR 151 has the reasons.
 func (p *partition) extendLog(ctx context.Context) error {
-	// A lock is not urgent: until the next try, events are appended to the last range.
+	// If repeat cannot get a lock, the next call tries again: until then, events are appended to
+	// the last range.
 	return p.projector.repeat(ctx, fmt.Sprintf("extend the log of partition %d", p.id), extendLogSQL, p.id, rangeSpan, leastRange)
 }
 

@@ -130,8 +130,8 @@ func (p *Projector) wakeMerging() {
 // memory of a partition is always available for cached users and rooms.
 const leastCache = 4
 
-// keysChanged is called after the event keys have changed: the cache may use the memory that
-// they do not use.
+// keysChanged is called after the event keys have changed: the cache may use the memory that the
+// keys do not use.
 func (p *partition) keysChanged() {
 	stats := p.keys.Stats()
 	p.cache.Limit = max(p.memory-stats.Bytes, p.memory/leastCache) / 2

@@ -64,7 +64,7 @@ type partition struct {
 	caughtUp chan struct{}
 	cursor   logread.Cursor
 	state    store.PartitionState
-	letters  store.Letters // after the cursor; there are some if the position was set back
+	letters  store.Letters // dead letters after the cursor; none unless the position was set back
 	known    bool          // whether cursor, state and letters were read and may be current
 	// fenced is true if the fence of the last batch failed.
 	fenced bool
@@ -161,7 +161,8 @@ func (p *partition) leave() {
 }
 
 // drain folds batches until no further event can be read. waits reports that the log has events
-// that must not be read until an open transaction has ended, which mostly takes a moment.
+// that must not be read until an open transaction has ended. Most transactions end within
+// milliseconds.
 func (p *partition) drain(ctx context.Context) (waits bool, err error) {
 	for {
 		// Acquire a slot for each batch and not for all batches, so that other partitions get

@@ -41,7 +41,7 @@ type Config struct {
 	// Pool connects to the database. Call ConfigurePool on its configuration.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// Bus receives every update after the commit.
+	// Bus receives every update after the commit of its batch.
 	Bus pubsub.Bus
 	// Held returns the partitions that this database holds, in ascending order. It is required
 	// if there are several databases. It must not block. Default: all partitions.

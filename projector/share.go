@@ -14,13 +14,13 @@ type Share struct{ slots chan struct{} }
 // NewShare returns a Share with which at most n partitions are folded at once.
 func NewShare(n int) *Share { return &Share{make(chan struct{}, n)} }
 
-// longBatch is how long a batch may occupy a slot. After this time the slot is released
-// although the batch still runs: if a database hangs, its batches must not block the batches
-// of other databases.
+// longBatch is how long a batch may occupy a slot of a Share. After this time the slot is released
+// although the batch still runs: if a database hangs, its batches must not block the batches of
+// other databases.
 const longBatch = 250 * time.Millisecond
 
-// take acquires a slot and returns the function that releases it. ok is false if ctx is done
-// before. A nil Share has no limit.
+// take acquires a slot, the right to fold a batch, and returns the function that releases the slot.
+// ok is false if ctx is done before. A nil Share has no limit.
 func (s *Share) take(ctx context.Context) (leave func(), ok bool) {
 	if s == nil {
 		return func() {}, true

@@ -25,7 +25,7 @@ type Publisher struct {
 
 var _ message.Publisher = (*Publisher)(nil)
 
-// NewPublisher returns a publisher to log. It need not be closed.
+// NewPublisher returns a publisher that appends to `log`. It need not be closed.
 func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 
 // Publish appends all messages in one transaction. If Publish fails, it has appended no message,
@@ -35,8 +35,8 @@ func NewPublisher(log *events.Log) *Publisher { return &Publisher{log: log} }
 // context of the first message.
 //
 // Each event is appended to the partitions of its users, and topic must be the topic of one of
-// these partitions. If an event has users of several partitions, publish it once, to the topic
-// of any of them: the subscribers of each partition get the event with the users of that
+// these partitions. If an event has users of several partitions, publish it once, to the topic of
+// any of these partitions: the subscribers of each partition get the event with the users of that
 // partition. An event without users is appended to every partition, whichever topic is given.
 //
 // The error wraps a [*events.BatchError] with the indexes of messages if an event is invalid, has a

@@ -40,8 +40,8 @@ type SubscriberConfig struct {
 	// Pool connects to the database of Log.
 	Pool *pgxpool.Pool
 	Log  *events.Log
-	// ConsumerGroup names the position that subscribers share. It has at most 255 characters,
-	// and must not be [events.ProjectorGroup] or [events.NotifierGroup].
+	// ConsumerGroup is the name of the consumer group whose position the subscribers share. It has
+	// at most 255 characters, and must not be [events.ProjectorGroup] or [events.NotifierGroup].
 	ConsumerGroup string
 	// PollInterval is the pause between two reads if there is nothing to deliver. It is also the
 	// pause between two attempts to get the lock while another subscriber of the group has it. 0
@@ -82,7 +82,7 @@ type SubscriberConfig struct {
 type Subscriber struct {
 	cfg SubscriberConfig
 
-	closing context.Context // done once Close is called
+	closing context.Context // done when Close is called
 	close   context.CancelFunc
 	mu      sync.Mutex // guards running: Close must not wait for it while Subscribe or Follow adds to it
 	running sync.WaitGroup
@@ -208,7 +208,7 @@ type subscription struct {
 	*Subscriber
 	partition int
 	topic     string
-	// out receives single messages. It is nil if handle is set: handle gets pages of messages.
+	// out receives single messages. It is nil if handle is set: handle gets several per call.
 	out    chan *message.Message
 	handle func(ctx context.Context, page []*message.Message) error
 }
@@ -228,9 +228,9 @@ func (s *subscription) run(ctx context.Context) {
 	}
 }
 
-// leaves reports whether run must not log an error: the partition was split or has moved to
-// another database, and the caller of Follow is expected to cancel it soon. For Subscribe,
-// leaves returns false, so that every error is logged.
+// leaves reports whether run must not log an error: the partition was split or has moved to another
+// database, and the caller of Follow is expected to cancel the context soon. For Subscribe, leaves
+// returns false, so that every error is logged.
 func (s *subscription) leaves(ctx context.Context) bool {
 	return s.handle != nil && eventlog.IsGone(ctx, s.cfg.Pool, s.partition)
 }
@@ -310,9 +310,9 @@ func (s *subscription) deliver(ctx context.Context, conn *pgx.Conn, r *logRow) e
 	return s.move(ctx, conn, r)
 }
 
-// handOver calls handle with the events of a page until handle succeeds, then moves the position of
-// the group after the page. After a failure it checks that the session is still connected, since
-// the lock ends with the session.
+// handOver calls handle with the events of a page (rows that one query read) until handle succeeds,
+// then moves the position of the group after these rows. After a failure handOver checks that the
+// session is still connected, since the lock ends with the session.
 func (s *subscription) handOver(ctx context.Context, conn *pgx.Conn, page []logRow) error {
 	var all []*message.Message
 	for i := range page {

@@ -21,8 +21,8 @@ const (
 	roomKind
 )
 
-// memberRow is the scan target for rows of the four kinds above. The third column of a row is a
-// record; its fields depend on the kind of the row.
+// memberRow is the scan target for rows of all kinds, from userKind to roomKind. The third column
+// of a row is a record; its fields depend on the kind of the row.
 type memberRow struct {
 	kind int32
 	// ord says which user of the request the row is about: the index of the user, counted from

@@ -91,8 +91,8 @@ func (r *Reader) badge(ctx context.Context, userID string) (pubsub.Badge, error)
 	return b, notHeld(err)
 }
 
-// notHeld replaces pgx.ErrNoRows by ErrNotHeld. The statements return a row for every user
-// whose partition the database holds, so no row means that it does not hold the partition.
+// notHeld replaces pgx.ErrNoRows by ErrNotHeld. The statements return a row for every user whose
+// partition the database holds, so no row means that the database does not hold the partition.
 func notHeld(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return events.ErrNotHeld
@@ -155,8 +155,9 @@ func allPaths(sql, _ string) string {
 
 // badges reads badges with the statement sql, which also returns which users have memberships. For
 // users with memberships, it then reads the badges again with the statement for members. For users
-// who are known to be members, it runs only the statement for members. paths completes the
-// statements. cut is called with each badge before the next badge is read, and may shorten it.
+// who are known to be members, it runs only the statement for members. The function `paths`
+// completes the statements: see firstPaths. cut is called with each badge before the next badge is
+// read, and may shorten it.
 func (r *Reader) badges(ctx context.Context, sql string, userIDs []string, paths func(sql, extra string) string, cut func(*pubsub.Badge)) ([]pubsub.Badge, error) {
 	badges := make([]pubsub.Badge, len(userIDs))
 	var others, members []int // indexes in badges
@@ -399,8 +400,8 @@ func (r *Reader) conversations(ctx context.Context, sql, ofMember, userID string
 // the failover or restore, only folded ones are known to have survived.
 var ErrLost = errors.New("the log may have lost what was published at this position")
 
-// Head returns a position to pass to Folded. All transactions that were committed before the
-// call are at or before this position, for any user.
+// Head returns a position to pass to Folded. All transactions that were committed before the call,
+// with events of any user, are at or before this position.
 func (r *Reader) Head(ctx context.Context, _ string) (position int64, err error) {
 	var transactionID, timeline int64
 	if err := r.q.QueryRow(ctx, statements.Get("read the head")).Scan(&transactionID, &timeline); err != nil {

@@ -16,9 +16,9 @@ const maxKnown = 64
 
 // BoundedSet is a RangeSet with a size limit. Beyond the limit, the oldest seqs form the block. The
 // set stores how many seqs the block has, and only a few of the seqs themselves. So the set is
-// approximate in the block: Add assumes that Count includes every seq within the bounds, a recall
-// subtracts one, and a read of a part of the block subtracts the same fraction of Count. A read of
-// the whole block makes the set exact again.
+// approximate in the block: Add assumes that Count includes every seq within the bounds of the
+// block, a recall subtracts one, and a read of a part of the block subtracts the same fraction of
+// Count. A read of the whole block makes the set exact again.
 type BoundedSet struct {
 	RangeSet
 	block block
@@ -135,8 +135,8 @@ func (s *BoundedSet) restore(seq int64) {
 	}
 }
 
-// take removes seq, unless seq is within the bounds of the block: there the set does not know
-// whether it contains seq.
+// take removes seq, unless seq is within the bounds of the block: there it is unknown whether the
+// set contains seq.
 func (s *BoundedSet) take(seq int64) {
 	if !s.counts(seq) {
 		s.Remove(seq)

@@ -56,8 +56,8 @@ func (c *Chunk) cut(seq int64) *Chunk {
 }
 
 // chunk returns the chunk to which seq belongs. If that chunk has a row, it must be loaded. The
-// closed chunks have all seqs up to Since. If no closed chunk has seq, another program has deleted
-// rows; then chunk creates a closed chunk.
+// closed chunks have all seqs up to r.Since. If no closed chunk has seq, another program has
+// deleted rows; then chunk creates a closed chunk.
 func (r *Room) chunk(seq int64) *Chunk {
 	if seq > r.Since {
 		return &r.Open

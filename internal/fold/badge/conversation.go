@@ -94,7 +94,7 @@ func (c *Conversation) First() int64 {
 // Left reports whether the user has left, and no message above LeftSeq was delivered after that.
 func (c *Conversation) Left() bool { return c.LastSeq <= c.LeftSeq }
 
-// ShowsLeft reports whether clients see that the user has left. They see it only if they could
+// ShowsLeft reports whether clients see that the user has left. Clients see this only if they could
 // see the conversation before.
 func (c *Conversation) ShowsLeft() bool { return c.Left() && c.Version > 0 }
 
@@ -276,8 +276,8 @@ func (c *Conversation) forgetRecalls() {
 	}
 }
 
-// settle adjusts the counts of the blocks of Unread and Mentions, which are approximate, so
-// that there are no more mentions than unread messages.
+// settle adjusts the counts of the blocks of Unread and Mentions (see [BoundedSet]), which are
+// approximate, so that there are no more mentions than unread messages.
 func (c *Conversation) settle() {
 	c.Unread.raise(c.Mentions.RangeSet.Len())
 	c.Mentions.lower(c.Unread.Len())
@@ -323,8 +323,8 @@ func (c *Conversation) refresh(appendedAt time.Time) {
 	}
 }
 
-// HourOf returns a time in hours since 1970. It returns 0 for times before 1970. For times
-// after the year 246,000 it returns the greatest int32, since the column has this type.
+// HourOf returns a time in hours since 1970. It returns 0 for times before 1970. For times after
+// the year 246,000 it returns the greatest int32, since the column delivered_hour has this type.
 func HourOf(appendedAt time.Time) int64 { return min(max(0, appendedAt.Unix()/3600), math.MaxInt32) }
 
 // leave reads c up to its last delivered message and hides c from every list. seq is up_to_seq

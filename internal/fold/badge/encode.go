@@ -9,11 +9,11 @@ import (
 	"slices"
 )
 
-// The stored form of a set has three parts. The first part is a byte of flags. The second part
-// is the block, if there is one: Lo, Hi - Lo, Count, the number of known seqs, and the known
-// seqs. The third part is the ranges, or words (see words.go) if there are more than MaxRanges
-// ranges. Numbers are varints. Each seq is stored as its distance from the previous seq, so a
-// set with a few ranges needs only a few bytes.
+// The stored form of a set has three parts. The first part is a byte of flags. The second part is
+// the block (see [BoundedSet]), if there is one: Lo, Hi - Lo, Count, the number of known seqs, and
+// the known seqs. The third part is the ranges, or words (see words.go) if there are more than
+// MaxRanges ranges. Numbers are varints. Each seq is stored as its distance from the previous seq,
+// so a set with a few ranges needs only a few bytes.
 const (
 	hasBlock byte = 1 << iota
 	inWords

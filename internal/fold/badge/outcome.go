@@ -17,7 +17,7 @@ type Why string
 
 // The kinds.
 const (
-	WhyOwnMessage       Why = "own_message"       // the user sent it
+	WhyOwnMessage       Why = "own_message"       // the user sent the message
 	WhyAlreadyRead      Why = "already_read"      // at or below the read position
 	WhyRecalled         Why = "recalled"          // recalled before
 	WhyAlreadyDelivered Why = "already_delivered" // counted by an earlier event
@@ -25,10 +25,10 @@ const (
 	WhyAlreadyMarked    Why = "already_marked"    // marked unread before
 	WhyLeft             Why = "left"              // the user has left
 	WhySameLevel        Why = "same_level"        // the level was the same before
-	WhySameState        Why = "same_state"        // reset to what it was before
+	WhySameState        Why = "same_state"        // the reset changed nothing
 	WhyNothingUnread    Why = "nothing_unread"    // there was nothing to read
-	WhyAlreadyMember    Why = "already_member"    // joined the room before
-	WhyNoMember         Why = "no_member"         // was not in the room
+	WhyAlreadyMember    Why = "already_member"    // the user joined the room before
+	WhyNoMember         Why = "no_member"         // the user was not in the room
 )
 
 // Reason is a detailed reason why an event changed no count. Functions that fold return a
@@ -69,8 +69,8 @@ const (
 	noMember
 )
 
-// reasons has the kind and the text of each reason. READ, SEEN and LEFT are replaced by
-// positions of the conversation, and LEVEL by the level in the event.
+// reasons has the kind (see [Why]) and the text of each reason. In the text, READ, SEEN and LEFT
+// are replaced by positions of the conversation, and LEVEL by the level in the event.
 var reasons = [...]struct {
 	cause Why
 	text  string

@@ -15,8 +15,8 @@ import (
 // messages appended within ReadAheadSpan after it. Both times are append times of the log.
 
 const (
-	// ReadAheadSpan is how long a read by an app also covers new messages: if a message up to the
-	// seq of the read is appended in this time, it counts as read on delivery.
+	// ReadAheadSpan is how long after its append a read by an app covers new messages: a message up
+	// to the seq of the read that is appended in this time counts as read on delivery.
 	ReadAheadSpan = time.Minute
 	// MaxReadsAhead is the maximum number of reads ahead of a user; the oldest is dropped first.
 	// The limit exists because an app can name any number of conversations.

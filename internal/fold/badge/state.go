@@ -39,7 +39,7 @@ func (s *State) Refused(e *events.Event) []string {
 	d := &e.Data
 	if d.FromSeq > 0 {
 		if len(d.Seqs) > 0 {
-			return nil // folded for each user, as far as it applies
+			return nil // Seqs apply to ordinary conversations, FromSeq to memberships
 		}
 		return s.among(e, false)
 	}

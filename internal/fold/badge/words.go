@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// A set with more than MaxRanges ranges is stored as words. A word is a bitmap of 64
-// consecutive seqs. If seqs have few gaps, words need little space, even for a set with many
-// ranges.
+// A set with more than MaxRanges ranges is stored as words. A word is a bitmap of 64 consecutive
+// seqs, or a run of full bitmaps. If seqs have few gaps, words need little space, even for a set
+// with many ranges.
 
-// maxWords is the maximum number of words in a set with more than MaxRanges ranges. If a set
-// exceeds both limits, its oldest seqs are replaced by their count: see [BoundedSet].
+// maxWords is the maximum number of words (see word) in a set with more than MaxRanges ranges. If a
+// set exceeds both limits, its oldest seqs are replaced by their count: see [BoundedSet].
 const maxWords = 1000
 
-// wordBits is the number of seqs in a word.
+// wordBits is the number of seqs in a bitmap.
 const wordBits = 64
 
 // fullWord is a word with all its seqs in the set.

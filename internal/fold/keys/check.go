@@ -15,8 +15,8 @@ type Check struct {
 	window     *Window
 	generation int
 	oldest     int
-	// runs and prefixes are the look-ups to do: prefixes[i] is looked up in the run with the
-	// number runs[i]. stored has the entries found. added has the entries to store.
+	// runs and prefixes are the look-ups to do: the entries with prefixes[i] are looked up in the
+	// run with the number runs[i]. stored has the entries found. added has the entries to store.
 	runs, prefixes []int64
 	stored         map[Entry]struct{}
 	added          []Entry
@@ -29,7 +29,7 @@ func (w *Window) Check(generation int) *Check {
 }
 
 // Ask looks for an event key in the filters. For each run whose filter may contain the key, it
-// requests a look-up in the pages of the run.
+// requests a look-up in the pages of the run, which have its entries.
 func (c *Check) Ask(key uuid.UUID) {
 	prefix := binary.BigEndian.Uint64(key[:8])
 	for _, r := range c.window.runs {

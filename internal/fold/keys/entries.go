@@ -24,9 +24,9 @@ func compareEntries(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Prefix, b.Prefix), cmp.Compare(a.Rest, b.Rest))
 }
 
-// Blocks and pages have the same format: a byte for the layout, then the entries in ascending
-// order. layoutSingle is used if no two entries have the same prefix: each entry has 16 bytes.
-// In layoutGrouped, each prefix (8 bytes) is followed by the number of its entries as a
+// Blocks and the pages of runs have the same format: a byte for the layout, then the entries in
+// ascending order. layoutSingle is used if no two entries have the same prefix: each entry has 16
+// bytes. In layoutGrouped, each prefix (8 bytes) is followed by the number of its entries as a
 // varint, and by the Rest of each entry (8 bytes).
 const (
 	layoutSingle  = 1
@@ -36,9 +36,9 @@ const (
 // entryBytes is the size of an entry in layoutSingle.
 const entryBytes = 16
 
-// Sizes of a row in bytes. A Postgres page has room for four rows of pages, or for one full
-// block, so these rows are not moved to the TOAST table. Only an event with many users makes a
-// larger row.
+// Sizes of a row in bytes. A page of Postgres (8 KiB) has room for four rows with a page of a run
+// each, or for one full block, so the rows are not moved to the TOAST table. Only an event with
+// many users makes a larger row.
 const (
 	pageBytes  = 1985
 	blockBytes = 8113

@@ -10,8 +10,9 @@ import (
 	"github.com/FastFilter/xorfilter"
 )
 
-// filter is an approximate set of the prefixes in a segment of a run. Contains returns true
-// for every prefix in the segment, and also for about one of 256 prefixes that are not in it.
+// filter is an approximate set of the prefixes in a segment (a series of pages) of a run. Contains
+// returns true for every prefix in the segment, and also for about one of 256 prefixes that are not
+// in it.
 type filter = xorfilter.BinaryFuse8
 
 // filterFormat is the first byte of a stored filter. After it come a checksum of four bytes

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// merge is a merge of several runs (inputs) into one run (output), in several transactions.
-// The last transaction makes the output live. If a merge is interrupted, a later step of a
-// Merger, in this process or another, drops the output.
+// merge is a merge of several runs (inputs) into one run (output), in several transactions. The
+// last transaction replaces the inputs with the output. If a merge is interrupted, a later step of
+// a Merger, in this process or another, drops the output.
 type merge struct {
 	inputs  []*run
 	cursors []*cursor

@@ -62,7 +62,7 @@ type Window struct {
 	present int
 	// recent has the entries of unmerged blocks.
 	recent []recent
-	// runs has the live runs, the youngest first.
+	// runs has the live runs (complete and not dropped), the youngest first.
 	runs []*run
 	// filters is the size of all filters in memory, in bytes.
 	filters int

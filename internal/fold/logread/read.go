@@ -120,7 +120,7 @@ type pager struct {
 	watch               *Watch
 
 	snapshot snapshot
-	// young has the open transactions for which the page waits, in ascending order: the page must
+	// young has the open transactions for which the reader waits, in ascending order: the page must
 	// not have events of transactions with greater ids.
 	young              []int64
 	late, next         []events.Record

@@ -56,9 +56,10 @@ func Scan(rows pgx.Rows, visit func([]events.Record) error) error {
 	return err
 }
 
-// Size limits a page to about Events events and Bytes bytes of payloads. Rows are read whole,
-// so a page may exceed both limits by one row. Pass the same Size for successive pages: it
-// records how large rows are, so that the next query requests few rows that do not fit.
+// Size limits a page (the result of one read) to about Events events and Bytes bytes of payloads.
+// Rows are read whole, so a page may exceed both limits by one row. Pass the same Size for
+// successive pages: it records how large rows are, so that the next query requests few rows that do
+// not fit.
 type Size struct {
 	Events, Bytes int
 	// perRow and bytesPerRow are the average events and bytes per row of the last page; 0 before

@@ -31,8 +31,8 @@ type Batch struct {
 	// origin is the partition to which the users belonged before any split.
 	origin   int
 	From, To logread.Cursor
-	// late has the positions of rows with late events before the batch moves them. The events
-	// of these rows come first in the batch.
+	// late has the positions of rows with late events (of pending transactions) before the batch
+	// moves these rows. The events of these rows come first in the batch.
 	late []events.Position
 	// appends is true if the transaction also appends the events to the log; otherwise the log
 	// already has them.
@@ -166,12 +166,12 @@ func LoadState(ctx context.Context, q events.Querier, partition int) (s Partitio
 	return s, nil
 }
 
-// Commit folds b into the tables. It needs one round trip to load the rows that c does not
-// have, a second one if the first rows show that further rows are needed, and one for the
+// Commit folds b into the tables. It needs one round trip to load the rows that the cache c does
+// not have, a second one if the first rows show that further rows are needed, and one for the
 // transaction. known is the state of the partition as the caller has read it; if the state has
-// changed since, the error is ErrFenced. If w is outdated, the error is [keys.ErrOutdated].
-// The result has updates only for users and rooms with subscribers. hasSubscribers is called
-// after the commit.
+// changed since, the error is ErrFenced. If the window w is outdated, the error is
+// [keys.ErrOutdated]. The result has updates only for users and rooms with subscribers.
+// hasSubscribers is called after the commit.
 func (b *Batch) Commit(ctx context.Context, conn *pgx.Conn, t *Tables, c *Cache, w *keys.Window, known PartitionState, hasSubscribers func(pubsub.Address) bool) (r Result, err error) {
 	defer func() {
 		if err != nil {
@@ -237,9 +237,8 @@ func Load(ctx context.Context, conn batchSender, steps ...func(*pgx.Batch)) erro
 	return nil
 }
 
-// Fold folds the events in memory. The rows that they need must be loaded. If the batch
-// appends events, and an event is refused for some of its users, Fold fails with a
-// [*RefusedError].
+// Fold folds the events in memory. The rows that they need must be loaded. If the batch appends
+// events, and an event must not be folded for some of its users, Fold fails with a [*RefusedError].
 func (b *Batch) Fold() (r Result, err error) {
 	var refused RefusedError
 	for i := range b.Items {
@@ -272,7 +271,7 @@ func (b *Batch) Fold() (r Result, err error) {
 // conversation, or the reverse. If they were appended, they would become dead letters.
 type RefusedError []Refused
 
-// Refused is the key of a refused event and the reason.
+// Refused is the key of an event in a [RefusedError], and the reason.
 type Refused struct {
 	Key uuid.UUID
 	Why events.FieldError
@@ -308,7 +307,7 @@ func refusal(e *events.Event, members []string) events.FieldError {
 	return message("%s: publish %s instead of %s", room, instead, e.Type)
 }
 
-// OfRooms reports whether the batch had to look at rooms.
+// OfRooms reports whether the batch had to query the tables of rooms.
 func (b *Batch) OfRooms() bool { return b.missing.InRooms }
 
 // QueueWrites adds the statements of the transaction to writes. They fail if the partition is no

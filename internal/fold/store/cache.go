@@ -3,11 +3,11 @@ package store
 import "github.com/badged/badged/internal/fold/badge"
 
 // Cache has users and rooms of a partition that its owner has folded. They are equal to their rows,
-// so a batch need not load these rows. That is true as long as no other program writes. The fence
-// of each batch detects other writers: another owner moves the position, and any other program that
-// writes rows raises the partition's revision. After a failed batch, the users and rooms of the
-// batch are dropped, and the owner reads the state of the partition again. If the position or this
-// state has changed, the owner clears the cache.
+// so a batch need not load these rows. The users and rooms remain equal as long as no other program
+// writes the rows. The fence of each batch detects other writers: another owner moves the position,
+// and any other program that writes rows raises the partition's revision. After a failed batch, the
+// users and rooms of the batch are dropped, and the owner reads the state of the partition again.
+// If the position or this state has changed, the owner clears the cache.
 //
 // The cache has two halves. A user or room that is used moves to Young. When Young is full,
 // Young becomes Old, and a new Young begins. The previous Old is evicted: the users and rooms

@@ -49,8 +49,8 @@ func (d *DedupReplay) Fresh(item *Item, position events.Position) bool {
 	return item.RemoveUsers(d.Earlier(item.Key, position))
 }
 
-// Remember records that the users of an event have had it. Call it after Fresh has returned
-// true. If the event is refused for some of its users, first remove these users from it.
+// Remember records that the users of an event have had it. Call it after Fresh has returned true.
+// If the event must not be folded for some of its users, first remove these users from it.
 func (d *DedupReplay) Remember(item *Item) {
 	if len(item.Users) > 0 { // else it is a message to a room
 		d.Keys[0][item.Key] += item.Users
@@ -92,7 +92,7 @@ func (d *DedupReplay) Restore(key uuid.UUID, users UserSet, generation int) {
 	}
 }
 
-// Extend adds generations that begin after the known ones.
+// Extend adds generations that begin after the generations added before.
 func (d *DedupReplay) Extend(generations []Generation) {
 	d.ahead = append(slices.Clip(d.ahead), generations...)
 }

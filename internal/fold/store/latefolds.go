@@ -17,8 +17,8 @@ import (
 // its time and its range of positions. Explanations of past badges use these late-fold
 // records.
 
-// lateFold is the delay between append and fold beyond which a batch stores a late-fold
-// record.
+// lateFold is the delay between append and fold beyond which a batch stores a late-fold record,
+// which says when its events were folded.
 const lateFold = time.Second
 
 // queueLateFold adds to writes the statement that records a late fold, if b is late.

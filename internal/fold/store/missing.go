@@ -31,8 +31,8 @@ type Missing struct {
 }
 
 // StateOf returns the state into which items are folded, and the rows that must first be loaded
-// into it. The state has cached users and rooms, and new users for all other ids. `rooms` is true
-// if the partition has rooms.
+// into it. The state has cached users and rooms, and new users for the ids that the cache does not
+// have. `rooms` is true if the partition has rooms.
 func StateOf(items []Item, c *Cache, rooms bool) (*badge.State, Missing) {
 	p := preparation{cache: c, state: &badge.State{Users: make(map[string]*badge.User, len(items))}, rooms: rooms}
 	for i := 0; !p.rooms && i < len(items); i++ {
@@ -120,8 +120,8 @@ func (p *preparation) add(item *Item) {
 // marks of the message must be loaded.
 func mayHave(r *badge.Room, seq int64) bool { return seq <= r.Since || r.Open.Live.Contains(seq) }
 
-// mayNeedRoom requests the room of an item whose conversation may be a membership, unless the
-// event is of a type that is refused for members.
+// mayNeedRoom requests the room of an item whose conversation may be a membership, unless the event
+// is of a type that is never folded for members.
 func (p *preparation) mayNeedRoom(item *Item) {
 	switch item.Event.Type {
 	case events.ConversationRead, events.ConversationExpired, events.ConversationMarkedUnread, events.ConversationReset, events.ConversationLevelSet, events.ConversationLevelEnded, events.ConversationSeen:

@@ -84,9 +84,9 @@ func (t *Tables) queueRoomLoads(batch *pgx.Batch, m *Missing, s *badge.State, c 
 }
 
 // markedMessages returns messages whose closed chunks must be loaded after the memberships and
-// before folding: rooms has the room of each message, seqs its seq. It looks for items that
-// make messages of a room count again from a seq on. It returns the messages from that seq on
-// that a user of the item sent or is mentioned in by name, if they are in closed chunks.
+// before folding: rooms has the room of each message, seqs its seq. It looks for events that make
+// messages of a room count again from a seq on. It returns the messages from that seq on that a
+// user of the event sent or is mentioned in by name, if these messages are in closed chunks.
 func markedMessages(items []Item, s *badge.State) (rooms []string, seqs []int64) {
 	for i := range items {
 		d := &items[i].Event.Data

@@ -23,7 +23,7 @@ type UserRow struct {
 	carried                  int64
 	conversations            int64
 	categories, claims       string
-	// extra has the other numbers of the badge, "" for most users: see [badge.EncodeExtra].
+	// extra has the badge's numbers without a column, "" for most users: see [badge.EncodeExtra].
 	extra string
 	// pathRows is the number of rows in badged.paths that the user has. It is 0 if the user's paths
 	// are stored in the column categories.

@@ -107,8 +107,8 @@ func (t *Tables) QueueLoads(batch *pgx.Batch, m *Missing, s *badge.State, c *Cac
 	}
 }
 
-// fewUsers is the maximum number of new users for which a batch also checks whether they have
-// any conversations. If a user has none, later batches need not look for them. In larger
+// fewUsers is the maximum number of users not in the cache for which a batch checks whether they
+// have any conversations. If a user has none, later batches need not look for them. In larger
 // batches the check would not pay off, since they load conversations anyway.
 const fewUsers = 4
 
@@ -125,7 +125,7 @@ func scanEmpty(rows pgx.Rows, users map[string]*badge.User) error {
 	return err
 }
 
-// ScanUsers reads rows of users into users, and skips rows of other users.
+// ScanUsers reads rows of users into the map `users`, and skips users that the map does not have.
 func ScanUsers(rows pgx.Rows, users map[string]*badge.User) error {
 	return ScanUsersInto(rows, func(id string) *badge.User { return users[id] }, stored)
 }
@@ -151,7 +151,8 @@ func ScanUsersInto(rows pgx.Rows, userOf func(id string) *badge.User, read func(
 	return err
 }
 
-// ScanConversations reads rows of conversations into users, and skips rows of other users.
+// ScanConversations reads rows of conversations into the map `users`. It skips rows of users that
+// the map does not have.
 func ScanConversations(rows pgx.Rows, users map[string]*badge.User) error {
 	return ScanConversationsInto(rows, func(id string) *badge.User { return users[id] }, func(_ *badge.User, c *badge.Conversation) { c.Stored = true })
 }
