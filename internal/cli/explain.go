@@ -96,7 +96,7 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation as text. err joins the errors of its writes.
+// explanationPrinter prints an explanation as text. err joins all errors of writing.
 type explanationPrinter struct {
 	w   io.Writer
 	err error

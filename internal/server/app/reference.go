@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/server/httpapi"
 )
 
-// Versions of the described interfaces. A breaking change raises them.
+// Versions of the interfaces in the reference. A breaking change increases the version.
 const (
 	apiVersion    = "1"
 	framesVersion = "1"

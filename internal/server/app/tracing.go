@@ -61,7 +61,7 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 // without a trace.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
-	ctx := context.Background() // not the context of the batch: it may be done, since the batch is folded
+	ctx := context.Background() // not the context in which the batch was folded, which may be done
 	links := make([]trace.Link, len(f.Events))
 	sampled := 0
 	for i, e := range f.Events {
@@ -154,7 +154,7 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 type commitSpan struct{}
 
 // TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. Within
-// the span of an append, the only batch is the one that inserts the events and commits.
+// the span of an append, the only batch of statements inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx

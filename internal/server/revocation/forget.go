@@ -13,8 +13,8 @@ import (
 
 const (
 	// keepEnds is the age at which a row is deleted if it only ends connections and revokes no
-	// tokens. A process that cannot read the table for less than this time still gets the row
-	// afterwards. A row that revokes tokens is deleted keepEnds after these tokens have expired.
+	// tokens. So a process that could not read the table for less than keepEnds still reads the
+	// row afterwards. A row that revokes tokens is deleted keepEnds after these tokens have expired.
 	keepEnds = time.Hour
 	// forgetRows is the maximum number of rows of each kind that one transaction deletes. If a
 	// transaction has deleted rows, the next transaction follows after forgetPause.
