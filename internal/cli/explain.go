@@ -100,7 +100,7 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 type explanationPrinter struct {
 	w   io.Writer
 	err error
-	// levels has, by category, the event that set the level of the category.
+	// levels has, for each category, the event that set the level of the category.
 	levels map[string]replay.LoggedEvent
 }
 

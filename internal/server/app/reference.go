@@ -146,7 +146,7 @@ func describeFrame(f protocol.FrameInfo) describe.Named {
 	}
 }
 
-// command describes the frames that POST /v1/commands accepts, by type.
+// command describes the frames that POST /v1/commands accepts, with one model for each type.
 func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "A command: a frame that says what the user did."}
 	for _, f := range protocol.ClientFrames() {

@@ -56,9 +56,9 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 	return receipt, err
 }
 
-// fold records a span for a folded batch, and a span for each traced event of the batch. It
-// returns, by the index of the event, the trace context of the event's span, or "" for an event
-// without a trace.
+// fold records a span for a folded batch, and a span for each traced event of the batch. For
+// each event, in the order of f.Events, it returns the trace context of the event's span, or "" for
+// an event without a trace.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
 	ctx := context.Background() // not the context in which the batch was folded, which may be done
@@ -195,7 +195,7 @@ func eventAttributes(e *events.Event) []attribute.KeyValue {
 // context.
 const traceParent = "traceparent"
 
-// remote parses a traceparent. If it is malformed, the returned context is not sampled.
+// remote parses a traceparent. A malformed traceparent gives a context that is not sampled.
 func remote(ctx context.Context, parent string) trace.SpanContext {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // remove the span of ctx, so that a malformed parent gives no span
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})

@@ -55,7 +55,7 @@ func (c Connections) Least() Connections {
 }
 
 // Within reduces the sizes of the pools, so that the process opens at most n connections; n must be
-// at least the Sum of [Connections.Least]. Within starts with the sizes that Least returns, and adds
+// at least the Sum of [Connections.Least]. Within starts with the sizes that Least returns. It adds
 // one connection to each pool in turn, first to the pool for folding.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
