@@ -192,8 +192,8 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 // limited.
 const perServer = 2
 
-// migrateAll applies the pending migrations of all databases in parallel. It prints the results of
-// a database together. After an error it continues with the other databases.
+// migrateAll applies the pending migrations of all databases in parallel. It prints all lines
+// about a database together. After an error it continues with the other databases.
 func migrateAll(ctx context.Context, streams Streams, all []config.NamedDatabase, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
 	servers := map[string]chan struct{}{}

@@ -331,8 +331,8 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 }
 
 // admitted waits until the gate for backpressure admits evs, then calls `appended`. The gate delays
-// events while folding is behind. If folding is further behind than --max-lag, admitted fails with a
-// [*traffic.TransientError].
+// events while folding is behind. If folding is further behind than --max-lag, admitted fails with
+// a [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
 	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// keepEnds is the age at which a row is deleted if it has no revoked tokens, only a user whose
-	// connections must end. So a process that could not read the table for less than keepEnds still reads the
-	// row afterwards. A row that revokes tokens is deleted keepEnds after these tokens have expired.
+	// keepEnds is the age at which a row is deleted if it revokes no tokens, and only says whose
+	// connections must end. So a process that could not read the table for less than keepEnds
+	// reads the row afterwards. A row that revokes tokens is deleted keepEnds after these tokens
+	// have expired.
 	keepEnds = time.Hour
 	// forgetRows is the maximum number of rows of each kind that one transaction deletes. If a
 	// transaction has deleted rows, the next transaction follows after forgetPause.
