@@ -240,9 +240,9 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns the text of cell and a tab, for the beginning of a row of a printed table. name is
-// the name of a database. If it is "", as for a single database, the table has no column for
-// databases, and Before returns "".
+// Before returns cell and a tab, for the beginning of a row of a printed table. name is the name of
+// a database. If name is "", as for a single database, the table has no column for databases, and
+// Before returns "".
 func Before(cell, name string) string {
 	if name == "" {
 		return ""

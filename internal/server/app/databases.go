@@ -386,7 +386,7 @@ const (
 	// With several databases, a call that appends events is divided into parts, one for each
 	// database. A part of at most largeCall / (number of databases) events may be folded in the
 	// transaction that appends it. A larger part is only appended. The projector folds the events
-	// of this part later, together with the events of other calls.
+	// of this part later, with the events of other calls.
 	largeCall = 500
 	// largePart is a limit for parts that are too large to be folded in the transaction that
 	// appends them (see largeCall). Such a part shares its transaction with parts of other calls if

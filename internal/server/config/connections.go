@@ -75,8 +75,8 @@ func (c Connections) Within(n int) Connections {
 }
 
 // PostgresConnections returns the maximum number of connections that this process opens to the
-// first or only database. Another database may have another maximum: the maximum depends on
-// pool_max_conns in the URL, and on the number of databases on the same server.
+// first or only database. The maximum of another database may differ: it depends on
+// pool_max_conns in its URL, and on the number of databases on the same server.
 func (s *Server) PostgresConnections() int {
 	first := NamedDatabase{}
 	if all, err := s.All(); err == nil && len(all) > 0 {

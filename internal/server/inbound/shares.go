@@ -187,7 +187,7 @@ type streamKey struct{}
 
 // Stream wraps a handler whose answers last until the client disconnects, such as event
 // streams. The connections of such a handler do not count against the limits of users and
-// keys, since the handler itself limits its connections.
+// keys, since the handler itself limits them.
 func Stream(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, true)))

@@ -198,7 +198,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 		u.refusedAt = time.Time{}
 		return nil
 	}
-	// Read the clock again: Take may have hung for longer than quotaPause.
+	// Read the clock again, since Take may have hung.
 	if u.refusedAt, u.refusedEvents, u.refusedErr = k.now(), n, err; err != nil {
 		return err
 	}
