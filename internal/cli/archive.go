@@ -63,10 +63,10 @@ type archivedSum struct {
 	Events     int64 `json:"events"`
 	Bytes      int64 `json:"bytes"`
 	Dropped    int   `json:"dropped"`
-	// kept says, for the first partition, why no further part of its log was dropped.
+	// kept says why later events of the first partition are still in its log.
 	kept string
-	// held is true if a long-open transaction is the only reason why a part of the log was not
-	// dropped.
+	// held is true if a long-open transaction is the only reason why the command has not dropped
+	// more rows of the log.
 	held bool
 }
 

@@ -441,7 +441,7 @@ func (f *findings) privileges(ctx context.Context, conn *pgx.Conn) {
 	}
 	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	var usage bool
-	var kind migrations.RoleKind // empty if the role has no kind, or may not read its kind
+	var kind migrations.RoleKind // empty if the role got no kind by `migrate grant`, or may not read the table
 	_ = conn.QueryRow(ctx, `SELECT kind FROM badged.granted_roles WHERE role = current_user`).Scan(&kind)
 	if err == nil {
 		err = conn.QueryRow(ctx, `SELECT has_schema_privilege('badged', 'USAGE')`).Scan(&usage)

@@ -109,7 +109,7 @@ type readyCmd struct {
 	URL string `name:"url" help:"The server." default:"http://127.0.0.1:8080" placeholder:"URL"`
 }
 
-// readyTimeout is longer than the server's own timeout of its checks.
+// readyTimeout is longer than the time in which the server runs its checks.
 const readyTimeout = 5 * time.Second
 
 // Run reads /readyz of a server. It fails if the server cannot serve or cannot be reached.

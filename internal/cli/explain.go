@@ -96,11 +96,11 @@ func (c *userExplainCmd) question() (replay.Question, error) {
 	return q, nil
 }
 
-// explanationPrinter prints an explanation as text. err joins the errors of its writes.
+// explanationPrinter prints an explanation as text. err joins all errors of writing.
 type explanationPrinter struct {
 	w   io.Writer
 	err error
-	// levels has, by category, the event that set the level of the category.
+	// levels has, for each category, the event that set the level of the category.
 	levels map[string]replay.LoggedEvent
 }
 

@@ -28,8 +28,8 @@ func interruptionHint(command *kong.Node) string {
 }
 
 // announces reports whether a command must print, after an interrupt, that it waits for databases.
-// A command needs this if it uses databases, which may hang. A command that writes a log does not:
-// it logs that it is stopping.
+// Commands that use databases must print this, since databases may hang. Commands that write a log
+// need not: they log that they are stopping.
 func announces(command *kong.Node) bool {
 	has := func(flag string) bool {
 		return slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == flag })

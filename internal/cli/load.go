@@ -192,8 +192,8 @@ func (c *importCmd) run(ctx context.Context, dbs *cluster.Cluster, cfg importing
 const undoAction = "import.undo"
 
 // notImported returns a function that the undo of an import calls to learn which conversations
-// other publishers have changed: it reads from the logs all events that no import has published.
-// The function fails if a part of a log is archived.
+// other publishers have changed: the function reads from the logs all events that no import has
+// published. It fails if a part of a log is archived.
 func notImported(dbs *cluster.Cluster) importing.Touched {
 	return func(ctx context.Context, visit func(users []string, conversation string)) error {
 		return dbs.Each(ctx, func(s *cluster.Database) error {

@@ -37,8 +37,8 @@ type logLine struct {
 	Position   string          `json:"position"`
 	AppendedAt time.Time       `json:"appended_at"`
 	Event      json.RawMessage `json:"event,omitempty"`
-	// Payload is set instead of Event if the event is not JSON. If the row could not be split
-	// into events, Damage says why, and Event or Payload is the whole row.
+	// Payload is set instead of Event if the event is not JSON. If a row of the log could
+	// not be split into events, Damage says why, and Event or Payload is the whole row.
 	Payload []byte `json:"payload_base64,omitempty"`
 	Damage  string `json:"damage,omitempty"`
 }

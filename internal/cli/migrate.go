@@ -159,8 +159,8 @@ func (c *migrateUpCmd) checkShards(ctx context.Context) (partitions int, err err
 const partitionsPerShard = 4
 
 // partitionsOfAll returns the number of partitions with which every database of the cluster is
-// created. If some databases are already migrated, it returns their number, and fails if their
-// numbers differ or --partitions is another number.
+// created. If some databases have partitions already, it returns the number of these partitions. It
+// fails if the databases differ in this number, or if --partitions is another number.
 func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.Candidate) (n int, err error) {
 	of := map[string]int{}
 	if err := connect.EachCandidate(databases, func(d cluster.Candidate) (err error) {
@@ -192,8 +192,8 @@ func (c *migrateUpCmd) partitionsOfAll(ctx context.Context, databases []cluster.
 // limited.
 const perServer = 2
 
-// migrateAll applies the pending migrations of all databases in parallel. It prints the results of
-// a database together. After an error it continues with the other databases.
+// migrateAll applies the pending migrations of all databases in parallel. It prints all lines
+// about a database together. After an error it continues with the other databases.
 func migrateAll(ctx context.Context, streams Streams, all []config.NamedDatabase, partitions int) error {
 	configs := make([]*pgxpool.Config, len(all))
 	servers := map[string]chan struct{}{}

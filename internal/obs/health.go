@@ -30,7 +30,7 @@ type impairment struct{ text string }
 func (i impairment) Error() string { return i.text }
 
 // Impaired returns an error for the Run of a Check. /readyz shows the text of the error, but the
-// process remains ready, even if the check is vital.
+// process remains ready, even if Vital of the Check is true.
 func Impaired(text string) error { return impairment{text} }
 
 // IsImpaired reports whether an error is the result of Impaired.

@@ -25,9 +25,10 @@ const (
 // for 30 s, it logs that the error has stopped.
 //
 // It applies to warnings and errors with the attribute "error". Two records are the same error if
-// their place in the code, level, message and error text are equal. When error texts are compared,
-// numbers such as partitions, positions and ports are ignored, but Postgres error codes are not. A
-// record with the attribute "id" concerns one object, such as a user, and is always logged.
+// the same line of code logs them, and their levels, messages and error texts are equal. When error
+// texts are compared, numbers such as partitions, positions and ports are ignored, except Postgres
+// error codes. A record with the attribute "id" concerns one object, such as a user, and is always
+// logged.
 type repeats struct {
 	next  slog.Handler
 	state *repeatState

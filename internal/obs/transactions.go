@@ -35,7 +35,7 @@ const (
 )
 
 // NewOpenTransactions registers a collector for the transactions on a pool's server. The collector
-// has no values until Run has measured them.
+// reports no ages until Run has measured them.
 func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTransactions {
 	o := &OpenTransactions{
 		pool: pool,
@@ -46,13 +46,13 @@ func NewOpenTransactions(r prometheus.Registerer, pool *pgxpool.Pool) *OpenTrans
 	return o
 }
 
-// Run measures the ages at intervals until ctx is done.
+// Run measures the ages of the open transactions at intervals until ctx is done.
 func (o *OpenTransactions) Run(ctx context.Context) error {
 	return wait.Repeat(ctx, openInterval, o.measure)
 }
 
-// measure measures the ages once. If it fails, the metrics keep their last values; the readiness
-// check of Postgres reports such failures.
+// measure measures the ages of the open transactions. If it fails, the metrics do not change; the
+// readiness check of Postgres reports such failures.
 func (o *OpenTransactions) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, openInterval)
 	defer cancel()

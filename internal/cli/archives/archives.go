@@ -68,8 +68,9 @@ func (k *Keys) Gathered(ctx context.Context, dbs *cluster.Cluster, s *cluster.Da
 	return store, archiving.Gather(ctx, s.Pool, dbs.Partitions(), store, others)
 }
 
-// Opened opens the archive of a database at a location with the function `open`; see
-// [Keys.Gathered] and [OrNone]. Without a location, it returns nil.
+// Opened opens the archive of a database with the function `open`, after [Keys.Gathered] has moved
+// files from other archives to it. If there is no archive, it returns what [OrNone] returns. If
+// location is "", it returns nil.
 func (k *Keys) Opened(ctx context.Context, dbs *cluster.Cluster, s *cluster.Database, location string, open func(context.Context, archive.Store) (*archive.Archive, error)) (*archive.Archive, error) {
 	if location == "" {
 		return nil, nil //nolint:nilnil // no archive given
@@ -95,7 +96,7 @@ func (c *Given) Open(ctx context.Context, dbs *cluster.Cluster, s *cluster.Datab
 }
 
 // Warn prints a warning if the archive lists erasures of users that the database has not
-// completed. a may be nil.
+// completed. a is nil if there is no archive.
 func (c *Given) Warn(ctx context.Context, w io.Writer, s *cluster.Database, a *archive.Archive) {
 	if err := claims.WantErased(ctx, s.Pool, a); err != nil {
 		fmt.Fprintf(w, "badged: %s%v\n", connect.Prefix(s.Name), err)

@@ -65,7 +65,7 @@ func (k *Keys) GiveUp(ctx context.Context, out io.Writer, dbs *cluster.Cluster, 
 }
 
 // WarnLost prints how many files and events of each partition an operator has declared lost in the
-// archive of a database. The text `follows` says what this means for the command.
+// archive of a database. The text `follows`, the end of each line, says what this means.
 func WarnLost(ctx context.Context, w io.Writer, s *cluster.Database, follows string) error {
 	all, err := archiving.AllLost(ctx, s.Pool)
 	for _, lost := range all {

@@ -98,8 +98,8 @@ func Separate(ctx context.Context, d config.Database, joining bool) ([]cluster.C
 
 // Pools returns a pool for each database. It connects to all databases in parallel, and fails if a
 // connection goes through an unsupported pooler. guard refuses connections to a wrong database. If
-// one of several databases is unavailable, Pools sets its Err. If the only database cannot be
-// reached, Pools fails.
+// one of several databases is unavailable, Pools sets the field Err of its Candidate. If the only
+// database cannot be reached, Pools fails.
 func Pools(ctx context.Context, d config.Database, guard *cluster.Guard) ([]cluster.Candidate, error) {
 	all, err := d.All()
 	if err != nil {
@@ -240,9 +240,9 @@ func Prefix(name string) string {
 	return "shard " + name + ": "
 }
 
-// Before returns cell with a tab, to put it before the other cells of a row of a table. The column
-// exists only if there are several databases. If name is "", the name of a single database, Before
-// returns "".
+// Before returns cell and a tab, for the beginning of a row of a printed table. name is the name of
+// a database. If name is "", as for a single database, the table has no column for databases, and
+// Before returns "".
 func Before(cell, name string) string {
 	if name == "" {
 		return ""

@@ -46,7 +46,7 @@ func (c Completion) Run(_ context.Context, streams terminal.Streams) error {
 	return err
 }
 
-// Complete is `badged complete`, which the scripts call.
+// Complete is `badged complete`, which completionScripts call.
 type Complete struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words after badged, up to the cursor."`
 }

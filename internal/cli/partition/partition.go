@@ -207,12 +207,12 @@ func (c *moveCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if c.Undo || source == nil || dbs.Layout().Split(c.Partition) == "" {
 			return err
 		}
-		// The partition was split. Continue: if it was moved to --to before, moving.Move deletes
-		// the rows that the earlier move has left on another database.
+		// The partition was split. Continue: if the partition was moved to --to earlier,
+		// moving.Move deletes the rows that the earlier move has left on another database.
 	} else if source, err = dbs.Holder(c.Partition); err != nil && !errors.Is(err, cluster.ErrLost) { // ErrLost is expected if an earlier move was interrupted between the commits of the switch in the two databases
 		return err
 	}
-	if target := dbs.Database(c.To); target != nil { // if it is nil, moving.Move fails, and its error lists the shards
+	if target := dbs.Database(c.To); target != nil { // if there is no such shard, moving.Move fails, and its error lists the shards
 		if err := target.Err(); err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		if err != nil {
 			return fmt.Errorf("shard %s: %w", s.Name, err)
 		}
-		for _, p := range begun { // s began the split of p, and has to finish it even if the new partitions have moved to another database
+		for _, p := range begun { // the split of p must be finished in s, where it began, even if the new partitions have moved
 			parents[p] = s
 		}
 	}
@@ -114,9 +114,9 @@ func (c *splitCmd) Run(ctx context.Context, streams terminal.Streams) error {
 }
 
 // lowest returns the partitions to split if the command names none: the partitions that were split
-// least often, in ascending order. They are the partitions of the lowest level that still has any,
-// since a split makes two partitions of the next level. n is the number of partitions of the first
-// level.
+// least often, in ascending order. A split makes two partitions of the next level, so the
+// result has all partitions of the lowest level that still has partitions. n is the number of
+// partitions of the first level.
 func lowest(holders map[int]*cluster.Database, n int) (least []int) {
 	for base, modulus := 0, n; modulus <= events.MaxPartitions; base, modulus = base+modulus, 2*modulus {
 		for p := range holders {

@@ -83,8 +83,8 @@ type App struct {
 	// nil, operators is the same as mux.
 	operators *http.ServeMux
 	internal  net.Listener
-	// profiled is true if operators also serves runtime profiles of the process. It is only true if
-	// clients cannot reach the listener for operators.
+	// profiled is true if the routes in operators include runtime profiles of the process. It is
+	// true only if clients cannot reach the listener of these routes.
 	profiled bool
 	// limits limits the connections of clients.
 	limits inbound.Limits

@@ -59,8 +59,8 @@ func Check(cfg config.Server) []error {
 	return errs
 }
 
-// exists reports whether a file may exist. It returns false only if name is empty or the error
-// is fs.ErrNotExist.
+// exists reports whether a file may exist. It returns false only if name is empty, or if
+// reading the file's metadata fails with fs.ErrNotExist.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return name != "" && !errors.Is(err, fs.ErrNotExist)

@@ -36,7 +36,7 @@ func (a *App) now() time.Time {
 
 // openClocks adds the stages that compare the clock of this process with the clock of each
 // database. The result is used for a metric, the log and readiness. Work that cannot be undone,
-// such as pruning, compares the clocks itself.
+// such as pruning the audit trail, compares the clocks again.
 func (a *App) openClocks() {
 	for _, d := range a.databases {
 		difference := metric.Gauge(d.registry, "badged_clock_difference_seconds", "Seconds by which the clock of the database is ahead of the clock of this process; negative if it is behind.")

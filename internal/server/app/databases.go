@@ -52,7 +52,7 @@ type database struct {
 	// conns are the sizes of the pools to the database.
 	conns config.Connections
 	// serving is the pool for requests. Folding has its own pool, so that requests do not delay
-	// it.
+	// folding.
 	serving *pgxpool.Pool
 	// watching is the pool for statements that must not wait until requests release connections.
 	watching *pgxpool.Pool
@@ -297,7 +297,7 @@ func (a *App) pool(ctx context.Context, d *database, purpose string, maxConns in
 		// Refuse standbys: their tables lag behind, so this process would read outdated badges.
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary
 	}
-	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server before its timeline, which means nothing if it is another server
+	a.identity.Configure(cfg.ConnConfig, d.config.Name) // check the identity of the server first: the timeline of a wrong server means nothing
 	a.timelines.Configure(cfg.ConnConfig)
 	var limits []pgsession.Setting
 	if limit := a.lockTimeout(purpose); limit > 0 {
@@ -383,10 +383,10 @@ func (a *App) appendTo(s *cluster.Database) events.Append {
 }
 
 const (
-	// With several databases, a call is divided into parts, one for each database. A part of at
-	// most largeCall / (number of databases) events may be folded in the transaction that appends
-	// it. A larger part is only appended. The projector folds its events later, together with the
-	// events of other calls.
+	// With several databases, a call that appends events is divided into parts, one for each
+	// database. A part of at most largeCall / (number of databases) events may be folded in the
+	// transaction that appends it. A larger part is only appended. The projector folds the events
+	// of this part later, with the events of other calls.
 	largeCall = 500
 	// largePart is a limit for parts that are too large to be folded in the transaction that
 	// appends them (see largeCall). Such a part shares its transaction with parts of other calls if
@@ -410,7 +410,7 @@ func (a *App) openProjector(ctx context.Context, d *database) error {
 	d.projector, err = projector.New(projector.Config{
 		Pool: folding, Log: d.Log, Bus: bus, Held: d.Held, HeldChanged: a.cluster.Changed, Trace: trace,
 		Logger: d.log, Metrics: projector.NewMetrics(d.registry),
-		CacheBytes:  a.cfg.CacheMiB << 20, // the cache of all partitions together, of all shards
+		CacheBytes:  a.cfg.CacheMiB << 20, // for the partitions of all shards together
 		DedupWindow: a.cfg.DedupWindow, Share: a.share,
 		Folded: func(b projector.FoldedBatch) { d.folded(b) },
 	})

@@ -48,7 +48,7 @@ func (a *App) bodyMemory() int64 {
 }
 
 // limitsFor returns the limits of client connections. It fails if the process may not open as many
-// files as these settings need.
+// files as cfg requires.
 func limitsFor(cfg *config.Server) (inbound.Limits, error) {
 	files, reserved := inbound.Files(), max(1, len(cfg.Shards))*cfg.PostgresConnections()+reservedFiles
 	if cfg.InternalListen != "" {

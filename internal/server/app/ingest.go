@@ -11,8 +11,8 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// openIngest adds the reader of brokers, if this process has the role ingest. gate slows the
-// reader down while folding is behind.
+// openIngest adds the reader of brokers, if this process has the role ingest. gate, for
+// backpressure, slows the reader down while folding is behind.
 func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *backpressure.Gate) error {
 	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
 		return nil

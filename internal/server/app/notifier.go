@@ -8,9 +8,9 @@ import (
 	"github.com/badged/badged/projector"
 )
 
-// openNotifier adds the notifier of devices and webhooks for one database. The senders are later
-// stages, so they stop before the notifier, which can then still store which changes they have
-// sent.
+// openNotifier adds the notifier of devices and webhooks for one database. The stages of the
+// senders are added after the notifier, so they stop earlier: the notifier can then still store
+// which changes were sent.
 func (a *App) openNotifier(ctx context.Context, d *database, given parsed) error {
 	pool, err := a.pool(ctx, d, "notifying", d.conns.Notifying)
 	if err != nil {

@@ -35,8 +35,8 @@ func (a *App) openExpiry(d *database, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// openVerifying adds the sampler, which verifies users of the partitions that p folds, in the
-// background.
+// openVerifying adds the sampler. In the background, the sampler compares the rows of some users
+// with the log, in the partitions that p folds.
 func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projector) error {
 	s, err := replay.NewSampler(replay.SamplerConfig{
 		Pool: pool, Log: d.Log, Owner: p, Logger: d.log, Metrics: replay.NewSamplerMetrics(d.registry),
@@ -46,7 +46,7 @@ func (a *App) openVerifying(d *database, pool *pgxpool.Pool, p *projector.Projec
 	if err != nil {
 		return err
 	}
-	// If the interval is 0, Run returns at once, and the server would take this for a failed stage.
+	// If the interval is 0, Run returns at once, which the server would treat as a failed stage.
 	if a.cfg.VerifyInterval > 0 {
 		a.stageOf(d, "verifying", s.Run)
 	}

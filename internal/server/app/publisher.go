@@ -35,7 +35,7 @@ type publisher struct {
 	traces *traces
 
 	mu sync.Mutex
-	// woken are the partitions that run must still announce on the bus.
+	// woken are the partitions with new events that run has not announced on the bus yet.
 	woken map[int]struct{}
 	wake  chan struct{}
 }

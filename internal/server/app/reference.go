@@ -14,7 +14,7 @@ import (
 	"github.com/badged/badged/internal/server/httpapi"
 )
 
-// Versions of the described interfaces. A breaking change raises them.
+// Versions of the interfaces in the reference. A breaking change increases the version.
 const (
 	apiVersion    = "1"
 	framesVersion = "1"
@@ -146,7 +146,7 @@ func describeFrame(f protocol.FrameInfo) describe.Named {
 	}
 }
 
-// command describes the frames that POST /v1/commands accepts, by type.
+// command describes the frames that POST /v1/commands accepts, with one model for each type.
 func command() describe.OneOf {
 	all := describe.OneOf{Name: "Command", By: "t", Doc: "A command: a frame that says what the user did."}
 	for _, f := range protocol.ClientFrames() {

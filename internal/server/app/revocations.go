@@ -95,8 +95,8 @@ type disconnects struct {
 	log         *slog.Logger
 }
 
-// hintTimeout limits the time for notifying other processes of a revocation. If the message is
-// lost, they find the revocation when they poll the table.
+// hintTimeout limits the time for notifying other processes of a revocation. If the
+// notification of a process is lost, this process finds the revocation when it polls the table.
 const hintTimeout = 500 * time.Millisecond
 
 // futureLeeway is how far the time in a request to revoke tokens may be ahead of the clock of the
@@ -104,7 +104,7 @@ const hintTimeout = 500 * time.Millisecond
 const futureLeeway = 5 * time.Second
 
 // disconnectPatience limits the time in which a request stores a revocation and reads it back.
-// With hintTimeout, a request is answered within three seconds.
+// Since the later notification takes at most hintTimeout, a request is answered within 3 s.
 const disconnectPatience = 2 * time.Second
 
 // Disconnect implements httpapi.Disconnects.

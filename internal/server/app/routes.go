@@ -25,7 +25,7 @@ func (a *App) handle(routes []describe.Route) {
 	}
 }
 
-// liveRoute is also served on the public listener, for load balancers.
+// liveRoute is served on the internal and the public listener, since load balancers need it.
 const liveRoute = "/livez"
 
 // handleOperators adds routes for operators to the internal listener. Without an internal listener,

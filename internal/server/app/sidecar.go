@@ -330,9 +330,9 @@ func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, 
 	return id, err
 }
 
-// admitted waits until the gate admits evs, then calls `appended`. The gate delays events while
-// folding is behind. If folding is further behind than --max-lag, admitted fails with a
-// [*traffic.TransientError].
+// admitted waits until the gate for backpressure admits evs, then calls `appended`. The gate delays
+// events while folding is behind. If folding is further behind than --max-lag, admitted fails with
+// a [*traffic.TransientError].
 func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
 	ticket, err := gate.Enter(ctx, 0)
 	if err != nil {

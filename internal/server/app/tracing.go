@@ -56,12 +56,12 @@ func (t *traces) append(ctx context.Context, evs []events.Event, next func(conte
 	return receipt, err
 }
 
-// fold records a span for a folded batch, and a span for each traced event of the batch. It
-// returns, by the index of the event, the trace context of the event's span, or "" for an event
-// without a trace.
+// fold records a span for a folded batch, and a span for each traced event of the batch. For
+// each event, in the order of f.Events, it returns the trace context of the event's span, or "" for
+// an event without a trace.
 func (t *traces) fold(f projector.TracedBatch) []string {
 	const name = "fold"
-	ctx := context.Background() // not the context of the batch: it may be done, since the batch is folded
+	ctx := context.Background() // not the context in which the batch was folded, which may be done
 	links := make([]trace.Link, len(f.Events))
 	sampled := 0
 	for i, e := range f.Events {
@@ -154,7 +154,7 @@ func (t *traces) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 type commitSpan struct{}
 
 // TraceBatchStart implements pgx.BatchTracer. It starts a span "commit" if ctx has a span. Within
-// the span of an append, the only batch is the one that inserts the events and commits.
+// the span of an append, the only batch of statements inserts the events and commits.
 func (t *traces) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	if !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx
@@ -195,7 +195,7 @@ func eventAttributes(e *events.Event) []attribute.KeyValue {
 // context.
 const traceParent = "traceparent"
 
-// remote parses a traceparent. If it is malformed, the returned context is not sampled.
+// remote parses a traceparent. A malformed traceparent gives a context that is not sampled.
 func remote(ctx context.Context, parent string) trace.SpanContext {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // remove the span of ctx, so that a malformed parent gives no span
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})

@@ -65,8 +65,8 @@ type webhookStore struct {
 	*outbound.Targets
 	box *seal.Box
 	log *slog.Logger
-	// senders is the number of senders in this process, one for each database. The senders share
-	// the rate of calls that the endpoint permits to each process.
+	// senders is the number of senders in this process, one for each database. They share the
+	// maximum rate of each webhook, which is a limit per process.
 	senders int
 }
 

@@ -16,9 +16,10 @@ import (
 	"github.com/badged/badged/events"
 )
 
-// claims are the claims of a token that badged uses. They are decoded without encoding/json,
-// which would accept "SUB" as "sub", although RFC 7519 says that names are case-sensitive. The
-// method UnmarshalJSON also refuses a token with a repeated name, as RFC 7519 permits.
+// claims has the claims of a token, as far as badged uses them. They are decoded without
+// encoding/json, which would accept "SUB" as "sub", although RFC 7519 says that names are
+// case-sensitive. The method UnmarshalJSON also refuses a token with a repeated name, as RFC 7519
+// permits.
 type claims struct {
 	subject, issuer    string
 	audience           jwt.ClaimStrings

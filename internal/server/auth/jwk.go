@@ -33,7 +33,7 @@ type jwk struct {
 // minRSABits is the minimum size of an RSA key for RS256 in RFC 7518.
 const minRSABits = 2048
 
-// parseKeySet parses a JSON Web Key Set, and returns its keys by kid. It skips unusable keys,
+// parseKeySet parses a JSON Web Key Set, and returns a map from kid to key. It skips unusable keys,
 // as RFC 7517 recommends, and fails if no key is usable.
 func parseKeySet(b []byte) (map[string]tokenKey, error) {
 	var set struct {

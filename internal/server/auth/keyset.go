@@ -206,7 +206,7 @@ func (s *KeySet) fetch(ctx context.Context) (map[string]tokenKey, error) {
 	return parseKeySet(b)
 }
 
-// all returns the keys by kid, or nil if the keys are too old. Do not modify the map.
+// all returns a map from kid to key, or nil if the keys are too old. Do not modify the map.
 func (s *KeySet) all() map[string]tokenKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,13 @@ const (
 )
 
 // Connections has the maximum numbers of connections that a process opens to one database: the
-// sizes of its three main pools, and the number of all other connections (Others). A pool that the
+// sizes of the three main pools, and the number of all other connections (Others). A pool that the
 // roles of the process do not use has the size 0.
 type Connections struct {
 	Serving, Folding, Notifying int32
-	// Others counts the watching pool, the sessions that own partitions or read brokers, and the
-	// session of the sweep that expires conversations.
+	// Others counts the connections of the watching pool, the sessions by which projector and
+	// notifier own partitions, the sessions that read brokers, and the session of the sweep that
+	// expires conversations.
 	Others int32
 }
 
@@ -53,9 +54,9 @@ func (c Connections) Least() Connections {
 	return c
 }
 
-// Within reduces the sizes of the pools, so that the process opens at most n connections. It does
-// not reduce a pool below its size in Least, so n must be at least the sum of Least. Starting from
-// these sizes, it adds one connection to each pool in turn, first to the pool for folding.
+// Within reduces the sizes of the pools, so that the process opens at most n connections; n must be
+// at least the Sum of [Connections.Least]. Within starts with the sizes that Least returns. It adds
+// one connection to each pool in turn, first to the pool for folding.
 func (c Connections) Within(n int) Connections {
 	if c.Sum() <= n {
 		return c
@@ -73,9 +74,9 @@ func (c Connections) Within(n int) Connections {
 	return c
 }
 
-// PostgresConnections returns the greatest number of connections that this process opens to one
-// database. With several databases, it is the number of connections to the first of them, and to each
-// database with the same configuration. pool_max_conns in the URL changes the number.
+// PostgresConnections returns the maximum number of connections that this process opens to the
+// first or only database. The maximum of another database may differ: it depends on
+// pool_max_conns in its URL, and on the number of databases on the same server.
 func (s *Server) PostgresConnections() int {
 	first := NamedDatabase{}
 	if all, err := s.All(); err == nil && len(all) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/badged/badged/internal/user/expiry"
 )
 
-// ExpireAfter returns, by category, the time after which conversations expire. By default no
+// ExpireAfter returns, for each category, the time after which conversations expire. By default no
 // conversation expires. Its error reports all mistakes.
 func (s *Server) ExpireAfter() (map[string]time.Duration, error) {
 	return durationsByCategory("--expire (BADGED_EXPIRE)", s.Expire, func(after time.Duration) string {

@@ -32,8 +32,8 @@ func (w *Webhooks) Validate() error {
 	return errors.Join(errs...)
 }
 
-// RemindAfterByCategory returns, by category, the time after which a reminder of an unread message
-// is sent to webhooks. Its error reports all mistakes.
+// RemindAfterByCategory returns, for each category, the time after which a reminder of an unread
+// message is sent to webhooks. Its error reports all mistakes.
 func (w *Webhooks) RemindAfterByCategory() (map[string]time.Duration, error) {
 	return durationsByCategory("--remind-after (BADGED_REMIND_AFTER)", w.RemindAfter, func(after time.Duration) string {
 		if after < MinRemindAfter {

@@ -120,8 +120,8 @@ func refuseUndescribed(route describe.Route) func(*http.Request) error {
 	}
 }
 
-// Strict returns a handler that another package calls before it serves the route: like the routes
-// of this package, it refuses query parameters and a body that the route does not describe.
+// Strict returns a handler that another package calls before that package serves the route: like
+// the routes of this package, it refuses query parameters and a body that are not described.
 func Strict(route describe.Route) http.Handler {
 	undescribed := refuseUndescribed(route)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

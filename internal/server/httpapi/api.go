@@ -97,8 +97,9 @@ type Config struct {
 	// BadToken, if not nil, is called with the address of the client for each invalid token of a
 	// user, except for expired tokens. It must not block.
 	BadToken func(from netip.Prefix)
-	// WrongKey, if not nil, is called for each wrong key, with the kind of key that the route
-	// requires (publisher or admin) and the address of the client. It must not block.
+	// WrongKey, if not nil, is called for each key that is wrong, or refused without a check. Its
+	// arguments are the kind of key that the route requires (publisher or admin) and the address
+	// of the client. It must not block.
 	WrongKey func(kind string, from netip.Prefix)
 	Logger   *slog.Logger
 	// Registerer registers the metrics; nil discards them.

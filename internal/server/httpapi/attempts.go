@@ -24,13 +24,13 @@ type attempts struct {
 	perSecond float64
 	log       *slog.Logger
 	count     prometheus.Counter
-	// report, if not nil, is called with each wrong key.
+	// report, if not nil, is called for each key that is wrong, or refused without a check.
 	report func(kind string, from netip.Prefix)
 
 	mu sync.Mutex
 	// current has the addresses that have sent keys since the time `turned`. previous has the
-	// addresses of the period before. When current is full, or the period has reached goodFor,
-	// current replaces previous.
+	// addresses of the period before that time. When current is full, or its period has reached
+	// goodFor, current replaces previous.
 	current, previous map[netip.Prefix]*tries
 	turned            time.Time
 	// lines is the number of log lines that were permitted at the time linesAt. It grows by one per
@@ -77,7 +77,7 @@ func newAttempts(kind string, perSecond float64, log *slog.Logger, counts *prome
 	}
 }
 
-// newWrongKeys returns the metric that counts wrong keys. If r is not nil, it registers it.
+// newWrongKeys returns the metric that counts wrong keys. If r is not nil, r registers the metric.
 func newWrongKeys(r prometheus.Registerer) *prometheus.CounterVec {
 	return metric.CounterVec(r, "badged_http_wrong_keys_total", "Requests with a wrong key, by the kind of key that the route needs, including requests refused without checking the key.", "kind")
 }

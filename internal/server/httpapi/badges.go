@@ -19,8 +19,8 @@ import (
 	"github.com/badged/badged/pubsub"
 )
 
-// Limits of the parameter at_least: how long a request may wait until the position is folded, and
-// the first and the longest pause between two checks.
+// Limits of the parameter at_least: how long a request may wait until the events up to this
+// position are folded, and the first and the longest pause between two checks.
 const (
 	defaultWait = 2 * time.Second
 	maxWait     = 30 * time.Second

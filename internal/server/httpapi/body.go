@@ -38,9 +38,9 @@ func tooLarge(limit int64) describe.Answer {
 	return describe.Problem(http.StatusRequestEntityTooLarge, problem{}, "More than "+sizeOf(limit)+".", "")
 }
 
-// readBody reads the body of a request, and then checks that its key or token is still valid, since
-// reading may take long. It refuses compressed bodies, since the limits apply to the uncompressed
-// size, which is not known before decompression.
+// readBody reads the body of a request. Reading may take long, so readBody then checks that the key
+// or token of the request is still valid. It refuses compressed bodies, since the limits apply to
+// the uncompressed size, which is not known before decompression.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, &problem{

@@ -63,7 +63,7 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, caller grant) (
 	if err != nil {
 		return answer{}, err
 	}
-	// Enter the gate before decoding, since decoding uses processors that folding needs.
+	// Enter the gate (backpressure) before decoding, which uses processors that folding needs.
 	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
 	if err != nil {
 		return answer{}, err

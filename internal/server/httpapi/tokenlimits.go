@@ -33,8 +33,8 @@ const (
 	// request writes rows and starts a push. A burst may have the requests of ten seconds, since an
 	// app that is restarted several times registers its device each time.
 	deviceRequests = 2
-	// usersOfAnAddress is how many times as many requests per second are permitted to an address as
-	// to a user.
+	// usersOfAnAddress is the permitted rate of requests from one address, divided by the rate of
+	// one user.
 	usersOfAnAddress = 10
 	// userAtOnce limits the concurrent queries of a user, and addressAtOnce the concurrent queries
 	// from an address. devicesAtOnce limits the concurrent queries about devices for all users

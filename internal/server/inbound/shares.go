@@ -47,8 +47,9 @@ type seat struct {
 	conn   *conn
 	share  *share
 	holder string
-	// groups are the groups in which the connection counts: the group of the share, of the
-	// holder and of the address. The last group is nil if the address is exempt from limits.
+	// groups are the three groups of connections in which the connection counts: all of the
+	// share, all of its holder, and all from its address. The last group is nil if the address is
+	// exempt from limits.
 	groups [3]*group
 	// idle[i] is the connection's element in the idle list of groups[i]; nil while a request is
 	// in progress.
@@ -160,9 +161,9 @@ func (c *conn) joinShare(holder Holder) bool {
 	return ok
 }
 
-// ConnState is the hook of http.Server. It records which connections are idle. It also removes
-// a connection from its share when the connection is hijacked, since no more HTTP requests
-// arrive on it.
+// ConnState is the hook of http.Server. It records which connections are idle. When a connection
+// is hijacked, ConnState stops counting it against the limits of users and keys, since no more
+// HTTP requests arrive on it.
 func ConnState(c net.Conn, state http.ConnState) {
 	counted, ok := c.(*conn)
 	if !ok {
@@ -185,8 +186,8 @@ func ConnState(c net.Conn, state http.ConnState) {
 type streamKey struct{}
 
 // Stream wraps a handler whose answers last until the client disconnects, such as event
-// streams. The connections of such a handler do not count in a share, since the handler itself
-// limits their number.
+// streams. The connections of such a handler do not count against the limits of users and
+// keys, since the handler itself limits them.
 func Stream(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, true)))

@@ -161,8 +161,8 @@ func (k *Key) CheckDisconnect(userID string) error {
 	return nil
 }
 
-// maxFields is the maximum number of wrong fields of one event that an error lists. When it is
-// reached, the remaining users of the event are not checked.
+// maxFields is the maximum number of wrong fields of one event that an error lists. When the list
+// has this number of fields, the remaining users of the event are not checked.
 const maxFields = 20
 
 // CheckEvents checks whether the key may publish events. For each event that the key may not

@@ -36,9 +36,9 @@ type usage struct {
 	// part is how many events of today's quota this process has reserved. taken is how many
 	// events all processes had reserved at the last reservation of this process.
 	part, taken int64
-	// These fields describe the last call of quotas.Take, if it failed or reserved nothing: when it
-	// ended, the number of events of its request, and its error, or nil. If the last call reserved
-	// events, refusedAt is zero.
+	// These fields describe the last call of quotas.Take, if the call failed or reserved nothing:
+	// the time of its end, the number of events to publish, and its error, or nil. If the last
+	// call reserved events, refusedAt is zero.
 	refusedAt     time.Time
 	refusedEvents int64
 	refusedErr    error

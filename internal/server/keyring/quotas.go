@@ -25,9 +25,9 @@ const (
 	// quotaTimeout limits the time of a statement that changes a quota. It is short, since
 	// other requests with the key wait for the statement.
 	quotaTimeout = 2 * time.Second
-	// quotaPause is used after a reservation failed or found too few events left: for this time,
-	// the process answers requests for at least as many events with the same error, without a
-	// statement.
+	// quotaPause begins when a reservation fails or the quota has too few events left. During the
+	// pause, the process answers requests to publish at least as many events with the same error,
+	// without a statement.
 	quotaPause = time.Second
 )
 
@@ -198,7 +198,7 @@ func (k *Key) allot(ctx context.Context, n int64) error {
 		u.refusedAt = time.Time{}
 		return nil
 	}
-	// Take may have hung for longer than quotaPause, so now is too early.
+	// Read the clock again, since Take may have hung.
 	if u.refusedAt, u.refusedEvents, u.refusedErr = k.now(), n, err; err != nil {
 		return err
 	}

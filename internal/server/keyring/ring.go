@@ -183,7 +183,7 @@ func (r *Ring) use(fromFile []*Key) (left []unused) {
 		}
 		left = append(left, u.limit(k.quota, r.quotas))
 		usages[id] = u
-		if k.usage == nil { // set it only once, since requests concurrently read keys that were given by flags
+		if k.usage == nil { // do not set usage again: requests concurrently read the keys of the flags
 			k.usage, k.now = u, r.cfg.Now
 		}
 		all[k.digest] = k
@@ -249,7 +249,7 @@ func (r *Ring) load(ctx context.Context, contents [][]byte, err error) error {
 type Load struct {
 	// Keys are the names of all keys from flags and from the file, in ascending order.
 	Keys []string
-	// Added, Changed and Removed are the names of keys that differ from the load before.
+	// Added, Changed and Removed are the names of keys that this load added, changed or removed.
 	Added, Changed, Removed []string
 }
 

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// keepEnds is the age at which a row is deleted if it only ends connections and revokes no
-	// tokens. A process that cannot read the table for less than this time still gets the row
-	// afterwards. A row that revokes tokens is deleted keepEnds after these tokens have expired.
+	// keepEnds is the age at which a row is deleted if it revokes no tokens, and only says whose
+	// connections must end. So a process that could not read the table for less than keepEnds
+	// reads the row afterwards. A row that revokes tokens is deleted keepEnds after these tokens
+	// have expired.
 	keepEnds = time.Hour
 	// forgetRows is the maximum number of rows of each kind that one transaction deletes. If a
 	// transaction has deleted rows, the next transaction follows after forgetPause.
@@ -44,10 +45,9 @@ func (l *List) RunForgetting(ctx context.Context) error {
 	}
 }
 
-// forget deletes up to forgetRows of the oldest rows of each kind: rows that only end
-// connections and are older than keepEnds, and rows that only revoke expired tokens. It reports
-// whether there may be more such rows. If not, it also removes revocations of expired tokens
-// from memory.
+// forget deletes up to forgetRows of the oldest rows of each kind: rows without revoked tokens
+// that are older than keepEnds, and rows whose revoked tokens have all expired. It reports whether
+// there may be more such rows. If not, it also removes revocations of expired tokens from memory.
 func (l *List) forget(ctx context.Context) (more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()

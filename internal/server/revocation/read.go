@@ -17,8 +17,8 @@ type row struct {
 	// userID is nil if the user was erased, and digest nil otherwise.
 	userID *string
 	digest []byte
-	// before is the time before which tokens are revoked. It is nil if the row only ends
-	// connections.
+	// before is the time before which tokens are revoked. It is nil if no tokens are revoked, and
+	// only connections must end.
 	before *time.Time
 }
 
@@ -33,7 +33,7 @@ type page struct {
 	rows     []row
 }
 
-// full reports whether the page is full, so that more rows may follow.
+// full reports whether the page is full: then more rows may follow.
 func (p page) full() bool { return len(p.rows) == pageRows }
 
 // readPage runs a statement that reads a page of rows: the rows after the seq `from` ("read
@@ -138,8 +138,8 @@ func (l *List) readOlder(ctx context.Context) (more bool, err error) {
 }
 
 // learn stores rows in memory. It calls `ends` for each row; if `ends` returns true, learn ends
-// the connections of the row's user. The argument `news` is false if the row only revokes
-// tokens that were already known to be revoked.
+// the connections of the row's user. The argument `news` is false if this
+// process already knows that all tokens that the row revokes are revoked.
 func (l *List) learn(rows []row, ends func(news bool) bool) {
 	known, into := l.known.Load(), l.next.Load()
 	if into == nil {

@@ -58,7 +58,7 @@ type Config struct {
 	Connected func() []string
 	// MaxLifetime is the longest time for which a token may be valid after it was issued. A
 	// revocation is deleted when all tokens to which it applies have expired. If MaxLifetime is
-	// 0, it is never deleted.
+	// 0, revocations are never deleted.
 	MaxLifetime time.Duration
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
