@@ -33,8 +33,8 @@ type Config struct {
 	AllowPrivate bool
 	// Timeout limits a whole call, from dialing to the last byte of the answer. Default 15s.
 	Timeout time.Duration
-	// MaxRedirects is the maximum number of redirects that a call follows. The address of each
-	// redirect is checked too. Default 0: a call returns a redirect as its answer.
+	// MaxRedirects is the maximum number of redirects that a call follows. The client checks the
+	// address of each redirect. Default 0: a call returns a redirect as its answer.
 	MaxRedirects int
 	// MaxBody is the maximum number of bytes that can be read from the body of an answer. Reading
 	// a longer body fails with ErrTooLong. Default 64 KiB.
@@ -210,7 +210,7 @@ func (b *bounded) CloseIdleConnections() {
 	}
 }
 
-// boundedBody is the rest of a body; reading more than `left` bytes fails with ErrTooLong.
+// boundedBody is the unread part of a body; reading more than `left` bytes fails with ErrTooLong.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

@@ -52,8 +52,9 @@ func (m *Metrics) reported(kind reportKind, n int) {
 	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
 }
 
-// setOwned is called when the owned partitions change. It sets the metric of their number, and
-// removes the metrics of all partitions; measure then sets the metrics of owned partitions again.
+// setOwned is called when the owned partitions change. It sets the metric that counts these
+// partitions, and removes the metrics of all single partitions; measure then sets the metrics of
+// owned partitions again.
 func (m *Metrics) setOwned(owned []int) {
 	m.owned.Set(float64(len(owned)))
 	m.due.Reset()

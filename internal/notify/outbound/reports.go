@@ -55,8 +55,8 @@ func (r *report) queueKey() queueKey {
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told has the readers whose oldest page is complete: the positions of these readers must be
-	// moved.
+	// told has the readers whose positions must be moved: all subjects of their oldest page were
+	// sent or added to the queue.
 	told map[*reader]struct{}
 	wake chan struct{}
 }
@@ -148,10 +148,11 @@ func (n *Notifier) settle(c *Call) {
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after delay. If the
-// subject comes from the log, the position of the webhook cannot move past it until a call about
-// the subject succeeds. If refused is true, the position can move sooner: when the webhook accepts
-// another call, CallsAccepted moves the subject to the queue.
+// CallRetry reports that a call failed. Its subject is due again after delay. If the subject comes
+// from the log, the position of the webhook cannot move past the subject until a call about the
+// subject succeeds. refused is true if the call may have failed because of this subject alone; then
+// the position can move sooner: when the webhook accepts another call, CallsAccepted moves the
+// subject to the queue.
 func (n *Notifier) CallRetry(c Call, delay time.Duration, refused bool) {
 	s := c.subject
 	if s == nil {
@@ -319,7 +320,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		first[i], last[i], delay[i] = r.row().first, r.row().last, r.delay
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
-			changes[i]-- // the number then differs from the number in the row, so the device remains due
+			changes[i]-- // the count then differs from the count in the row, so the device remains due
 		}
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {

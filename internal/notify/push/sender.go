@@ -160,9 +160,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due outbound.DevicePush) 
 }
 
 // tell sends the alerts of a device. If no alert was sent, and if the app permits silent pushes, it
-// sends a silent push with the number. It stops at the first failure and returns the outcome of
-// this push. sent is the number of alerts up to and including the last alert that was sent; it
-// includes earlier alerts that were too large.
+// sends a silent push with the number. If a push fails, except because an alert is too large, tell
+// stops and returns the outcome of this push. sent is the number of alerts up to and including the
+// last alert that was sent; it counts earlier alerts that were too large.
 func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (sent int, _ Outcome) {
 	silent := Push{
 		UserID: due.UserID, DeviceID: due.DeviceID, App: due.App, Environment: due.Environment, Token: due.Token,
