@@ -228,7 +228,8 @@ func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p p
 	return p, full, nil
 }
 
-// queueSettling queues statements that delete carried rows and set refused rows aside.
+// queueSettling queues statements that delete carried rows and move refused rows to
+// badged.outbox_refused.
 func (c *carrier) queueSettling(batch *pgx.Batch) {
 	if len(c.refused) > 0 {
 		var offsets []int64

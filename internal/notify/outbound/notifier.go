@@ -352,7 +352,7 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 // another process has folded the events, and the log must be read.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
-	case s.reported.to != s.position || s.reported.to == (events.Position{}): // reported.to is zero without a report; s.position may be zero with or without one
+	case s.reported.to != s.position || s.reported.to == (events.Position{}): // without a report, reported.to is zero, which can equal s.position
 		w.awaited = time.Time{}
 	case w.awaited.IsZero():
 		w.awaited = time.Now()
