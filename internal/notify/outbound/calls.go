@@ -74,10 +74,10 @@ type DeadLetter struct {
 func (c *Call) queueKey() queueKey { return queueKey{name: c.Webhook} }
 func (c *Call) row() row           { return row{c.Partition, c.Type, c.Subject} }
 
-// NextCalls returns up to limit subjects that are due for a webhook. They come from the webhook's
-// queue, and from events of the log after the webhook's position. NextCalls blocks until a subject
-// is due; its only error is the error of ctx. It returns subjects even if the webhook is paused.
-// For each subject, report the result with one of CallTold, CallRetry and CallHold.
+// NextCalls returns up to limit subjects that are due for a webhook. The subjects come from the
+// webhook's queue, and from events of the log after the webhook's position. NextCalls blocks until
+// a subject is due; the only error is the error of ctx. It returns subjects even if the webhook is
+// paused. For each subject, report the result with one of CallTold, CallRetry and CallHold.
 func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
 	l := queueKey{name: webhook}
 	limit = min(limit, badges.MaxBadges)

@@ -55,8 +55,8 @@ func (r *report) queueKey() queueKey {
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told has the readers whose positions must be moved: all subjects of their oldest page were
-	// sent or added to the queue.
+	// told has the readers whose positions must be moved, because all subjects of the reader's
+	// oldest page were sent or added to the queue.
 	told map[*reader]struct{}
 	wake chan struct{}
 }
@@ -104,7 +104,7 @@ func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 }
 
 // KeepRetract returns a copy of p with an empty Retract. Pass it to DeviceTold after a push that
-// retracted no alerts: the device remains due, so that a later push retracts them.
+// retracted no alerts: the device remains due, so that a later push retracts the alerts.
 func (p DevicePush) KeepRetract() DevicePush {
 	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
 	p.Retract = nil
@@ -112,8 +112,8 @@ func (p DevicePush) KeepRetract() DevicePush {
 }
 
 // DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
-// sent before the failure; each push of an alert also had the number of the badge. The device is
-// due again after delay, or as soon as it is registered again.
+// sent before the failure; the pushes of these alerts contained the number of the badge. The device
+// is due again after delay, or as soon as it is registered again.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, delay time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, delay: delay, reason: reason})
