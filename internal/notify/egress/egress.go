@@ -69,8 +69,8 @@ const (
 )
 
 // NewClient returns a client that checks an IP address each time before it connects, after the name
-// was resolved. So it checks the addresses of redirects. The client uses no proxy, because a proxy
-// would resolve the name itself, and the client could not check the resulting address.
+// was resolved. The client uses no proxy, because a proxy would resolve the name itself, and the
+// client could not check the resulting address.
 func NewClient(cfg Config) *http.Client {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 15 * time.Second

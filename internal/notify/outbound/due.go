@@ -21,8 +21,8 @@ type DevicePush struct {
 	Token            []byte
 	// Generation and Changes are the values in the device's row when NextDevices read it.
 	Generation, Changes int64
-	// DueAt is the time at which the number to show changed or, after a failed push, the time of
-	// the next attempt.
+	// DueAt is the time at which the device became due or, after a failed push, the time of the
+	// next attempt.
 	DueAt, RegisteredAt time.Time
 	// Attempts is the number of pushes that failed since the last success.
 	Attempts int

@@ -21,7 +21,7 @@ type Metrics struct {
 	behind, behindSeconds *prometheus.GaugeVec
 }
 
-// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		read:    metric.Counter(r, "badged_notifier_events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook."),

@@ -29,8 +29,8 @@ type Queue interface {
 	// from them remain due. Until quiet has passed, the device is due only if it has alerts.
 	DeviceTold(d outbound.DevicePush, quiet time.Duration)
 	// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
-	// sent before the failure; the pushes of these alerts contained the number of the badge. The
-	// device is due again after delay.
+	// sent before the failure; the pushes of these alerts contained the number. The device is due
+	// again after delay.
 	DeviceRetry(d outbound.DevicePush, told int, delay time.Duration, reason string)
 	// DeviceHold reports that no push was tried. The device is due again after delay.
 	DeviceHold(d outbound.DevicePush, delay time.Duration)
@@ -284,7 +284,7 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		pushes: metric.CounterVec(r, "badged_push_pushes_total", "Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).", "platform", "kind", "outcome"),
