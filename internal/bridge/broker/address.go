@@ -70,7 +70,8 @@ func parseAddress(text string, schemes []string) (Address, error) {
 type Form[T any] struct {
 	// Name is the default name of the broker. Example is a URL, for error messages.
 	Name, Example string
-	// Parse removes its parameters from the address and returns what the URL describes.
+	// Parse removes the parameters that it uses from the address, and returns what the URL
+	// describes.
 	Parse func(Address) (T, error)
 }
 
@@ -78,9 +79,9 @@ type Form[T any] struct {
 // events and names of consumer groups contain the name.
 const maxName = 32
 
-// Parse parses a URL. forms maps schemes to the forms of their URLs. name is the URL's parameter
-// `name`, or the default name of the form if the URL does not have this parameter. shown is the URL
-// without secrets. The error quotes no secrets.
+// Parse parses a URL. forms has the [Form] of each scheme. name is the URL's parameter `name`, or
+// Form.Name if the URL does not have this parameter. shown is the URL without secrets. The error
+// quotes no secrets.
 func Parse[T any](text string, forms map[string]Form[T]) (parsed T, name, shown string, err error) {
 	var none T
 	a, err := parseAddress(text, slices.Collect(maps.Keys(forms)))

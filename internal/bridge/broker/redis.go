@@ -11,7 +11,8 @@ import (
 
 // Redis returns a function that opens a client for the go-redis URL in `a`, without the parameters
 // that Take and List have removed. blocking is the number of calls that may block at the same time,
-// each on a separate connection. The client does not retry, because its caller does.
+// each on a separate connection. The client does not retry, because the code that uses the client
+// retries.
 func Redis(a *Address, blocking int) (func() redis.UniversalClient, error) {
 	const others = 4
 	u, err := url.Parse(a.Text)

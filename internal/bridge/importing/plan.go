@@ -132,9 +132,9 @@ func (p *plan) deliver(r *Row, seq int64, mentioned bool) {
 	p.add(3, change{conversationID: r.ConversationID, seq: seq, category: r.Category, mentioned: mentioned}, r.UserID)
 }
 
-// renames reports whether another delivery of a message would correct the category of its
-// conversation: it is the last message of the row and of the tables, and the category of the row
-// differs from the category in the tables.
+// renames reports whether another delivery of a message would correct the category of the
+// conversation: the message is the last one of the row and of the tables, and the category of the
+// row differs from the category in the tables.
 func (r *Row) renames(seq int64, now *badges.Stored) bool {
 	return seq == r.LastSeq && seq > 0 && seq == now.LastSeq && r.Category != now.Category
 }

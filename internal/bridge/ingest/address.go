@@ -19,7 +19,7 @@ type Source struct {
 	open func() (Broker, error)
 }
 
-// forms maps schemes to the forms of their URLs.
+// forms has the [broker.Form] of each scheme.
 var forms = map[string]broker.Form[Source]{
 	"kafka":  {Name: "kafka", Example: "kafka://USER:PASSWORD@HOST:9092/TOPIC", Parse: parseKafka},
 	"nats":   {Name: "nats", Example: "nats://USER:PASSWORD@HOST:4222/STREAM", Parse: parseNATS},

@@ -31,7 +31,7 @@ func (m *Message) addAttribute(header, value string) bool {
 const structuredType = "application/cloudevents+json"
 
 // decode returns the event of a message, and the JSON text of the event. If the event is invalid,
-// decode returns an error and also the text. If the event has no id, it gets the given id.
+// decode returns an error and the text. If the event has no id, it gets the given id.
 func decode(m *Message, id string) (e events.Event, text []byte, err error) {
 	text = m.Body
 	if m.Attributes != nil && !strings.HasPrefix(m.ContentType, structuredType) {

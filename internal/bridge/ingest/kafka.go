@@ -26,9 +26,10 @@ func parseKafka(a broker.Address) (Source, error) {
 		kgo.RetryTimeout(broker.KafkaTimeout), kgo.RequestRetries(2),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(patience),
 		kgo.FetchMaxBytes(maxBytes), kgo.FetchMaxPartitionBytes(maxBytes),
-		// The client also returns control records, so that the position can move past transaction
-		// markers. Without a reset offset, the client returns an error if the next message was
-		// deleted; the worker then opens a new reader, which counts the deleted messages.
+		// The client returns control records besides messages, so that the position can move past
+		// transaction markers. Without a reset offset, the client returns an error if the next
+		// message was deleted; the worker then opens a new reader, which counts the deleted
+		// messages.
 		kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 	}
 	connecting, err := broker.Kafka(&a)

@@ -75,8 +75,8 @@ func (p *positionOf) loadSharded(ctx context.Context) (retry bool, err error) {
 	return retry, nil
 }
 
-// loadFrom reads the places that a database stores. If the database also stores the position,
-// loadFrom reads it and makes the database the home.
+// loadFrom reads the places that a database stores. If the database stores the position of the
+// broker's partition, loadFrom reads this position and makes the database the home.
 func (p *positionOf) loadFrom(ctx context.Context, db *cluster.Database) error {
 	s := p.places
 	if s.home == nil {

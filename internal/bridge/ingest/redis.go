@@ -32,8 +32,8 @@ type redisBroker struct {
 	streams []string
 }
 
-// Partitions implements Broker. It also returns streams that do not exist yet, because the first
-// XADD creates a stream.
+// Partitions implements Broker. It returns all streams, even streams that do not exist yet, because
+// the first XADD creates a stream.
 func (b *redisBroker) Partitions(ctx context.Context) ([]Partition, error) {
 	var all []Partition
 	for _, stream := range b.streams {

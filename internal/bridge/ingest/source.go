@@ -54,7 +54,8 @@ func (s *source) partitions(ctx context.Context) ([]Partition, error) {
 
 // share reads this process's share of the partitions, until ctx is done or the broker's list of
 // partitions changes. Advisory locks divide the partitions among the processes. The locks only save
-// work: if two processes read the same partition, only one of them can move its position.
+// work: if two processes read the same partition, only one process can move the position of the
+// partition.
 func (s *source) share(ctx context.Context, partitions []Partition) {
 	ctx, cancel := context.WithCancel(ctx)
 	var g sync.WaitGroup

@@ -111,7 +111,8 @@ type carrier struct {
 	passed int64
 	open   openTransactions
 	// carried has the offsets of the rows that the next read of a page deletes. refused has the
-	// rows among them that this read first copies to badged.outbox_refused.
+	// rows among them that badged refused: the read first copies these rows to
+	// badged.outbox_refused.
 	carried []int64
 	refused []refusal
 }
@@ -128,8 +129,8 @@ type openTransactions struct {
 // noTransaction is an id that is greater than the id of any transaction.
 const noTransaction = "18446744073709551615"
 
-// carry carries the rows of a page to the target. If it fails, the caller must read the same page
-// again and carry it again.
+// carry carries the rows of a page to the target. If carry fails, the caller must read the same
+// page again and carry it again.
 func (c *carrier) carry(ctx context.Context, p page) error {
 	good, refused := decode(p.rows)
 	var kept, carried []row
@@ -160,7 +161,7 @@ func (c *carrier) settled(rows []row) {
 	}
 }
 
-// setAside records refused events. The next read moves them to badged.outbox_refused.
+// setAside records events that badged refused. The next read moves them to badged.outbox_refused.
 func (c *carrier) setAside(ctx context.Context, refused []refusal) {
 	c.refused = append(c.refused, refused...)
 	for _, f := range refused {
@@ -228,7 +229,8 @@ func (c *carrier) fetch(ctx context.Context, statement string, args ...any) (p p
 	return p, full, nil
 }
 
-// queueSettling queues statements that delete carried rows and set refused rows aside.
+// queueSettling queues statements that delete carried rows and move refused rows to
+// badged.outbox_refused.
 func (c *carrier) queueSettling(batch *pgx.Batch) {
 	if len(c.refused) > 0 {
 		var offsets []int64
@@ -249,7 +251,7 @@ func storable(text string) string {
 }
 
 // settle is called when the relay stops. It deletes the rows of the last page that were carried,
-// and moves the rows that badged refused to badged.outbox_refused. If it fails, the next relay
+// and moves the rows that badged refused to badged.outbox_refused. If settle fails, the next relay
 // carries the page again, and repeated events count only once.
 func (c *carrier) settle(ctx context.Context) {
 	if len(c.carried) == 0 {

@@ -34,9 +34,9 @@ type Config struct {
 	Outbox  *Outbox
 	Target  Target
 	Divided Divided
-	// Check, usually [Outbox.Check], is needed if the outbox could not be reached yet. Run calls it
-	// again while its error means that the database is unavailable: see [Away]. Nil means that
-	// the outbox has been checked already.
+	// Check, usually [Outbox.Check], is needed if the outbox could not be reached yet. Run repeats
+	// Check while the error of Check means that the database is unavailable: see [Away]. Nil means
+	// that the outbox has been checked already.
 	Check func(ctx context.Context) error
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger

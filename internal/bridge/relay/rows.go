@@ -75,7 +75,7 @@ func eventsOf(rows []row) []events.Event {
 	return evs
 }
 
-// split divides rows into matching, for which the function matches returns true, and others.
+// split divides rows into `matching`, for which the function `matches` returns true, and `others`.
 func split(rows []row, matches func(*row) bool) (matching, others []row) {
 	for i := range rows {
 		if matches(&rows[i]) {

@@ -41,12 +41,12 @@ func (e *WaitingError) Unwrap() error { return e.Err }
 // row: alternately one page of old rows, and one page of new rows. New rows for users of this
 // database also wait, until the database has all older rows.
 //
-// If a waiting row joins users to a room, all later rows of this room wait too, also for the users
-// of the other databases: see [cluster.SplitAtJoins].
+// If a waiting row joins users to a room, all later rows of this room wait, even for users of
+// available databases: see [cluster.SplitAtJoins].
 type waiting struct {
 	// behind marks the partitions whose users have waiting rows; nil means no partition.
 	behind []bool
-	// lastErr is the last error of an append, the reason why rows wait.
+	// lastErr is the last error of an append. It is the reason why rows wait.
 	lastErr error
 	// catching marks those partitions in behind whose database is available again, so that waiting
 	// rows are carried to them now. nil means no partition. reached is the offset up to which these
@@ -74,7 +74,7 @@ func (c *carrier) appendBestEffort(ctx context.Context, evs []events.Event, excl
 	return nil, err
 }
 
-// union returns the union of partitions and the partitions of a failure.
+// union returns `partitions` together with the partitions that missed events.
 func union(partitions []bool, missed *cluster.PartialFailure) []bool {
 	if missed == nil {
 		return partitions

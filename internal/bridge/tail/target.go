@@ -53,7 +53,7 @@ type record struct {
 	about []string
 }
 
-// forms maps schemes to the forms of their URLs.
+// forms has the [broker.Form] of each scheme.
 var forms = map[string]broker.Form[Target]{
 	"kafka":  {Name: "kafka", Example: "kafka://USER:PASSWORD@HOST:9092/TOPIC", Parse: sending(parseKafka)},
 	"nats":   {Name: "nats", Example: "nats://USER:PASSWORD@HOST:4222/STREAM?subject=SUBJECT", Parse: sending(parseNATS)},
@@ -90,7 +90,8 @@ func parse(text string) (Target, error) {
 	return t, err
 }
 
-// sending returns a parser that also reads the parameter send, and checks the name of the stream.
+// sending adds two steps to the function `parse`: it reads the parameter `send`, and checks the
+// length of the stream's name.
 func sending(parse func(broker.Address) (Target, error)) func(broker.Address) (Target, error) {
 	return func(a broker.Address) (Target, error) {
 		send := a.List("send")

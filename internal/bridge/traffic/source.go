@@ -173,7 +173,7 @@ func (s *storedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreClosed returns a function that calls closeFile, and also succeeds if the file is closed
+// ignoreClosed returns a function that calls closeFile, and succeeds even if the file is closed
 // already.
 func ignoreClosed(closeFile func() error) func() error {
 	return func() error {

@@ -23,8 +23,8 @@ type Target interface {
 	Append(ctx context.Context, evs []events.Event) (transactionID int64, err error)
 
 	// Badges returns the badges of 1 to MaxBadges users, in the order of userIDs. The badges
-	// include all events up to a transaction. If these events are not folded yet, Badges may wait
-	// for a few seconds, and then returns ErrNotFolded.
+	// include all events up to the given transaction. If these events are not folded yet, Badges
+	// may wait for a few seconds, and then returns ErrNotFolded.
 	Badges(ctx context.Context, userIDs []string, transactionID int64) ([]pubsub.Badge, error)
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // never lists ranges to which a client must never connect, even with Config.AllowPrivate. No
-// receiver of calls has an address in these ranges. Some of the addresses belong to the metadata
+// receiver of calls has an address in these ranges. Some of these addresses belong to the metadata
 // services of clouds, which return credentials.
 var never = slices.Concat(
 	blocks(metadata, "169.254.169.254/32", "169.254.170.0/24", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::/32", "fd20:ce::254/128"),

@@ -33,8 +33,8 @@ type Config struct {
 	AllowPrivate bool
 	// Timeout limits a whole call, from dialing to the last byte of the answer. Default 15s.
 	Timeout time.Duration
-	// MaxRedirects is the maximum number of redirects that a call follows. The address of each
-	// redirect is checked too. Default 0: a call returns a redirect as its answer.
+	// MaxRedirects is the maximum number of redirects that a call follows. The client checks the
+	// address of each redirect. Default 0: a call returns a redirect as its answer.
 	MaxRedirects int
 	// MaxBody is the maximum number of bytes that can be read from the body of an answer. Reading
 	// a longer body fails with ErrTooLong. Default 64 KiB.
@@ -69,8 +69,8 @@ const (
 )
 
 // NewClient returns a client that checks an IP address each time before it connects, after the name
-// was resolved. So it also checks the addresses of redirects. The client uses no proxy, because a
-// proxy would resolve the name itself, and the client could not check the resulting address.
+// was resolved. The client uses no proxy, because a proxy would resolve the name itself, and the
+// client could not check the resulting address.
 func NewClient(cfg Config) *http.Client {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 15 * time.Second
@@ -210,7 +210,7 @@ func (b *bounded) CloseIdleConnections() {
 	}
 }
 
-// boundedBody is the rest of a body; reading more than `left` bytes fails with ErrTooLong.
+// boundedBody is the unread part of a body; reading more than `left` bytes fails with ErrTooLong.
 type boundedBody struct {
 	io.ReadCloser
 	left int64

@@ -13,8 +13,8 @@ import (
 )
 
 // alertRow is the notification of a message for one user. In changes.posts, an alertRow is instead
-// the notification for all members of a room; its user is then the sender of the message, who gets
-// no notification.
+// the notification for all members of a room; alertRow.user is then the sender of the message, who
+// gets no notification.
 type alertRow struct {
 	user      string
 	mentions  bool

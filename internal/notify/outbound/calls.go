@@ -35,9 +35,9 @@ type Call struct {
 	// SentState is the NewState that was stored after the last call about this reminder; nil if
 	// there was no call.
 	SentState json.RawMessage
-	// NewState is the state of a reminder that is stored after the call. Unchanged is true if it
+	// NewState is the state of a reminder to store after the call. Unchanged is true if NewState
 	// equals SentState. RepeatAfter is the duration after which the reminder is due again, even if
-	// the user does not change; 0 means never. The sender sets all three fields.
+	// the user does not change; 0 means only after a change. The sender sets all three fields.
 	NewState    json.RawMessage
 	Unchanged   bool
 	RepeatAfter time.Duration
@@ -51,8 +51,8 @@ type RoomState struct {
 	ConversationID string `json:"conversation_id"`
 	Category       string `json:"category"`
 	Epoch          string `json:"epoch"`
-	// Version grows with each change of the room in the partition. Members is the number of
-	// members of the room in the partition.
+	// Version grows with each change of the room's row in the partition. Members counts only the
+	// members who belong to this partition.
 	Version int64 `json:"version"`
 	LastSeq int64 `json:"last_seq"`
 	Members int64 `json:"members"`
@@ -74,10 +74,10 @@ type DeadLetter struct {
 func (c *Call) queueKey() queueKey { return queueKey{name: c.Webhook} }
 func (c *Call) row() row           { return row{c.Partition, c.Type, c.Subject} }
 
-// NextCalls returns up to limit subjects that are due for a webhook. They come from the webhook's
-// queue, and from events of the log after the webhook's position. NextCalls blocks until a subject
-// is due; its only error is the error of ctx. It returns subjects even if the webhook is paused.
-// For each subject, report the result with one of CallTold, CallRetry and CallHold.
+// NextCalls returns up to limit subjects that are due for a webhook. The subjects come from the
+// webhook's queue, and from events of the log after the webhook's position. NextCalls blocks until
+// a subject is due; the only error is the error of ctx. It returns subjects even if the webhook is
+// paused. For each subject, report the result with one of CallTold, CallRetry and CallHold.
 func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]Call, error) {
 	l := queueKey{name: webhook}
 	limit = min(limit, badges.MaxBadges)
@@ -98,8 +98,8 @@ func (n *Notifier) NextCalls(ctx context.Context, webhook string, limit int) ([]
 }
 
 // repeats reports whether NextCalls may return another call about the same subject before the
-// result of this call is reported. This is harmless for calls about badges that come from the log:
-// each call sends the newest badge, and no row is stored.
+// result of this call is reported. For calls about badges from the log, another call is harmless:
+// each call sends the newest badge, and no row of the queue is stored.
 func (c *Call) repeats() bool { return c.subject != nil && c.Type == BadgeChanged }
 
 // agreedAt returns the time at which the clocks of the process and of Postgres agreed again after
@@ -313,9 +313,10 @@ func (n *Notifier) roomsOf(ctx context.Context, partition int, rooms []string) (
 	return of, err
 }
 
-// storeCalls stores the results of calls, all of one kind. If a call needs no retry and leaves no
-// state of a reminder, storeCalls deletes its row from the queue, if there is one. Otherwise it
-// updates the row or, if the call comes from the log, adds a row.
+// storeCalls stores the results of calls; all results have the kind b.kind. If a call needs no
+// retry and there is no state of a reminder to store, storeCalls deletes the call's row from the
+// queue, if there is one. Otherwise it updates the row or, if the call comes from the log, adds a
+// row.
 func storeCalls(ctx context.Context, tx pgx.Tx, b batch, calls []report) error {
 	var queued, gone, kept, failed callRows
 	for i := range calls {

@@ -21,8 +21,8 @@ type DevicePush struct {
 	Token            []byte
 	// Generation and Changes are the values in the device's row when NextDevices read it.
 	Generation, Changes int64
-	// DueAt is the time at which the number changed or, after a failed push, the time of the next
-	// attempt.
+	// DueAt is the time at which the device became due or, after a failed push, the time of the
+	// next attempt.
 	DueAt, RegisteredAt time.Time
 	// Attempts is the number of pushes that failed since the last success.
 	Attempts int
@@ -31,7 +31,7 @@ type DevicePush struct {
 	Badge  pubsub.Badge
 	Number int64
 	// Told is the number in the last push to the device. It is nil if the device may show another
-	// number now, for example because its app was open or another push failed afterwards.
+	// number now, for example because the app was open afterwards or a later push failed.
 	Told *int64
 	// Alerts are notifications of messages that are unread and not muted, oldest first. If there
 	// are more than MaxAlerts, it has the oldest MaxAlerts.
@@ -77,9 +77,9 @@ func (p *DevicePush) row() row           { return row{p.Partition, p.UserID, p.D
 
 // NextDevices returns up to limit devices of an app and platform that are due and need a push: the
 // number to show differs from the number in the last push, or there are alerts to show or to
-// retract. It blocks until there is such a device; its only error is the error of ctx. For each
-// device, report the result with one of DeviceTold, DeviceRetry, DeviceHold and DeviceGone. Before
-// this report, NextDevices does not return the device again.
+// retract. NextDevices blocks until there is such a device; the only error is the error of ctx. For
+// each device, report the result with one of DeviceTold, DeviceRetry, DeviceHold and DeviceGone.
+// Before this report, NextDevices does not return the device again.
 //
 // If the epoch of the badge differs from the epoch of the last push, the device gets its number
 // again, because Postgres may have lost what was stored about the last push.

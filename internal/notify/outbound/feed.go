@@ -39,7 +39,8 @@ type feed struct {
 	lastBatches lastBatches
 }
 
-// lastBatches merges consecutive batches. from and to are the positions before and after them.
+// lastBatches merges consecutive batches. `from` and `to` are the positions before and after these
+// batches.
 type lastBatches struct {
 	from, to     events.Position
 	users, rooms set
@@ -63,7 +64,7 @@ func (s *set) add(texts []string) {
 // reads the log instead.
 const maxReported = 50_000
 
-// listen begins or ends the collection of reports; a worker calls it.
+// listen begins or ends the collection of reports. A worker calls listen.
 func (h *feed) listen(enabled bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

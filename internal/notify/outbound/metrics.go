@@ -21,7 +21,7 @@ type Metrics struct {
 	behind, behindSeconds *prometheus.GaugeVec
 }
 
-// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		read:    metric.Counter(r, "badged_notifier_events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook."),
@@ -52,8 +52,9 @@ func (m *Metrics) reported(kind reportKind, n int) {
 	m.settled.WithLabelValues(outcomeNames[kind]).Add(float64(n))
 }
 
-// setOwned is called when the owned partitions change. It sets the metric of their number, and
-// removes the metrics of all partitions; measure then sets the metrics of owned partitions again.
+// setOwned is called when the owned partitions change. It sets the metric that counts these
+// partitions, and removes the metrics of all single partitions; measure then sets the metrics of
+// owned partitions again.
 func (m *Metrics) setOwned(owned []int) {
 	m.owned.Set(float64(len(owned)))
 	m.due.Reset()

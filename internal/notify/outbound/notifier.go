@@ -140,8 +140,8 @@ func NewNotifier(cfg NotifierConfig) (*Notifier, error) {
 func (n *Notifier) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	g.Go(func() { _ = wait.Every(ctx, measureInterval, n.measure) })
-	// Rows also become due because their due time comes, or because other processes make them
-	// due.
+	// Rows can become due without a signal in this process: their due time comes, or another
+	// process makes them due.
 	g.Go(func() { _ = wait.Every(ctx, n.cfg.IdleInterval, func(context.Context) { n.queues.markAllDue() }) })
 	g.Go(func() { n.store(ctx) })
 	owner := pgsession.Owner{
@@ -238,8 +238,9 @@ type partitionState struct {
 	folded   logread.Cursor
 	position events.Position
 	// revision is the revision of the partition, which grows when badges change without events. All
-	// devices then become due, page by page. marked is the last revision for which this began.
-	// Until the last page, `after` is the last user whose devices became due; then `after` is nil.
+	// devices then become due, one page of users after the other. marked is the last revision for
+	// which the first page became due. Until the last page, `after` is the last user whose devices
+	// became due; then `after` is nil.
 	revision, marked int64
 	after            *string
 	devices, badges  bool // whether there are devices, and webhooks that want badges
@@ -306,8 +307,8 @@ func (w *worker) wakeReaders(s *partitionState) {
 	w.queues.markCallsDue(w.partition)
 }
 
-// withoutDevices is called instead of step while there are no devices. At intervals, it moves the
-// notifier's position to the projector's position without reading the log.
+// withoutDevices is called instead of the method step while there are no devices. At intervals, it
+// moves the notifier's position to the projector's position without reading the log.
 func (w *worker) withoutDevices(ctx context.Context, s *partitionState) (pause time.Duration, err error) {
 	if w.idle() || time.Since(w.positionMoved) >= w.cfg.IdleInterval {
 		w.positionMoved = time.Now()
@@ -327,10 +328,9 @@ func (w *worker) rest(ctx context.Context, took time.Duration) {
 
 func (w *worker) idle() bool { return !w.devices && !w.badges }
 
-// step does one of three things. It makes the devices of users due that new events have changed;
-// or, after badges have changed without events, the devices of the next page of users; or the
-// devices of the next page of members in a round through a room. more reports whether to call step
-// again.
+// step makes devices due: the devices of the users that new events have changed; or, after badges
+// have changed without events, the devices of the next page of users; or the devices of the next
+// page of members in a round through a room. more reports whether to call step again.
 func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err error) {
 	if !s.position.Before(s.folded.Position) {
 		w.awaited = time.Time{}
@@ -352,7 +352,7 @@ func (w *worker) step(ctx context.Context, s *partitionState) (more bool, err er
 // another process has folded the events, and the log must be read.
 func (w *worker) awaits(s *partitionState) bool {
 	switch {
-	case s.reported.to != s.position || s.reported.to == (events.Position{}): // a position may be zero, too
+	case s.reported.to != s.position || s.reported.to == (events.Position{}): // without a report, reported.to is zero, which can equal s.position
 		w.awaited = time.Time{}
 	case w.awaited.IsZero():
 		w.awaited = time.Now()

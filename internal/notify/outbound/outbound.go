@@ -51,8 +51,8 @@ const (
 	// ShowsCategory is the prefix of a category. The device shows the total of this category.
 	ShowsCategory = "category:"
 	// With ShowsConversations the device shows the number of conversations that add to the total.
-	// ShowsConversationsOf is the prefix of a category: the device shows the number of such
-	// conversations in this category.
+	// ShowsConversationsOf is the prefix of a category: the device shows the number of
+	// conversations that add to the total of this category.
 	ShowsConversations   = "conversations"
 	ShowsConversationsOf = "conversations:"
 )

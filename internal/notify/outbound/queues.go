@@ -11,8 +11,8 @@ import (
 )
 
 // queueKey identifies a queue from which senders read: the devices of one app and platform, or the
-// users, rooms and other subjects about which one webhook must be called. Each app and webhook has its own queue, so that a slow app or webhook
-// does not delay the rest.
+// users, rooms and other subjects about which one webhook must be called. Each app and webhook has
+// its own queue, so that a slow app or webhook does not delay other apps and webhooks.
 type queueKey struct {
 	// name is the name of an app, or if platform is empty, the name of a webhook.
 	name, platform string
@@ -32,7 +32,7 @@ type queues struct {
 	owned []int
 	// firstRead has, for each owned partition, the time on the clock of Postgres when this process
 	// first read due devices of the partition. If a device became due before this time, another
-	// process may already have sent its push.
+	// process may already have sent a push to the device.
 	firstRead map[int]time.Time
 	byKey     map[queueKey]*queueState
 }
@@ -202,7 +202,7 @@ func claim[T any](ctx context.Context, n *Notifier, l queueKey, take func(partit
 		}
 		rows, err := take(partition, taken)
 		switch {
-		case len(rows) > 0: // also if ctx is done: queues.start has already recorded that the caller gets them
+		case len(rows) > 0: // also if ctx is done: queues.start has already recorded that the caller gets the rows
 			return rows, nil
 		case err != nil:
 			n.queues.markDue(partition, map[queueKey]struct{}{l: {}})

@@ -82,8 +82,8 @@ type subject struct {
 }
 
 const (
-	// maxPages and maxOpen limit the pages of a reader and their open subjects. At either limit,
-	// the reader reads no further page.
+	// maxPages limits the pages of a reader. maxOpen limits the subjects in these pages that were
+	// neither sent nor added to the queue. At either limit, the reader reads no further page.
 	maxPages = 8
 	maxOpen  = 20_000
 )

@@ -23,9 +23,8 @@ func webhookGroup(name string) string { return "badged webhook " + name }
 type readerState struct {
 	folded       logread.Cursor
 	foldedEvents int64
-	// revision is the revision of the partition. stored is the webhook's position in the
-	// database: told is the number of events before the position. For stored.revision and
-	// stored.after, see page.
+	// revision is the revision of the partition. stored is the stored position of the webhook: told
+	// is the number of events before the position. For stored.revision and stored.after, see page.
 	revision int64
 	stored   struct {
 		position       events.Position
@@ -52,8 +51,8 @@ func (n *Notifier) readOn(ctx context.Context, r *reader) (read bool, err error)
 	}
 	r.db.Lock()
 	defer r.db.Unlock()
-	// Set behind to false before the query: if events are folded after the query, wakeReaders sets
-	// behind again.
+	// Set r.behind to false before the query: if events are folded after the query, wakeReaders
+	// sets it to true, so that the reader reads the log again.
 	r.setBehind(false)
 	var s readerState
 	defer func() {

@@ -55,8 +55,8 @@ func (r *report) queueKey() queueKey {
 type reports struct {
 	mu      sync.Mutex
 	waiting []report
-	// told has the readers whose oldest page is complete: the positions of these readers must be
-	// moved.
+	// told has the readers whose positions must be moved, because all subjects of the reader's
+	// oldest page were sent or added to the queue.
 	told map[*reader]struct{}
 	wake chan struct{}
 }
@@ -104,7 +104,7 @@ func (n *Notifier) DeviceTold(p DevicePush, quiet time.Duration) {
 }
 
 // KeepRetract returns a copy of p with an empty Retract. Pass it to DeviceTold after a push that
-// retracted no alerts: the device remains due, so that a later push retracts them.
+// retracted no alerts: the device remains due, so that a later push retracts the alerts.
 func (p DevicePush) KeepRetract() DevicePush {
 	p.moreToRetract = p.moreToRetract || len(p.Retract) > 0
 	p.Retract = nil
@@ -112,8 +112,8 @@ func (p DevicePush) KeepRetract() DevicePush {
 }
 
 // DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
-// sent before the failure; each push of an alert also had the number of the badge. The device is
-// due again after delay, or as soon as it is registered again.
+// sent before the failure; the pushes of these alerts contained the number of the badge. The device
+// is due again after delay, or as soon as it is registered again.
 func (n *Notifier) DeviceRetry(p DevicePush, told int, delay time.Duration, reason string) {
 	p.Alerts = p.Alerts[:told]
 	n.reports.add(report{kind: reportRetry, device: p, delay: delay, reason: reason})
@@ -148,10 +148,11 @@ func (n *Notifier) settle(c *Call) {
 	n.subjectDone(c.subject)
 }
 
-// CallRetry reports that a call failed. Its subject is due again after delay. If the
-// subject comes from the log, the position of the webhook cannot move past it until a call about
-// the subject succeeds. If refused is true, the position can move sooner: when the webhook accepts
-// another call, CallsAccepted moves the subject to the queue.
+// CallRetry reports that a call failed. Its subject is due again after delay. If the subject comes
+// from the log, the position of the webhook cannot move past the subject until a call about the
+// subject succeeds. refused is true if the call may have failed because of this subject alone; then
+// the position can move sooner: when the webhook accepts another call, CallsAccepted moves the
+// subject to the queue.
 func (n *Notifier) CallRetry(c Call, delay time.Duration, refused bool) {
 	s := c.subject
 	if s == nil {
@@ -319,7 +320,7 @@ func storeBatch(ctx context.Context, tx pgx.Tx, b batch, some []report) error {
 		first[i], last[i], delay[i] = r.row().first, r.row().last, r.delay
 		generations[i], changes[i] = d.Generation, d.Changes
 		if b.kind == reportTold && d.moreToRetract {
-			changes[i]-- // the number then differs from the number in the row, so the device remains due
+			changes[i]-- // the count then differs from the count in the row, so the device remains due
 		}
 		versions[i], numbers[i], texts[i] = d.Badge.Version, d.Number, r.reason
 		if b.kind == reportTold {

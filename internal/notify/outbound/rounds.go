@@ -50,8 +50,8 @@ type room struct {
 }
 
 // round does one step of the round that is due first: it makes the devices of a page of members
-// due. The first step also begins the round, and the last step ends it. If the room has not
-// changed since the last round, round deletes the round.
+// due. The first step also begins the round, and the last step ends it. If the room has not changed
+// since the last round began, `round` only deletes the row of the room.
 func (w *worker) round(ctx context.Context) error {
 	err := w.marking(ctx, func(m *marking) error {
 		var r room

@@ -110,7 +110,7 @@ func (a *apns) try(ctx context.Context, p *Push) (_ Outcome, expired bool) {
 		payload.APS.Alert = &apsAlert{p.Alert.Title, p.Alert.Body}
 		payload.APS.Sound, payload.APS.MutableContent = "default", 1
 	case a.background || a.zeroInBackground && p.Number == 0:
-		kind = "background" // for this kind Apple allows no other key in aps
+		kind = "background" // for this kind Apple allows only content-available in aps
 		payload.APS = aps{ContentAvailable: 1}
 	case len(p.Retract) > 0:
 		payload.APS.ContentAvailable = 1 // the push sets the icon, and wakes the app if iOS permits this

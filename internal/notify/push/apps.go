@@ -360,7 +360,7 @@ func newWebPush(s webPushSettings, dir string, client *http.Client, now func() t
 }
 
 // checkContact returns an error if push services cannot contact the operator at `subject`, the
-// mailto: or https: address that VAPID sends to them.
+// mailto: or https: address in the token that VAPID sends to push services.
 func checkContact(subject string) error {
 	host := ""
 	if address, isMail := strings.CutPrefix(subject, "mailto:"); isMail {

@@ -39,8 +39,8 @@ func (s *server) tls(dir string) (*tls.Config, error) {
 	return config, nil
 }
 
-// loadKey returns the first private key in the text of a PEM file. Callers put the name of the
-// file before the text of its errors.
+// loadKey returns the first private key in the text of a PEM file. Callers put the name of the file
+// before the text of the error.
 func loadKey(text []byte) (any, error) {
 	for {
 		var block *pem.Block

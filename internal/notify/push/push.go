@@ -86,7 +86,8 @@ type Outcome struct {
 	Reason string
 	// After is the wait that the vendor requires before the next push, 0 if it requires none.
 	After time.Duration
-	// Pause is true if After applies to all pushes of the route, and not only to this device.
+	// Pause is true if After applies to all pushes of the route (the vendor's server), and not only
+	// to this device.
 	Pause bool
 	// Unreachable is true if the vendor did not answer.
 	Unreachable bool
@@ -177,8 +178,8 @@ func failed(err error) Outcome {
 	return Outcome{Verdict: Failed, Reason: "Unreachable", Unreachable: true, Err: err}
 }
 
-// faultPause is how long a route pauses after the vendor has refused a push because of the app's
-// settings.
+// faultPause is how long a route (a vendor's server) gets no pushes after the vendor has refused a
+// push because of the app's settings.
 const faultPause = 5 * time.Minute
 
 // fault returns the outcome of a push that the vendor refused because of the app's settings.

@@ -131,7 +131,7 @@ func (rs *routes) markSlow(f *flight, n int) {
 	f.route.slow += n
 }
 
-// leave records that a push has ended, and updates the state of its route by the outcome.
+// leave records that a push has ended, and updates the state of the push's route by the outcome.
 func (rs *routes) leave(f *flight, outcome Outcome) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

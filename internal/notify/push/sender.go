@@ -20,7 +20,7 @@ import (
 // It is safe for concurrent use.
 type Queue interface {
 	// NextDevices returns up to limit devices of an app that are due, with tokens that are not
-	// sealed. It blocks until a device is due; its only error is the error of ctx. For each device,
+	// sealed. It blocks until a device is due; the only error is the error of ctx. For each device,
 	// the sender reports the result with one of the other methods; these methods do not block.
 	// Before this report, NextDevices does not return the device again.
 	NextDevices(ctx context.Context, app, platform string, limit int) ([]outbound.DevicePush, error)
@@ -28,9 +28,9 @@ type Queue interface {
 	// The lists have only alerts that were sent or retracted; alerts that the sender has removed
 	// from them remain due. Until quiet has passed, the device is due only if it has alerts.
 	DeviceTold(d outbound.DevicePush, quiet time.Duration)
-	// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that
-	// were sent before the failure; their pushes also had the number. The device is due again
-	// after delay.
+	// DeviceRetry reports that a push failed. told is the number of alerts, oldest first, that were
+	// sent before the failure; the pushes of these alerts contained the number. The device is due
+	// again after delay.
 	DeviceRetry(d outbound.DevicePush, told int, delay time.Duration, reason string)
 	// DeviceHold reports that no push was tried. The device is due again after delay.
 	DeviceHold(d outbound.DevicePush, delay time.Duration)
@@ -160,9 +160,9 @@ func (s *Sender) handle(ctx context.Context, app *App, due outbound.DevicePush) 
 }
 
 // tell sends the alerts of a device. If no alert was sent, and if the app permits silent pushes, it
-// sends a silent push with the number. It stops at the first failure and returns the outcome of
-// this push. sent is the number of alerts up to and including the last alert that was sent; it
-// includes earlier alerts that were too large.
+// sends a silent push with the number. If a push fails, except because an alert is too large, tell
+// stops and returns the outcome of this push. sent is the number of alerts up to and including the
+// last alert that was sent; it counts earlier alerts that were too large.
 func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (sent int, _ Outcome) {
 	silent := Push{
 		UserID: due.UserID, DeviceID: due.DeviceID, App: due.App, Environment: due.Environment, Token: due.Token,
@@ -190,7 +190,7 @@ func (s *Sender) tell(ctx context.Context, app *App, due *outbound.DevicePush) (
 	return 0, s.send(ctx, app, route, &silent, due.DueAt)
 }
 
-// send sends a push, unless its route pauses or too many other pushes are in flight.
+// send sends a push, unless the route of the push pauses or too many other pushes are in flight.
 func (s *Sender) send(ctx context.Context, app *App, route string, p *Push, due time.Time) Outcome {
 	routes := s.routes[app.Name]
 	flight, wait := routes.enter(route, p.UserID)
@@ -284,7 +284,7 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		pushes: metric.CounterVec(r, "badged_push_pushes_total", "Pushes by platform, kind (silent or alert) and outcome: sent; failed (the push is repeated later); rejected by the vendor; gone (the device was deleted); too_large (the number is pushed without the notification).", "platform", "kind", "outcome"),

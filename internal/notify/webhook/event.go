@@ -48,7 +48,7 @@ func digest(parts ...string) string {
 }
 
 // encode returns the body of a call, its content type and its id. If the call has a single event,
-// its id is the id of this event. batch is true if the webhook gets JSON arrays.
+// the call has the id of the event. batch is true if the webhook gets JSON arrays.
 func encode(events []event, batch bool) (body []byte, contentType, id string, err error) {
 	id = events[0].ID
 	if len(events) > 1 {

@@ -437,7 +437,7 @@ func (f *feed) failed(ctx context.Context, c *call) {
 
 // record stores the state of the webhook. Unless urgent is true, it does so only if recordInterval
 // has passed since the last write, which limits the number of writes. A failure that is therefore
-// not stored is stored at the next refresh.
+// not stored is stored at the next refresh of the webhooks.
 func (f *feed) record(ctx context.Context, urgent bool) {
 	f.mu.Lock()
 	if !urgent && time.Since(f.recordedAt) < recordInterval {

@@ -28,7 +28,7 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// NewMetrics returns metrics that are registered with r. If r is nil, they are not registered.
+// NewMetrics returns metrics registered with r, or unregistered metrics if r is nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		seconds: metric.HistogramVec(r, "badged_webhook_call_seconds", "Duration of calls in seconds, by webhook and outcome: ok, throttled (429), gone (410), refused (another 4xx), error (any other status), unreachable.",

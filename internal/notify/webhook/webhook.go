@@ -29,7 +29,7 @@ const Test = "webhook.test"
 // is safe for concurrent use.
 type Queue interface {
 	// NextCalls returns up to limit calls that are due for a webhook. It blocks until a call is
-	// due; its only error is the error of ctx. For each call, the sender reports the result with
+	// due; the only error is the error of ctx. For each call, the sender reports the result with
 	// one of CallTold, CallRetry and CallHold; these methods do not block. Before this report,
 	// NextCalls does not return the same call again, but it may return another call about the same
 	// badge.

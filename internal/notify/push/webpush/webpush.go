@@ -22,17 +22,17 @@ const (
 	header     = saltLength + 4 + 1 + keyLength
 	tag        = 16
 
-	// Overhead is the difference between the lengths of a body without padding and of its text,
-	// in bytes: it consists of salt, record size, key, delimiter and tag.
+	// Overhead is the number of bytes by which a body without padding is longer than the text: the
+	// lengths of salt, record size, key, delimiter and tag.
 	Overhead = header + 1 + tag
 )
 
 // ErrTooLarge means that a text is too long for a body of the given length.
 var ErrTooLarge = errors.New("the text does not fit into the body")
 
-// Encrypt encrypts a text for a subscription, and returns the body of the push. `to` is the
-// public key of the subscription, and auth is its secret. Encrypt uses a new ephemeral key, and
-// pads the body to length bytes.
+// Encrypt encrypts a text for a subscription, and returns the body of the push. `to` is the public
+// key of the subscription, and `auth` is the secret of the subscription. Encrypt uses a new
+// ephemeral key, and pads the body to length bytes.
 func Encrypt(text []byte, to *ecdh.PublicKey, auth []byte, length int) ([]byte, error) {
 	ephemeral, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
