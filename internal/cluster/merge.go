@@ -172,9 +172,9 @@ func merge(views []view, starting bool) (placement, error) {
 }
 
 // sameEncoding fails if two databases store text in different encodings: text of one database could
-// then be invalid or have another length there. Collations may differ, since all columns with ids
-// have the collation "C". `others` is the encoding of the other database. `other` is text for the
-// error, such as "shard a has".
+// then be invalid, or have another length, in the other. Collations may differ, since all columns
+// with ids have the collation "C". `others` is the encoding of the other database. `other` is text
+// for the error, such as "shard a has".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil

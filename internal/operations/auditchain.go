@@ -91,7 +91,7 @@ func (r auditRecord) String() string {
 	return fmt.Sprintf("action %d, %s", r.id, *r.action)
 }
 
-// link computes the hash of the record from the hash of the previous record, as
+// link computes the hash of the record from the hash of the previous record, as the SQL function
 // badged.audit_link does. For a redacted record, link uses the digest of the former content, so
 // that a redaction does not change the hash.
 func (r auditRecord) link(before []byte) []byte {
