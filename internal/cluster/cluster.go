@@ -46,9 +46,10 @@ type Config struct {
 	Databases []Candidate
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
-	// Check, if not nil, is called when a database is reached for the first time, but not for a
-	// single database. index is the index of the database in Databases. If Check fails during Open,
-	// Open fails; if it fails later, the database counts as unavailable.
+	// Check, if not nil, is called when a database is reached, until Check has succeeded for this
+	// database. It is not called for a single database. index is the index of the database in
+	// Databases. If Check fails during Open, Open fails; if it fails later, the database counts as
+	// unavailable.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -302,8 +303,9 @@ func (s *Database) Holds(partition int) bool {
 
 // Lost returns the partitions that the map assigns to the database but that the database does not
 // hold, although it can be reached. During a move of a partition this is normal for less than a
-// second, between the release by the old database and the commit in the new one. If Lost returns
-// partitions for longer, the database was restored to a time before it received the partitions.
+// second, between the release by the old database and the commit in the new database. If Lost
+// returns partitions for longer, the database was restored to a time before it received the
+// partitions.
 func (s *Database) Lost() (partitions []int) {
 	st := s.cluster.state.Load()
 	for p := range st.lost {

@@ -142,7 +142,7 @@ type auditWalk struct {
 	kept    AuditHead
 	// start is the last record that was pruned. prunings has the ids of the actions in the trail
 	// that pruned records. announced is true after the walk has found, among these actions, the
-	// action that has start as its recorded result.
+	// action whose recorded result is start.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool

@@ -1,6 +1,6 @@
 package category
 
-// Numbers are the numbers of a badge, or of a path of categories. Each number is a sum over the
+// Numbers are the numbers of a badge, or of a category path. Each number is a sum over the
 // conversations of the badge or the path.
 type Numbers struct {
 	Total               int64 `json:"total" doc:"The sum of what the conversations add, which their levels decide."`
