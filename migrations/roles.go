@@ -32,7 +32,7 @@ const (
 //go:embed roles/grant.sql
 var grantSQL string
 
-// Grant grants a database role the rights of a kind in the schema badged, and revokes all other
+// Grant grants a database role the rights of `kind` in the schema badged, and revokes all other
 // rights of the role in this schema. It also records the role, so that Up can renew the grants
 // after it has changed the schema. cfg must connect as the owner of the schema.
 func Grant(ctx context.Context, cfg *pgx.ConnConfig, kind RoleKind, role string) error {
@@ -67,7 +67,7 @@ func grant(ctx context.Context, conn *pgx.Conn, digest string, kind RoleKind, ro
 	return runGrant(ctx, conn, kind, role, `SET LOCAL lock_timeout = 0`, fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d), set_config('badged.granted_as', '%s', true)`, grantLock, digest))
 }
 
-// runGrant grants a role the rights of a kind. In one transaction it runs the statements in
+// runGrant grants a role the rights of `kind`. In one transaction it runs the statements in
 // `before`, and then grantSQL, which reads role and kind from settings of the transaction.
 func runGrant(ctx context.Context, conn *pgx.Conn, kind RoleKind, role string, before ...string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {

@@ -61,7 +61,7 @@ func (a *Appender) WithAppends(appendTo func(*Database) events.Append) *Appender
 // and a message to this room follows, then a second transaction appends the message, after all
 // databases have committed the joins. See [SplitAtJoins].
 //
-// If a database is unavailable and all of its events are messages to rooms or recalls of such
+// If a database is unavailable and all events for it are messages to rooms or recalls of such
 // messages, another database stores the events as a hint: see [Appender.ReplayHints]. For other
 // events, the error wraps [ErrAway]; it is a [*PartialFailure] if the partitions of the missing
 // events are known. If events are invalid, nothing is appended and the error is a
@@ -71,7 +71,7 @@ func (a *Appender) Append(ctx context.Context, evs ...events.Event) (events.Rece
 	return r, a.cluster.partialAppend(err)
 }
 
-// append does the work of Append. In call, the caller may set target and origin.
+// append does the work of Append. The caller may set the fields target and origin of `call`.
 func (a *Appender) append(ctx context.Context, call appending, evs []events.Event) (events.Receipt, error) {
 	if len(evs) == 0 {
 		return events.Receipt{}, nil
@@ -93,8 +93,8 @@ func (a *Appender) append(ctx context.Context, call appending, evs []events.Even
 
 // AppendElsewhere is for callers that append to the database `here` in their own transaction. evs
 // is one stage of [SplitAtJoins]. AppendElsewhere first appends the events for all other databases.
-// Then it calls last with the events for `here`, even if there are none. It returns the receipt of
-// last, and adds the partitions to which it has appended events in other databases.
+// Then it calls `last` with the events for `here`, even if there are none. It returns the receipt
+// of `last`, to which it adds the partitions of other databases that got events.
 func (a *Appender) AppendElsewhere(ctx context.Context, here *Database, evs []events.Event, last events.Append) (events.Receipt, error) {
 	if !a.cluster.several || len(evs) == 0 {
 		return last(ctx, evs...)
@@ -133,8 +133,8 @@ type appending struct {
 	here part
 	// appended has an entry for each database that has committed a part, by the index of the
 	// database. The value is the `expected` of that part: the partitions that the map assigned to
-	// the database. As long as the map assigns the same partitions to it, split omits messages to
-	// rooms from further parts for this database.
+	// the database. As long as the map assigns the same partitions to the database, split omits
+	// messages to rooms from further parts for this database.
 	appended map[int]*eventlog.PlacementSnapshot
 	token    token
 	// commits is true if the events are valid and belong to several databases. If one database then
@@ -146,8 +146,8 @@ type appending struct {
 	partitions []int
 }
 
-// split splits events into parts and adds the parts to a. It omits messages to rooms from the
-// part of a database that already has these messages.
+// split splits events into one part for each database, and adds the parts to a.parts. It omits
+// messages to rooms from the part of a database that already has these messages.
 func (a *appending) split(evs []events.Event) {
 	for _, p := range a.cluster.split(evs) {
 		if has, ok := a.appended[p.index()]; ok && (p.database == a.here.database || has.Equal(p.expected)) {

@@ -53,7 +53,7 @@ type appendBestEffort struct {
 	appending
 	excluded []bool
 	failure  *PartialFailure
-	// state is the state with which events were last split into parts.
+	// state has the placement of partitions by which events were last split into parts.
 	state *state
 }
 

@@ -46,9 +46,10 @@ type Config struct {
 	Databases []Candidate
 	// Logger defaults to a logger that discards everything.
 	Logger *slog.Logger
-	// Check, if not nil, is called for each of several databases, when it is first reached. index
-	// is the index of the database in Databases. If Check fails during Open, Open fails; if it
-	// fails later, the database counts as unavailable.
+	// Check, if not nil, is called when a database is reached, until Check has succeeded for this
+	// database. It is not called for a single database. index is the index of the database in
+	// Databases. If Check fails during Open, Open fails; if it fails later, the database counts as
+	// unavailable.
 	Check func(ctx context.Context, index int) error
 	// Now returns the time for events that have no time. Default time.Now.
 	Now func() time.Time
@@ -72,7 +73,7 @@ type Cluster struct {
 	partitions int
 	// encoding is the text encoding of all databases, "" for a single database.
 	encoding string
-	// reloading protects complaint and claims. It also prevents concurrent merges of the
+	// reloading protects the fields complaint and claims. It also prevents concurrent merges of the
 	// databases' maps.
 	reloading sync.Mutex
 	complaint complaint
@@ -106,7 +107,7 @@ const openPatience = 10 * time.Second
 // [ErrForeign], if the databases are not one cluster; with [events.ErrNotMigrated] if a database
 // has no schema; and with [events.ErrRestored] if a log was copied and not renumbered yet. Open
 // also fails if a database is unavailable and no map of another database names it; if a map names
-// it, the database only counts as unavailable. If Open fails, it closes the pools.
+// it, the database only counts as unavailable. If Open fails, it closes the pools of all databases.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Interval <= 0 {
@@ -302,8 +303,9 @@ func (s *Database) Holds(partition int) bool {
 
 // Lost returns the partitions that the map assigns to the database but that the database does not
 // hold, although it can be reached. During a move of a partition this is normal for less than a
-// second, between the release by the old database and the commit in the new one. If the state
-// lasts longer, the database was restored to a time before it received the partitions.
+// second, between the release by the old database and the commit in the new database. If Lost
+// returns partitions for longer, the database was restored to a time before it received the
+// partitions.
 func (s *Database) Lost() (partitions []int) {
 	st := s.cluster.state.Load()
 	for p := range st.lost {

@@ -110,7 +110,7 @@ func partial(done bool, err error) error {
 	return &PartialFailure{Err: err}
 }
 
-// HomeOf returns the database of a user. It has the errors of [Cluster.Holder].
+// HomeOf returns the database of a user. It fails with the errors of [Cluster.Holder].
 func (c *Cluster) HomeOf(userID string) (*Database, error) {
 	return c.Holder(c.PartitionOf(userID))
 }

@@ -19,7 +19,7 @@ const (
 	Failed FaultKind = iota
 	// Away: the database is unavailable.
 	Away
-	// Lost: the database does not hold partitions that the map assigns to it.
+	// Lost: the database does not hold all partitions that the map assigns to it.
 	Lost
 	// Bare: tables of badged are missing.
 	Bare
@@ -203,9 +203,9 @@ func each(err error, f func(error) bool) {
 }
 
 // partialAppend converts the error of an append to a [*PartialFailure] if every cause of the error
-// says which partitions lack events. Such causes are the fault of a database that was unavailable
-// or could not store its events, and [ErrHeldBack], which means all partitions: no database has
-// stored the message.
+// says which partitions lack events. Two kinds of causes do: a [*Fault] of a database that was
+// unavailable or could not store its events, and [ErrHeldBack], which means all partitions, since
+// no database has stored the message.
 func (c *Cluster) partialAppend(err error) error {
 	if err == nil {
 		return nil

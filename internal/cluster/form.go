@@ -36,9 +36,9 @@ type Formed struct {
 	first int
 }
 
-// Form makes a new cluster of the databases, or adds the new ones among them to the existing
-// cluster. All databases must be reachable and migrated, and must have the same number of
-// partitions.
+// Form makes a new cluster of the databases or, if some of them already are a cluster, adds the
+// other databases to that cluster. All databases must be reachable and migrated, and must have the
+// same number of partitions.
 //
 // If all databases are empty, each gets an equal number of consecutive partitions, in the order
 // of the databases. If one database has data, this database gets all partitions. A database that

@@ -43,8 +43,8 @@ func aboutRooms(evs []events.Event) bool {
 	return !slices.ContainsFunc(evs, func(e events.Event) bool { return len(e.Data.UserIDs) > 0 })
 }
 
-// storeHints is called after all parts were tried; errs has the error of each part. It stores the
-// parts of databases that are unavailable as hints on another database, and replaces the errors of
+// storeHints is called after all parts were tried; errs has the error of each part. If databases
+// are unavailable, it stores their parts as hints on another database, and replaces the errors of
 // these parts by errHinted.
 func (a *appending) storeHints(ctx context.Context, errs []error) {
 	target := a.hintTarget(errs)
@@ -214,9 +214,8 @@ func byOrigin(hints []hint) (merged []hint) {
 }
 
 // replay replays up to hintPage of the hints that the database `from` stores for the database
-// called name, and deletes them. recipient is the database called name, or nil if it was removed
-// from the cluster. n is the number of replayed events; more is true if there may be further
-// hints.
+// `name`, and deletes these hints. recipient is the database `name`, or nil if it was removed from
+// the cluster. n is the number of replayed events; more is true if there may be further hints.
 func (a *Appender) replay(ctx context.Context, from *Database, name string, recipient *Database) (n int, more bool, err error) {
 	err = pgx.BeginFunc(ctx, from.Pool, func(tx pgx.Tx) error {
 		st := a.cluster.state.Load()

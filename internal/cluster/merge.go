@@ -172,9 +172,9 @@ func merge(views []view, starting bool) (placement, error) {
 }
 
 // sameEncoding fails if two databases store text in different encodings: text of one database could
-// then be invalid or have another length there. Collations may differ, since all columns with ids
-// have the collation "C". `others` is the encoding of the other database. `other` is text for the
-// error, such as "shard a has".
+// then be invalid, or have another length, in the other. Collations may differ, since all columns
+// with ids have the collation "C". `others` is the encoding of the other database. `other` is text
+// for the error, such as "shard a has".
 func sameEncoding(name, encoding, other, others string) error {
 	if encoding == others {
 		return nil
@@ -182,8 +182,8 @@ func sameEncoding(name, encoding, other, others string) error {
 	return fmt.Errorf("%w: shard %s has %s, and %s %s: create one of the databases again, with the encoding of the other", ErrEncodings, name, encoding, other, others)
 }
 
-// wasSplit reports whether a partition was split: the map has an entry for a partition that came
-// from it.
+// wasSplit reports whether a partition was split: the map has an entry for a partition into which
+// it was split.
 func (m *placement) wasSplit(partition int) bool {
 	a, b, ok := eventlog.Children(partition, m.first)
 	return ok && (m.place(a).Revision > 0 || m.place(b).Revision > 0 || m.wasSplit(a) || m.wasSplit(b))

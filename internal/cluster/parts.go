@@ -74,7 +74,8 @@ func (c *Cluster) singleDatabase(evs []events.Event) *Database {
 
 // split divides events into one part for each database. The part of a database names only users of
 // this database. A message to a room is in the part of every database, even if the database is not
-// configured, because only the log of a database shows whether the room has members there.
+// configured, because only the log of a database shows whether the room has members in this
+// database.
 func (c *Cluster) split(evs []events.Event) []part {
 	st := c.state.Load()
 	now := c.cfg.Now()

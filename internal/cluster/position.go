@@ -81,8 +81,9 @@ func (st *state) moves() (n int64) {
 	return max(n, 0)
 }
 
-// JoinPositions returns a position that covers a and b: when it is folded, a and b are folded too.
-// a or b may be empty. A position of a single database is an error.
+// JoinPositions returns a position that covers a and b: when all events up to it are folded, all
+// events up to a and up to b are folded. a or b may be empty. A position of a single database is an
+// error.
 func JoinPositions(a, b string) (string, error) {
 	var joined token
 	for _, text := range []string{a, b} {

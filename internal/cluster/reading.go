@@ -20,8 +20,8 @@ import (
 // is safe for concurrent use.
 type Reader struct {
 	cluster *Cluster
-	// readers[i] reads database i. places[i] limits its concurrent reads; places is nil unless
-	// Limited set it.
+	// readers[i] reads database i. places[i] limits the concurrent reads of database i; places is
+	// nil unless Limited set it.
 	readers []*badges.Reader
 	places  []*limit.AtOnce[struct{}]
 	// limits[i] limits the concurrent reads of each partition in database i.
@@ -95,8 +95,8 @@ func (r *Reader) attempt(ctx context.Context, partition int, check bool, read fu
 		return err
 	}
 	s := r.cluster.databases[st.owner(partition)]
-	// r.reachable acquires a slot of the limit of r before limits acquires a slot of the
-	// partition: a read that waits for a slot of r must not occupy a slot of the partition.
+	// Acquire a slot of r.places first, in r.reachable, and then a slot of the partition, in
+	// r.limits: a read that waits for a slot of r.places must not occupy a slot of the partition.
 	return r.reachable(ctx, s, func(ctx context.Context) error {
 		return r.limits[s.index].read(ctx, partition, func(ctx context.Context) error {
 			err := read(ctx, r.readers[s.index])

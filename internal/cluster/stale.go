@@ -43,8 +43,8 @@ func (m *placement) staleClaims(views []view) (claims []claim) {
 	return claims
 }
 
-// holds reports whether the database called name holds a partition, according to its view. The
-// result is false if the database could not be read.
+// holds reports whether the database `name` holds a partition, according to the database's view.
+// The result is false if the database could not be read.
 func (m *placement) holds(views []view, name string, partition int) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
 		return v.name == name && v.err == nil && v.cluster == m.cluster && v.member == name && slices.Contains(v.held, partition)
@@ -52,8 +52,8 @@ func (m *placement) holds(views []view, name string, partition int) bool {
 }
 
 // staleInterval is how often a process looks for stale partitions that were released but whose
-// events were not yet appended to the database that holds them now, because the process that made
-// the release was killed.
+// events were not yet appended to the database that now holds the partition, because the process
+// that made the release was killed.
 const staleInterval = 10 * time.Second
 
 // SettleRestored runs until ctx is done and then returns nil. It makes each restored database

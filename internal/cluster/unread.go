@@ -72,7 +72,7 @@ func (r *Reader) readAll(ctx context.Context, userIDs []string, read readSome) e
 // call.
 type readSome func(ctx context.Context, s *Database, from *badges.Reader, users []string, places []int) error
 
-// eachOnce reads the users with the given indexes. The result left has the indexes of the users
+// eachOnce reads the users with the given indexes. The result `left` has the indexes of the users
 // whose partition has moved: the caller must read them again.
 func (r *Reader) eachOnce(ctx context.Context, userIDs []string, indexes []int, read readSome) (left []int, failed []failure) {
 	st := r.cluster.state.Load()

@@ -91,7 +91,7 @@ func (r auditRecord) String() string {
 	return fmt.Sprintf("action %d, %s", r.id, *r.action)
 }
 
-// link computes the hash of the record from the hash of the previous record, as
+// link computes the hash of the record from the hash of the previous record, as the SQL function
 // badged.audit_link does. For a redacted record, link uses the digest of the former content, so
 // that a redaction does not change the hash.
 func (r auditRecord) link(before []byte) []byte {
@@ -142,7 +142,7 @@ type auditWalk struct {
 	kept    AuditHead
 	// start is the last record that was pruned. prunings has the ids of the actions in the trail
 	// that pruned records. announced is true after the walk has found, among these actions, the
-	// action that has start as its recorded result.
+	// action whose recorded result is start.
 	start     AuditHead
 	prunings  map[int64]bool
 	announced bool

@@ -103,8 +103,8 @@ func (o *Operations) DiscardDeadLetter(ctx context.Context, operator Operator, i
 	return letter, err
 }
 
-// findDeadLetter searches all databases for a dead letter: see searched. If no database has it, the
-// error is [deadletters.ErrNotFound].
+// findDeadLetter searches all databases for a dead letter, by the function `searched`. If no
+// database has it, the error is [deadletters.ErrNotFound].
 func (o *Operations) findDeadLetter(ctx context.Context, id int64) (*cluster.Database, DeadLetter, error) {
 	return searched(o.cfg.Cluster, deadletters.ErrNotFound, func(s *cluster.Database) (DeadLetter, error) {
 		l, err := deadletters.New(s.Pool, s.Log).Find(ctx, id)

@@ -142,8 +142,8 @@ func (o *Operations) Job(ctx context.Context, kind Kind, id int) (Job, error) {
 	return job, err
 }
 
-// findJob searches all databases for a job: see searched. If no database has it, the error is
-// [ErrNoJob].
+// findJob searches all databases for a job, by the function `searched`. If no database has it, the
+// error is [ErrNoJob].
 func (o *Operations) findJob(ctx context.Context, kind Kind, id int) (*cluster.Database, Job, error) {
 	return searched(o.cfg.Cluster, ErrNoJob, func(s *cluster.Database) (Job, error) {
 		if err := reap(ctx, s.Pool); err != nil {

@@ -20,7 +20,7 @@ type KeyLoad struct {
 	Changed []string `json:"changed,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	// Started is true if the process loaded the keys at its start. Such a load is recorded only if
-	// its keys differ from the keys in the last entry about keys.
+	// its keys differ from the keys in the audit trail's last entry about API keys.
 	Started bool `json:"-"`
 }
 
@@ -49,8 +49,8 @@ func (k *KeyLoads) Loaded(l KeyLoad) {
 	k.waiting = append(k.waiting, l)
 }
 
-// Run writes pending entries at intervals until ctx is done, and then one last time. An entry that
-// could not be written stays pending.
+// Run writes pending entries to the audit trail at intervals until ctx is done, and then one last
+// time. An entry that could not be written stays pending.
 func (k *KeyLoads) Run(ctx context.Context) error {
 	err := wait.Repeat(ctx, keyLoadInterval, func(ctx context.Context) {
 		if err := k.record(ctx); err != nil && ctx.Err() == nil {

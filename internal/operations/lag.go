@@ -32,8 +32,8 @@ type OpenTransaction struct {
 	Text     string   `json:"text" doc:"A sentence that says which transaction this is, how long it has been open, and how to end it."`
 }
 
-// openTransactions returns the transactions that have been open for long on the server of s,
-// including transactions in other databases of this server.
+// openTransactions returns the transactions that have been open for longer than pgsession.StaysOpen
+// on the server of s, including transactions in other databases of this server.
 func openTransactions(ctx context.Context, s *cluster.Database) ([]OpenTransaction, error) {
 	found, err := pgsession.OpenTransactions(ctx, s.Pool, pgsession.StaysOpen)
 	if err != nil {

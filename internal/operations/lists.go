@@ -13,10 +13,10 @@ import (
 	"github.com/badged/badged/internal/operations/deadletters"
 )
 
-// cursor is a position in a list that is merged from all databases, newest first. The page begins
-// after the element with the given time and id. Elements are ordered by time, and by id if their
-// times are equal. If time is nil, only the id is compared. The zero value is the beginning of the
-// list.
+// cursor is a position in a list that is merged from all databases, newest first. The next page
+// begins after the element with the given time and id. Elements are ordered by time, and by id if
+// their times are equal. If time is nil, only the id is compared. The zero value is the beginning
+// of the list.
 type cursor struct {
 	time *time.Time
 	id   int64

@@ -165,8 +165,8 @@ const (
 	// pointWidth is the time between two points. Every process writes at least one sample in
 	// that time.
 	pointWidth = 2 * SampleInterval
-	// pointPatience is how long samples of a point may still arrive after the end of its interval.
-	// Until then the point is not returned, so that a returned point never changes.
+	// pointPatience is how long after the end of a point's interval samples of this interval may
+	// arrive. The point is returned only after this time, so that a returned point never changes.
 	pointPatience = time.Second
 )
 

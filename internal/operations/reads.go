@@ -109,8 +109,8 @@ func RecordRead(ctx context.Context, db DB, action string, arguments any) (recor
 type NoUser struct{}
 
 // AuditedExport runs an export of a user, the function do, and records it in the audit trail. The
-// function do must call found before it writes the first data of the user. If do calls found, the
-// trail records arguments, otherwise [NoUser].
+// function do must call `found` before it writes the first data of the user. If do calls `found`,
+// the trail records `arguments`, otherwise [NoUser].
 func AuditedExport(ctx context.Context, db DB, operator Operator, userID string, arguments any, do func(ctx context.Context, found func(context.Context) error) (result any, err error)) error {
 	var end func(ctx context.Context, result any, failure error) error
 	result, did := do(ctx, func(ctx context.Context) (err error) {

@@ -73,8 +73,8 @@ func (r *Rebuilt) AddAll(more Rebuilt) {
 }
 
 // Rebuild rebuilds one or all partitions; see [rebuild.Run]. It overwrites the callbacks Progress,
-// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls the function each after
-// every finished partition.
+// Resumed and Rebuilt of cfg. It reports its progress to meter, and calls the function `each` when
+// a partition is finished.
 func Rebuild(ctx context.Context, cfg rebuild.Config, meter Meter, each func(rebuild.Result)) (Rebuilt, error) {
 	var sum Rebuilt
 	var partitions []int

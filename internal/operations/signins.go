@@ -33,8 +33,8 @@ type signIn struct {
 	from string
 }
 
-// failedSignIns counts the failed attempts since the last entry. The trail stores it as the
-// arguments of the next entry.
+// failedSignIns counts the failed attempts of one signIn since its last entry in the audit trail.
+// The next entry stores the failedSignIns as its arguments.
 type failedSignIns struct {
 	KeyOf string    `json:"key_of"`
 	Times int64     `json:"times"`

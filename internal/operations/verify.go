@@ -69,7 +69,7 @@ func (v *Verified) Add(more Verified) {
 }
 
 // Verify compares the tables with the log; see [replay.Verifier]. It reports its progress to meter,
-// and calls the function found with every difference.
+// and calls the function `found` with every difference.
 func Verify(ctx context.Context, v *replay.Verifier, log *events.Log, options VerifyOptions, meter Meter, found func(replay.Difference)) (Verified, error) {
 	targets, err := options.targets(ctx, v, log)
 	if err != nil {

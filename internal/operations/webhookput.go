@@ -132,7 +132,7 @@ func isDeclared() error {
 }
 
 // read returns the webhooks as operators see them: all webhooks in the order of their names, or
-// only the webhook called name if name is not empty.
+// only the webhook `name` if name is not empty.
 func (s *webhooksOf) read(ctx context.Context, name string) ([]Webhook, error) {
 	stored, err := s.targets.Webhooks(ctx)
 	if err != nil {

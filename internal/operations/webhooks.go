@@ -132,9 +132,8 @@ func (s *Webhooks) all() ([]*webhooksOf, error) {
 	return s.shards, err
 }
 
-// read returns the webhooks, sorted by name: all of them, or only the webhook called name if name
-// is not empty. It merges the results of a webhook's calls from all available databases: see
-// Webhook.join.
+// read returns the webhooks, sorted by name: all of them, or only the webhook `name` if name is not
+// empty. It merges the results of a webhook's calls from all available databases: see Webhook.join.
 func (s *Webhooks) read(ctx context.Context, name string) ([]Webhook, error) {
 	if _, err := s.cfg.Cluster.Available(); err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 package category
 
-// Numbers are the numbers of a badge, or of a path. They are sums over the conversations of the
-// badge or the path.
+// Numbers are the numbers of a badge, or of a category path. Each number is a sum over the
+// conversations of the badge or the path.
 type Numbers struct {
 	Total               int64 `json:"total" doc:"The sum of what the conversations add, which their levels decide."`
 	Mentions            int64 `json:"mentions" doc:"The number of unread messages that mention the user, in conversations whose level is not none."`
@@ -97,8 +97,8 @@ func (c Count) At(level string) Numbers {
 type Levels map[string]string
 
 // Of returns the level that applies to a conversation. If the conversation's own level is not
-// default, this level applies. Otherwise the level of a path applies: the longest path that covers
-// the category and has a level. If there is no such path, the level is all.
+// default, the own level applies. Otherwise the level of a path applies: the longest path that
+// covers the category and has a level. If there is no such path, the level is all.
 func (l Levels) Of(own, category string) string {
 	level, _ := l.From(own, category)
 	return level

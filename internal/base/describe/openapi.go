@@ -133,8 +133,8 @@ func operationOf(schemas *Schemas, r *Route) Object {
 	return append(o, Member{"responses", answers})
 }
 
-// paramOf returns the OpenAPI object of a parameter or header, with the members that both kinds
-// have.
+// paramOf returns the OpenAPI object of a parameter or header, with the members that parameters and
+// headers have in common.
 func paramOf(schemas *Schemas, p Param) Object {
 	model := p.Model
 	if model == nil {

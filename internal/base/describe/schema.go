@@ -121,14 +121,14 @@ type Named struct {
 	Fields map[string]any
 }
 
-// OneOf describes a value that matches one of several schemas. Each schema is given as a value for
-// Schemas.Of.
+// OneOf describes a value that matches one of several schemas. Schemas.Of makes each schema from an
+// element of Models.
 type OneOf struct {
 	// Name is the name of the schema, "" if it is used in one place only.
 	Name, Doc string
 	// By names the discriminator: a property with a different constant value in each schema. If By
-	// is set, each schema must be given as a Named with this constant. "" means that there is no
-	// discriminator.
+	// is set, each element of Models must be a Named whose Consts has this value. "" means that
+	// there is no discriminator.
 	By     string
 	Models []any
 }

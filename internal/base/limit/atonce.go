@@ -16,8 +16,8 @@ type AtOnce[K comparable] struct {
 	byKey map[K]*places
 }
 
-// places is the semaphore of one key. users is the number of callers that have acquired it or wait
-// for it.
+// places is the semaphore of one key. users is the number of callers that have acquired the
+// semaphore or wait for it.
 type places struct {
 	taken chan struct{}
 	users int

@@ -118,9 +118,9 @@ func (b *Budget[K]) take(key K, n int64) {
 	b.byKey[key] += n
 }
 
-// grant grants waiting requests in their order. It skips a request that exceeds the share of its
-// holder, so that the request does not block other holders. It stops at the first request for which
-// too few units of the whole budget are free. The caller must hold mu.
+// grant grants waiting requests in their order. It skips a request with which its holder would use
+// more than b.share, so that the request does not block other holders. It stops at the first
+// request for which too few units of the whole budget are free. The caller must hold mu.
 func (b *Budget[K]) grant() {
 	for place := b.waiting.Front(); place != nil; {
 		next := place.Next()

@@ -11,7 +11,7 @@ import (
 // The rate of a client's bytes is limited, and not only the rate of its frames: empty frames and
 // fragments also take processor time, but do not reach a handler.
 
-// ErrFlood is the error when reading from a client that has sent too much.
+// ErrFlood is returned when a caller reads from a client that has exceeded its rate.
 var ErrFlood = errors.New("the client sends too much")
 
 // meteredConn limits the rate of the bytes that are read from a connection. Only one goroutine may

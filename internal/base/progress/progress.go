@@ -29,8 +29,8 @@ type Meter struct {
 	began   time.Time
 }
 
-// New returns a meter that shows the progress of the command called name on w. If w is nil, nothing
-// is shown. now defaults to time.Now.
+// New returns a meter that shows the progress of the command `name` on w. If w is nil, nothing is
+// shown. now defaults to time.Now.
 func New(w io.Writer, name string, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
@@ -47,8 +47,8 @@ func New(w io.Writer, name string, now func() time.Time) *Meter {
 	return m
 }
 
-// Begin begins a phase. total is its size in any unit, 0 if unknown. countsEvents reports whether
-// calls of Advance will count events.
+// Begin begins a phase. total is the size of the phase in any unit, 0 if unknown. countsEvents
+// reports whether calls of Advance will count events.
 func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,8 +60,8 @@ func (m *Meter) Begin(phase string, total int64, countsEvents bool) {
 	m.display.show(m.gauge)
 }
 
-// Advance adds events to the number of events of the phase. It sets the completed part of the phase
-// to `done`, unless `done` is less than the part that was completed before.
+// Advance adds `events` to the number of events of the phase. It sets the completed part of the
+// phase to `done`, unless `done` is less than the part that was completed before.
 func (m *Meter) Advance(done int64, events int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -82,8 +82,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answers parses the answers of a server. They consist of lines; a text follows the line that
-// announces its length.
+// answers parses the answers of a server. An answer consists of lines; a text follows the line that
+// announces the length of the text.
 type answers struct {
 	// line is the beginning of the current line. It is long enough to contain any length.
 	line []byte

@@ -33,7 +33,7 @@ type Files struct {
 	used    look
 	retryAt time.Time
 	// lookedAt is the time of the last read. differs is true if the result of that read differs
-	// from the field used.
+	// from the field `used`.
 	lookedAt atomic.Pointer[time.Time]
 	differs  atomic.Bool
 }

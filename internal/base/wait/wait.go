@@ -30,7 +30,7 @@ func Signal[T any](ctx context.Context, signal <-chan T, d time.Duration) (came 
 	}
 }
 
-// Wake puts a value into signal, a channel of capacity 1, unless it already has one.
+// Wake puts a value into signal, a channel of capacity 1, unless the channel already has a value.
 func Wake(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:

@@ -60,9 +60,9 @@ func New(pool *pgxpool.Pool, log *events.Log) *Letters {
 }
 
 // PublishingTo returns a copy of d for several databases. Its Retry first appends the events with
-// the function elsewhere, since their users may be in other databases. Then it commits the removal
-// of the letter. If Retry is interrupted between the two commits, call it again: repeated events
-// count once.
+// the function `elsewhere`, since their users may be in other databases. Then it commits the
+// removal of the letter. If Retry is interrupted between the two commits, call it again: repeated
+// events count once.
 func (d *Letters) PublishingTo(elsewhere events.Append) *Letters {
 	other := *d
 	other.elsewhere = elsewhere

@@ -55,7 +55,7 @@ type Clock struct{ last atomic.Pointer[reading] }
 // Set stores a reading: now is the time that the database has just returned.
 func (c *Clock) Set(now time.Time) { c.last.Store(&reading{now, time.Now()}) }
 
-// Now returns the time of the database, in microseconds as Postgres stores it.
+// Now returns the time of the database, truncated to microseconds, which Postgres stores.
 func (c *Clock) Now() time.Time {
 	r := c.last.Load()
 	if r == nil {

@@ -47,8 +47,8 @@ func accountFor(pgdata string) (*account, error) {
 }
 
 // command returns a command that runs a program as the account, in the directory dir. Pass a
-// directory to which the account has access: it may have no access to the working directory of
-// this process.
+// directory to which the account has access: the account may have no access to the working
+// directory of this process.
 func (a *account) command(ctx context.Context, dir, path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a program of the server
 	cmd.Dir = dir

@@ -57,9 +57,9 @@ func (s *Server) openDataDir(ctx context.Context) (major int, err error) {
 // stopping.
 const lockInterval = 10 * time.Millisecond
 
-// claim creates dir if it is missing, and locks it. If the process that used dir before was
-// killed, its server may still be stopping: claim waits until it has stopped. If the process
-// still runs, claim fails.
+// claim creates dir if it is missing, and locks it. If the process that used dir before was killed,
+// its server may still be stopping: claim waits until the server has stopped. If the process still
+// runs, claim fails.
 func (s *Server) claim(ctx context.Context, dir string) (err error) {
 	// Give all users access to the directory, independently of the umask: if this process runs as
 	// root, another user runs the server. The contents have stricter permissions.

@@ -81,8 +81,8 @@ func Version(ctx context.Context) (string, error) {
 }
 
 // Start starts a server and returns when the server accepts connections. If the last process that
-// used the data directory was killed, its server may still be shutting down: Start waits until it
-// has ended.
+// used the data directory was killed, its server may still be shutting down: Start waits until that
+// server has ended.
 //
 // ctx limits only the start. Afterwards the server runs until Stop or Kill is called or this
 // process ends, even if this process is killed. Set a generous limit: after a crash the server

@@ -100,9 +100,9 @@ func (p *process) signal(sig syscall.Signal) error {
 	return p.cmd.Process.Signal(sig)
 }
 
-// signalAll sends a signal to the server and its child processes. On systems other than Linux
-// only the server gets the signal; if it is killed, its child processes notice this, and end,
-// when they next wait for an event.
+// signalAll sends a signal to the server and its child processes. On systems other than Linux only
+// the server gets the signal; if the server is killed, its child processes end when they next wait
+// for an event.
 func (s *Server) signalAll(sig syscall.Signal) {
 	_ = s.process.Load().cmd.Process.Signal(sig)
 	for range 2 { // twice, since the server may fork a child while the first list is made

@@ -59,9 +59,9 @@ type Owner struct {
 	Connect *pgx.ConnConfig
 	// Kind is the role of the owners in names and log lines, such as "projector".
 	Kind string
-	// Class is the first key of the advisory locks on partitions; the second key is the
-	// partition. MemberClass is the first key of the locks that count the sessions; the second
-	// key is the pid.
+	// Class is the first key of the advisory locks on partitions; the second key is the partition.
+	// MemberClass is the first key of the locks that count the sessions; the second key is the
+	// session's pid.
 	Class, MemberClass int
 	// Held returns the partitions that are in the database. The owner releases partitions that
 	// are no longer in the database.

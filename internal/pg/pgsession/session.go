@@ -13,12 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchSessionSQL makes Postgres probe the host of an idle session after 15 s, and then every 5
-// s. Postgres ends the session if the host does not answer for 30 s, or accepts no data for 30 s.
-// By default Postgres detects a vanished host only after two hours, and the session of that host
-// holds its locks until then. A statement sets the settings because poolers refuse startup
-// parameters. They have no effect on Unix-domain sockets. lock_timeout is off: a session that
-// holds locks sets a limit only for statements that wait for other sessions.
+// watchSessionSQL makes Postgres probe the host of an idle session after 15 s, and then every 5 s.
+// Postgres ends the session if the host does not answer for 30 s, or accepts no data for 30 s. By
+// default Postgres detects a vanished host only after two hours, and the session of that host holds
+// its locks until then. A statement sets the settings because poolers refuse startup parameters.
+// The TCP settings have no effect on Unix-domain sockets. lock_timeout is off: a session that holds
+// locks sets a limit only for statements that wait for other sessions.
 const watchSessionSQL = `SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
     set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '30000', false), set_config('lock_timeout', '0', false)`
 

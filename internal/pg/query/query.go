@@ -1,4 +1,5 @@
-// Package query runs SQL statements, and says in their errors what they were for.
+// Package query runs SQL statements. If a statement fails, the error says what the statement was
+// for.
 //
 // It does not know any table.
 package query

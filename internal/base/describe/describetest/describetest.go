@@ -17,8 +17,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Document is an OpenAPI or AsyncAPI document, against whose schemas values can be checked. In a
-// Document, the schemas also refuse fields that they do not describe, so that tests detect missing
+// Document is an OpenAPI or AsyncAPI document, against whose schemas values can be checked. The
+// schemas of a Document refuse fields that they do not describe, so that tests detect missing
 // descriptions. Document is safe for concurrent use, so that the tests of a package can share a
 // document: parsing takes longer than most tests.
 type Document struct {
