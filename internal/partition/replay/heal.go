@@ -68,9 +68,8 @@ var errOvertaken = errors.New("the user got events during the replay")
 // 0.
 //
 // The transaction that writes the rows is short, and blocks the projector of the partition. But if
-// the user gets events during every earlier attempt, this transaction also searches the log. In
-// this case all partitions may be blocked for as long as the search takes: seconds if the log is
-// long.
+// the user gets events during every earlier attempt, this transaction also searches the log, and
+// blocks the projector of the partition for as long as the search takes: seconds if the log is long.
 func (v *Verifier) Heal(ctx context.Context, userID string) (update pubsub.Update, version int64, err error) {
 	partition := v.log.PartitionOf(userID)
 	for range healAttempts {
