@@ -173,8 +173,8 @@ const (
 	maxRoomWait = 30 * time.Second
 )
 
-// noRoom returns the closing for a connection that exceeds a limit. The client reconnects after
-// a random delay of at least atLeast (by default minRoomWait).
+// noRoom returns the closing (close code, reason and delay) for a connection that exceeds a
+// limit. The client reconnects after a random delay of at least atLeast (by default minRoomWait).
 func noRoom(code int, reason string, atLeast time.Duration) *closing {
 	atLeast = cmp.Or(atLeast, minRoomWait)
 	return &closing{

@@ -111,7 +111,7 @@ func (s *session) readAgain(r repeatedRead) {
 	s.schedule(taskRead)
 }
 
-// repeatReads appends each of the session's queued reads to the log a second time. If an append
+// repeatReads appends to the log, a second time, each read that readAgain has queued. If an append
 // fails, the messages of that read stay unread until the user's next read.
 func (s *session) repeatReads(ctx context.Context) {
 	s.mu.Lock()

@@ -116,7 +116,7 @@ func notValid(f protocol.ClientFrame, message string) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{T: "error", ID: f.ID, Code: protocol.CodeInvalid, Message: message}
 }
 
-// tooMany returns the answer to a command over the limit.
+// tooMany returns the answer to a command that exceeds the user's rate limit.
 func tooMany(f protocol.ClientFrame, wait time.Duration) *protocol.ErrorFrame {
 	return &protocol.ErrorFrame{
 		T: "error", ID: f.ID, Code: protocol.CodeRateLimited, Message: "too many commands; try again",

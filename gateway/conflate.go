@@ -13,12 +13,13 @@ import (
 // This file sends updates of rooms to members. Updates of a busy room are conflated: members
 // get the newest state of the room, and states in between may be skipped.
 
-// seatsAtOnce is the number of members after which the method tell briefly unlocks the hub.
-// Otherwise a large room would block other goroutines that lock the hub.
+// seatsAtOnce is the number of members that the method tell updates before it briefly unlocks
+// the hub. Otherwise a large room would block other goroutines that lock the hub.
 const seatsAtOnce = 256
 
-// roomNews is a state of a room that is to be sent to its members. It has copies of the fields
-// latest, base, oldest (here since) and came (here step) of the struct room.
+// roomNews is a state of a room that is to be sent to the room's members. latest and base are
+// copies of the fields of the struct room with these names, since is a copy of room.oldest, and
+// step is a copy of room.came.
 type roomNews struct {
 	latest *pubsub.RoomUpdate
 	base   int64

@@ -242,10 +242,10 @@ type Gateway struct {
 	presence *presence
 
 	// connects limits the rate of new connections of each network. commands limits the rate of
-	// commands of each user. Both count WebSockets and HTTP together.
+	// commands of each user. Both limits count WebSockets and HTTP together.
 	connects *limit.Limiters[netip.Prefix]
 	commands *limit.Limiters[string]
-	// lookups is a semaphore that limits the concurrent calls of lookUp: it contains a token
+	// lookups is a semaphore that limits the concurrent calls of lookUp: it contains a value
 	// for each call in progress. lookupsOf allows one call at a time for each user.
 	lookups   chan struct{}
 	lookupsOf *limit.AtOnce[string]

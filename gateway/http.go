@@ -156,7 +156,7 @@ func answer(w http.ResponseWriter, status int, contentType string, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// allow reports whether a request has the given method. If not, it answers the request.
+// allow reports whether a request has the given method. If not, it answers with an error.
 func allow(w http.ResponseWriter, r *http.Request, method string) bool {
 	if r.Method == method {
 		return true

@@ -21,8 +21,8 @@ type hub struct {
 	pool  *workers.Pool
 	// roomsOf returns the partition of the rooms of a user.
 	roomsOf func(userID string) int
-	// gap contains a token after the bus has reported lost updates, until reconcile receives
-	// the token and begins to compare all clients with the tables.
+	// gap contains a value after the bus has reported lost updates, until reconcile receives
+	// the value and begins to compare all clients with the tables.
 	gap chan struct{}
 	// look is [Revocations].Look. It is called when a message on the bus says that connections
 	// of a user must end.

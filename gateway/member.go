@@ -125,7 +125,7 @@ func (m *member) take(result view.Outcome, merged *pubsub.Update, since view.DBT
 
 // drop makes the account unknown, because an update that arrived at the given step cannot be
 // applied. It records the account's former state as announced. So if a read of the tables began
-// at this step or earlier, its result is used only if it includes that state.
+// at this step or earlier, the result of the read is used only if it includes the former state.
 func (m *member) drop(step int64) {
 	a := m.account
 	m.account = nil

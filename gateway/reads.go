@@ -153,8 +153,8 @@ type batch struct {
 }
 
 // next removes a batch of calls from the queues. It skips partitions with readsOfPartition
-// running queries. If ok is false, no other partition has queued calls, and the goroutine that
-// called next must end.
+// running queries. If ok is false, only skipped partitions have queued calls, or none has, and
+// the goroutine that called next must end.
 func (r *reads) next() (partition int, b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

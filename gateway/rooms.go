@@ -27,7 +27,7 @@ type rooms struct {
 	mu sync.Mutex
 	// due are the rooms whose newest state must be sent to their members now.
 	due []*room
-	// ready wakes hub.pass: it contains a token while due may contain rooms.
+	// ready wakes hub.pass: it contains a value while due may contain rooms.
 	ready chan struct{}
 }
 
@@ -80,7 +80,7 @@ type seat struct {
 // share is called with a membership that was read from the tables. If other members have an equal
 // state of the room, share makes the membership use the same copy, to save memory. began is the
 // step at which the read began. If the bus has delivered a newer state after this step, share
-// returns that state as latest, with the base of the room. Otherwise latest is nil.
+// returns that state as latest, together with room.base. Otherwise latest is nil.
 //
 // If a state arrived from the bus before the read began, the read must have returned it or a
 // newer state, unless the state was forged. So if the read has returned an older state, share
@@ -231,8 +231,8 @@ func (h *hub) unwatch(ctx context.Context, m *member, state *pubsub.Snapshot) er
 	return h.leaveRooms(ctx, empty)
 }
 
-// leaveLists removes a member's entries from the lists of members of rooms. It returns the rooms
-// whose lists are now empty. The caller holds the mutex of the hub.
+// leaveLists removes a member's entries (seats) from the lists of members of rooms. It returns
+// the rooms whose lists are now empty. The caller holds the mutex of the hub.
 func (m *member) leaveLists(seats []*seat) (empty []*room) {
 	for _, s := range seats {
 		r := s.room

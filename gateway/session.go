@@ -15,7 +15,7 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// closing says why a connection ends, as in its close frame.
+// closing says why a connection ends, as in the close frame.
 type closing struct {
 	code   int
 	reason string

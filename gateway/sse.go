@@ -12,8 +12,8 @@ import (
 	"github.com/badged/badged/gateway/protocol"
 )
 
-// lastEventID is the name of a header. A client that reconnects sends the state that it has in
-// this header, as EPOCH:VERSION.
+// lastEventID is the name of the header in which a client that reconnects names its state, as
+// EPOCH:VERSION.
 const lastEventID = "Last-Event-ID"
 
 // ServeSSE serves a client with server-sent events, for networks in which WebSockets do not
@@ -69,7 +69,8 @@ func (g *Gateway) ServeSSE(w http.ResponseWriter, r *http.Request) {
 }
 
 // helloOf returns the hello frame of a client that uses server-sent events: such a client sends
-// the content of the frame in its request. If Last-Event-ID is malformed, the client has no state.
+// the content of the frame in its request. If Last-Event-ID is malformed, the hello
+// frame names no state.
 func helloOf(r *http.Request) protocol.ClientFrame {
 	hello := protocol.ClientFrame{T: protocol.FrameHello, Device: r.URL.Query().Get("device")}
 	epoch, digits, _ := strings.Cut(r.Header.Get(lastEventID), ":")

@@ -26,8 +26,8 @@ func (m *Membership) build(version int64, levels map[string]string) (Conversatio
 		behind = *m.Behind
 	}
 	direct := category.Levels(levels).Of(m.Level, m.Room.Category) == category.LevelDirectMentions
-	// Replace a negative count by 0. The differences may be negative: if the fold cannot list all
-	// of the member's own messages, their number is an estimate.
+	// Replace a negative count by 0. A difference may be negative: if the fold cannot list all of
+	// the member's own messages, the number of own messages is an estimate.
 	count := func(above, behindLive, behindAll, own, mentions, named int64) (unread, mentioned int64) {
 		unread = max(0, m.Room.Live.above(above)+behindLive-own)
 		if direct {

@@ -16,7 +16,7 @@ type memorySubscription struct {
 
 	joined map[Address]struct{} // guarded by bus.mu; nil once closed
 
-	pending chan struct{} // contains a token while queue or gap may be set
+	pending chan struct{} // contains a value while queue or gap may be set
 	closing chan struct{} // closed by the first Close
 	done    chan struct{} // closed when run has returned
 

@@ -35,10 +35,10 @@ type Bus interface {
 	Publish(ctx context.Context, users []Update, rooms []RoomUpdate) error
 
 	// HasSubscribers reports whether an update of the user or room with the address `a` could
-	// reach a handler if it were published now. If not, the projector does not compute the
-	// update. While a subscription has joined the address, the result must be true. A bus that
-	// does not know the subscribers of other processes always returns true. HasSubscribers does
-	// not block.
+	// reach a handler if it were published now. If the result is false, the projector does not
+	// compute the update. While a subscription has joined the address, the result must be true. A
+	// bus that does not know the subscribers of other processes always returns true.
+	// HasSubscribers does not block.
 	HasSubscribers(a Address) bool
 
 	// Subscribe opens a subscription that has joined no address yet. The bus calls the handler
@@ -86,7 +86,7 @@ type Subscription interface {
 // Address names a user, or a room in one partition: updates are published to an address.
 type Address struct {
 	ID string
-	// Partition is the partition of the updates. A bus may choose the route of an update by it.
+	// Partition is the partition of the updates. A bus may use it to choose the route of updates.
 	Partition int
 	// Room is true if ID is the conversation of a room, not a user.
 	Room bool

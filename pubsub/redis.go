@@ -88,10 +88,11 @@ func (c *RedisConfig) check() error {
 // one channel per room and partition.
 //
 // Each subscription has its own connection, so that a slow subscription does not delay other
-// subscriptions. In a cluster it has one connection for each partition of its addresses. If a
-// connection is lost, or nothing arrives on it in time, the subscription reconnects, joins all
-// addresses again, and calls HandleGap. Redis itself disconnects a subscriber that reads too
-// slowly (client-output-buffer-limit); the subscription then reconnects in the same way.
+// subscriptions. In a cluster, a subscription has one connection for each partition of its
+// addresses. If a connection is lost, or nothing arrives on it in time, the subscription
+// reconnects, joins all addresses again, and calls HandleGap. Redis itself disconnects a
+// subscriber that reads too slowly (client-output-buffer-limit); the subscription then reconnects
+// in the same way.
 //
 // In a cluster of Redis 7.0 or later, the updates of a partition pass through a single master. In
 // older clusters, the bus uses classic pub/sub, where every node forwards every message to all

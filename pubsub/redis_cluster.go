@@ -42,7 +42,7 @@ func (r *Redis) bySlot(ctx context.Context, channel string) (bool, error) {
 }
 
 // lookAgain is called after a failure. In a cluster it reloads the map from slots to masters,
-// without blocking. Otherwise the client could send to a dead master for up to a minute.
+// without blocking. Otherwise go-redis could send to a dead master for up to a minute.
 func (r *Redis) lookAgain() {
 	if r.cluster != nil {
 		r.cluster.client.ReloadState(context.Background())

@@ -44,8 +44,8 @@ func redisDialer(dial resp.Dial) resp.Dial {
 // failedConn is a pooled connection to a server that cannot be reached. Its first use returns
 // the error of the dial.
 //
-// Without it, a pool of go-redis would write each failed dial to standard error and, after some
-// tens of failures, refuse to dial for up to a second. If Redis became available in that
+// Without failedConn, a pool of go-redis would write each failed dial to standard error and, after
+// some tens of failures, refuse to dial for up to a second. If Redis became available in that
 // second, subscriptions could reconnect and report a gap while publishing still fails. Updates
 // would then be lost after the report, and no gap would be reported for them.
 type failedConn struct {

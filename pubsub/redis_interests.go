@@ -11,12 +11,12 @@ import (
 // redisInterests records the channels that a listener wants, and the channels that Redis has
 // acknowledged on the current connection. It does no I/O.
 //
-// Join and Leave only record the changed channels in a batch. The goroutine that writes to
-// Redis calls changes, which returns the channels for the commands of the batch. Redis answers
-// once for each channel of a command, in the order of the commands. So Redis has acknowledged a
-// batch when as many answers have arrived as the batch has channels.
+// Join and Leave only record the changed channels in a batch. The goroutine that writes to Redis
+// calls the method changes, which returns the channels for the commands of the batch. Redis
+// answers once for each channel of a command, in the order of the commands. So Redis has
+// acknowledged a batch when as many answers have arrived as the batch has channels.
 type redisInterests struct {
-	changed chan struct{} // contains a token while next may have channels
+	changed chan struct{} // contains a value while next may have channels
 
 	mu sync.Mutex
 	up bool // true between begin and end
@@ -24,7 +24,8 @@ type redisInterests struct {
 	wanted map[string]*redisBatch
 	// missed has the wanted channels whose updates may be lost: the channel was joined when a
 	// connection was lost, or a Join gave up waiting for it. When all channels of missed are
-	// joined again, HandleGap must be called. gap is true as soon as one of them is joined.
+	// joined again, HandleGap must be called. gap is true as soon as one of these channels is
+	// joined.
 	missed map[string]struct{}
 	gap    bool
 

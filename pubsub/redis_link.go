@@ -16,7 +16,7 @@ var errLinkEnded = errors.New("the connection is lost")
 
 // redisLink is one connection that receives messages.
 //
-// After an error, a PubSub of go-redis reconnects and subscribes again, so its user does not
+// After an error, a PubSub of go-redis reconnects and subscribes again, so its caller does not
 // notice that messages were lost. A link is a PubSub whose dialer refuses to dial a second
 // time. So if the connection is lost, receive returns an error and the link ends.
 //

@@ -235,8 +235,8 @@ func (l *redisListener) watch(link *redisLink) error {
 		if misses == maxMisses {
 			return errDeaf
 		}
-		// Limit the time for the publish: if Redis does not answer, this must not delay the
-		// next ping or the end of the link.
+		// Limit the time for the publish: if Redis does not answer, the publish must not delay
+		// the next ping or the end of the link.
 		ctx, cancel := context.WithTimeout(link.ctx, l.bus.cfg.PingInterval)
 		accepted = 0
 		if l.bus.send(ctx, redisMessage{link.canary, strconv.AppendUint(nil, n, 10)}) == nil {

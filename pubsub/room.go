@@ -103,8 +103,8 @@ type Membership struct {
 
 // Behind counts the messages in closed chunks that are above a member's read position.
 type Behind struct {
-	// Live counts messages that are not recalled, including the member's own. All counts the
-	// live messages that mention all members.
+	// Live counts messages that are not recalled, including the member's own messages. All
+	// counts the messages in Live that mention all members.
 	Live, All int64
 	// UnseenLive and UnseenAll are like Live and All, but count only messages above the
 	// member's seen position.

@@ -116,8 +116,8 @@ type Update struct {
 	// decrease.
 	Memberships []Membership `json:"memberships,omitempty"`
 	// Ended is true if connections of the user must end. Then only UserID and Partition are set.
-	// The gateway then reads from the tables which connections must end, since such a message
-	// may be forged.
+	// The gateway then reads from the tables which connections must end, since an update from
+	// the bus may be forged.
 	Ended bool `json:"ended,omitempty"`
 }
 
@@ -142,9 +142,10 @@ type Snapshot struct {
 	// More is true if there are more conversations than the limit of Conversations allows.
 	More bool `json:"more"`
 	// Whole is true if Conversations has all conversations that a client lists (up to a limit,
-	// see More). Otherwise it has only the conversations that changed since the client's state.
+	// see More). Otherwise Conversations has only conversations that changed since the client's
+	// state.
 	Whole bool `json:"-"`
-	// Memberships are all memberships of the user, also if they did not change. Rest is the
+	// Memberships are all memberships of the user, even if none has changed. Rest is the
 	// badge without the memberships, as in [Update].Badge. Ignore Rest if there are no
 	// memberships.
 	Memberships []Membership `json:"-"`

@@ -11,9 +11,9 @@ type FrameInfo struct {
 	// Of is a value of the Go type of the frame, whose tags describe the fields.
 	Of any
 	// Required and Optional name the fields of the frame. If both are empty, the frame has all
-	// fields of the Go type of Of.
+	// fields of the Go type.
 	Required, Optional []string
-	// Command is true if POST /v1/commands accepts it.
+	// Command is true if POST /v1/commands accepts the frame.
 	Command bool
 	// Example is a frame as JSON.
 	Example string

@@ -151,8 +151,8 @@ func (f *ClientFrame) fields() map[string]any {
 	}
 }
 
-// seqFields are the fields with seqs. JavaScript rounds numbers above 2⁵³, so their values may also
-// be strings of digits, as in events.
+// seqFields are the fields with seqs. JavaScript rounds numbers above 2⁵³, so a seq may be a number
+// or a string of digits, as in events.
 var (
 	seqFields    = []string{"up_to_seq", "seqs", "from_seq"}
 	quotedDigits = regexp.MustCompile(`"([1-9][0-9]*)"`)

@@ -398,9 +398,9 @@ func (p *performance) holds(f frame) {
 	}
 }
 
-// checkToken checks the tokens that the client has sent. found has the tokens by the way in which
-// the client sent them, such as waySubprotocol. If way is not empty, the client must have sent its
-// token in this way.
+// checkToken checks the tokens that the client has sent. found maps each way in which the client
+// has sent a token, such as waySubprotocol, to the token. If way is not empty, the client must
+// have sent its token in this way.
 func (p *performance) checkToken(found map[string]string, way string) error {
 	expected := "a token, in the handshake or in hello"
 	if way != "" {

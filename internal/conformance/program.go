@@ -23,8 +23,8 @@ type line struct {
 	state
 	// Refused is the close code after which the client does not reconnect.
 	Refused *int `json:"refused"`
-	// Done is the number of a command that succeeded. Failed is the number of a command that
-	// failed, and Code the error code.
+	// Commands are numbered in order, from 1. Done is the number of a command that succeeded.
+	// Failed is the number of a command that failed, and Code is its error code.
 	Done   *int   `json:"done"`
 	Failed *int   `json:"failed"`
 	Code   string `json:"code"`

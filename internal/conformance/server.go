@@ -205,8 +205,8 @@ func reset(c net.Conn) {
 	_ = c.Close() // it fails only if the connection is closed already
 }
 
-// credentials returns the tokens in the client's handshake. The key is the way in which the client
-// sent the token, such as waySubprotocol.
+// credentials returns the tokens in the client's handshake. The keys of the result are the ways in
+// which the client sent the tokens, such as waySubprotocol.
 func (c *conn) credentials() map[string]string {
 	found := bearer(c.header)
 	for _, p := range c.protocols {

@@ -336,8 +336,8 @@ func gets(t string, fields frame) step {
 	}
 }
 
-// retries refuses the client's last command with the given error frame, which has retry_ms. It
-// fails if the client repeats the command before retry_ms have passed, or does not repeat it.
+// retries refuses the client's last command with the given error frame, with `after` as retry_ms.
+// It fails if the client repeats the command before `after` has passed, or does not repeat it.
 func retries(refusal frame, after time.Duration) step {
 	return func(p *performance) error {
 		again := time.Now().Add(after)

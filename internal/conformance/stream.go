@@ -36,8 +36,8 @@ func allowOrigin(w http.ResponseWriter) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// stream is a stream of server-sent events. The script writes to the stream while its HTTP handler
-// is blocked.
+// stream is a stream of server-sent events. The script writes to the stream while the HTTP handler
+// of the stream is blocked.
 type stream struct {
 	writer  http.ResponseWriter
 	control *http.ResponseController

@@ -134,7 +134,7 @@ func (c *crowd) step(ctx context.Context, target int) error {
 }
 
 // report shows and logs why a step failed. If several attempts in a row fail for the same reason,
-// it does this only once.
+// report shows and logs the reason only once.
 func (c *crowd) report(ctx context.Context, err error) {
 	trouble := "The database does not answer. The demo tries again."
 	if errors.Is(err, errBehind) {

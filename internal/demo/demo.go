@@ -239,7 +239,7 @@ func (d *Demo) answer(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // an error means that the page was closed
 }
 
-// shows returns a handler that answers with a state.
+// shows returns a handler that answers with the result of `state`.
 func (d *Demo) shows(state func() any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { d.answer(w, http.StatusOK, state()) }
 }

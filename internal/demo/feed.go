@@ -9,7 +9,7 @@ import (
 )
 
 // feed sends events to the open pages. It disconnects a page that reads too slowly. Such a page
-// reconnects, and gets the latest entries again.
+// reconnects, and gets the latest entries of the log again.
 type feed struct {
 	mu    sync.Mutex
 	pages map[chan []byte]struct{}
@@ -80,7 +80,8 @@ func (f *feed) send(b []byte) {
 	}
 }
 
-// open registers a page. It returns the channel of the page's events, and the latest entries.
+// open registers a page. It returns the channel of the page's events, and the latest entries of
+// the log.
 func (f *feed) open() (page chan []byte, log [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +96,7 @@ func (f *feed) leave(page chan []byte) {
 	delete(f.pages, page)
 }
 
-// serve writes the recent messages and entries to a page, and then the events of the feed. It
+// serve writes recent messages and entries of the log to a page, and then events of the feed. It
 // returns when the page is closed or was disconnected because it reads too slowly, or when the demo
 // stops.
 func (f *feed) serve(w http.ResponseWriter, r *http.Request, page <-chan []byte, recent []message, log [][]byte) {

@@ -19,7 +19,7 @@ import (
 // device is the device id under which the phone of each person is registered.
 const device = "phone"
 
-// phone is the phone of a person, as the demo's push service knows it.
+// phone is the state of a person's phone in the demo's push service.
 type phone struct {
 	UserID string `json:"user_id"`
 	// Closed is true while the phone's app is closed. The icon of the app then shows the number of

@@ -14,7 +14,7 @@ import (
 )
 
 // Run runs the suite. Each test makes its own bus with newBus, and closes it. The buses may use
-// the same broker, if it loses no messages and no other program uses it.
+// the same broker, if the broker loses no messages and no other program uses it.
 func Run(t *testing.T, newBus func(t *testing.T) pubsub.Bus) {
 	t.Helper()
 	for _, test := range []struct {

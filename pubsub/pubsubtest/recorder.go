@@ -156,7 +156,7 @@ func (r *Recorder) AwaitRooms(t testing.TB, n int) []*pubsub.RoomUpdate {
 	return slices.Clone(r.rooms)
 }
 
-// AwaitVersion waits until an update of u with version has arrived.
+// AwaitVersion waits until an update of u with the given version has arrived.
 func (r *Recorder) AwaitVersion(t testing.TB, u pubsub.Address, version int64) {
 	t.Helper()
 	if !r.await(Patience, func() bool {

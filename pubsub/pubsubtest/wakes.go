@@ -54,7 +54,7 @@ func (w *Waker) AwaitWake(t testing.TB, bus pubsub.Bus, partition int) {
 	t.Fatalf("no wake of partition %d has arrived", partition)
 }
 
-// Woken returns how many wakes of partition w has received so far.
+// Woken returns how many wakes of the partition have arrived so far.
 func (w *Waker) Woken(partition int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 type Account struct {
 	// Rest is the badge without memberships. If the user has more than pubsub.MaxCategories
 	// categories, Rest has only some of them: the first MaxCategories by name, the categories
-	// of the user's rooms, and the categories that were in updates. See knows.
+	// of the user's rooms, and the categories that were in updates. See the method knows.
 	Rest pubsub.Badge
 	// If the user has more than pubsub.MaxCategories categories, Rest has all categories up to
 	// the name `last`: the first MaxCategories by name. Otherwise last is empty.
@@ -36,8 +36,8 @@ type Account struct {
 	Badge pubsub.Badge
 }
 
-// Membership is a membership of an account. adds has the numbers that the membership adds to
-// the badge.
+// Membership is the user's membership of a room. adds has the numbers that the membership adds
+// to the badge.
 type Membership struct {
 	pubsub.Membership
 	adds pubsub.Numbers
@@ -82,8 +82,8 @@ func NewAccount(s *pubsub.Snapshot) *Account {
 	return a
 }
 
-// knows reports whether Rest has the numbers of a category and of all categories above it. It
-// is always true if Rest has all categories of the user.
+// knows reports whether Rest has the numbers of a category and of all categories above it. The
+// result is always true if Rest has all categories of the user.
 func (a *Account) knows(path string) bool {
 	for ; path != "" && a.Rest.MoreCategories; path = category.Above(path) {
 		if _, ok := a.Rest.Categories[path]; !ok && path > a.last {
@@ -116,7 +116,7 @@ func (a *Account) put(m pubsub.Membership) *Membership {
 	return entry
 }
 
-// remove removes a membership if there is one.
+// remove removes the membership of the room with this id, if there is one.
 func (a *Account) remove(id string) {
 	if m, ok := a.Memberships[id]; ok {
 		a.subtract(m)
@@ -131,7 +131,7 @@ func (a *Account) subtract(m *Membership) {
 }
 
 // addNumbers computes the numbers that a membership adds to the badge, and adds them. It also adds
-// the changes of the membership to the version.
+// to the version the number of changes of the room since the user joined.
 func (a *Account) addNumbers(m *Membership) {
 	m.adds = m.Adds(a.Badge.Levels)
 	a.add(m.Room.Category, m.adds)
@@ -212,7 +212,7 @@ func (a *Account) Update(u *pubsub.Update) (Outcome, *pubsub.Update) {
 }
 
 // result returns the outcome of an update that has changed the account. merged is the update to
-// send to clients, or nil if Since could not compute it.
+// send to clients, or nil if the method Since could not compute it.
 func (a *Account) result(merged *pubsub.Update) (Outcome, *pubsub.Update) {
 	if merged == nil || merged.Version < merged.BaseVersion {
 		return Missed, nil // the numbers of a category are unknown, or the update came out of order
@@ -239,8 +239,8 @@ func (a *Account) Ahead(s *pubsub.Snapshot) bool {
 // has the changes that were in the state but not in the account. ahead has the changes that are
 // in the account but not in the state. Each of the two is nil if there are no such changes. If
 // Rest or the set of memberships differs, Merge changes nothing and ok is false, since Merge
-// cannot know which conversations have changed. ok is also false if Since could not compute
-// news or ahead.
+// cannot know which conversations have changed. ok is also false if the method Since
+// could not compute news or ahead.
 func (a *Account) Merge(s *pubsub.Snapshot) (news, ahead *pubsub.Update, ok bool) {
 	if s.Epoch != a.Rest.Epoch || RestOf(s).Version != a.Rest.Version || len(s.Memberships) != len(a.Memberships) {
 		return nil, nil, false

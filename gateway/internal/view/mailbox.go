@@ -350,7 +350,7 @@ type Reading struct {
 	// Whole is true if the client needs the whole state: see Mailbox.whole.
 	Whole bool
 	// Heard is the newest version of HeardEpoch that was announced before the read began. The
-	// tables have this version or a later version, unless it was forged.
+	// tables have this version or a later version, unless the announcement was forged.
 	Heard      int64
 	HeardEpoch string
 	Since      DBTime

@@ -145,7 +145,7 @@ func (e *eraser) run(ctx context.Context) error {
 	if err := e.checkArchive(ctx); err != nil { // under the lock of the job: the database receives no partition meanwhile
 		return err
 	}
-	// Batches disable these plans; a search needs them to use an index.
+	// Enable plans that batches of the projector disable: a search needs them to use an index.
 	if err := query.Exec(ctx, e.conn, "set up the session", `SET enable_bitmapscan = on; SET plan_cache_mode = auto`); err != nil {
 		return err
 	}

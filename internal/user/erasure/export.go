@@ -294,8 +294,8 @@ type Exported struct {
 
 // Write exports a user from several databases as lines of JSON. The last line has the kind "end".
 // It has the number of the other lines, so that a reader can detect a truncated export, and it
-// describes data that could not be read. If found is not nil, Write calls found before it writes
-// the first record of the user, if there is one. If found fails, Write writes nothing.
+// describes data that could not be read. If found is not nil and the user has a record, Write
+// calls found before it writes the first record. If found fails, Write writes nothing.
 func Write(ctx context.Context, w io.Writer, found func(ctx context.Context) error, databases ...ExportConfig) (done Exported, err error) {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)

@@ -47,8 +47,8 @@ func HintsMayName(ctx context.Context, q events.Querier, userID string) (bool, e
 }
 
 // eraseHints erases a user from all hints. It starts again if another process has replayed
-// hints meanwhile: if that process cannot append some of their events, it stores them as new
-// hints, which may name the user too.
+// hints meanwhile: that process stores events that it cannot append as new hints, which may
+// name the user.
 func eraseHints(ctx context.Context, db hintStore, userID string) (sum Counts, err error) {
 	for again := true; again; {
 		again = false

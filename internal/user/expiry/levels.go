@@ -47,7 +47,7 @@ func (x *Sweeper) endLevels(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// dueLevels returns the next page of levels to end.
+// dueLevels returns the next levels to end after the level `after`, at most pageSize levels.
 func (x *Sweeper) dueLevels(ctx context.Context, conn *pgx.Conn, partition int, after dueLevel) ([]dueLevel, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

@@ -174,7 +174,7 @@ type stale struct {
 	UpTo               int64 // the last message to mark as read
 }
 
-// stale returns the next page of the conversations that the statement find returns.
+// stale returns the next conversations that the SQL statement `find` finds, at most pageSize.
 func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, category, find string, before int64, after stale) ([]stale, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -182,10 +182,10 @@ func (x *Sweeper) stale(ctx context.Context, conn *pgx.Conn, partition int, cate
 		find, category, before, after.Hour, after.Conversation, after.User, x.pageSize)
 }
 
-// append appends events to the log and adds n to the metric `counted`. All users of the events must
-// belong to one partition. Then append waits for at least one pause, and until the events are
-// folded, so that a sweep appends no batch before the last one is folded. It returns false if the
-// events are not folded within foldTimeout.
+// append appends events to the log and adds n to the metric `counted`. Then it waits for at least
+// Config.Pause, and until the events are folded, so that a sweep appends no batch before its
+// previous batch is folded. It returns false if the events are not folded within foldTimeout. All
+// users of the events must belong to one partition.
 func (x *Sweeper) append(ctx context.Context, conn *pgx.Conn, evs []events.Event, counted prometheus.Counter, n int) (folds bool, err error) {
 	receipt, err := x.cfg.Log.Append(ctx, evs...)
 	if err != nil {

@@ -30,7 +30,7 @@ type Filter struct {
 	// conversation. If User, Conversation or PublishedBy is set, events that cannot be
 	// decoded are not selected.
 	User, Conversation string
-	// PublishedBy, if not empty, selects the events published with this key.
+	// PublishedBy, if not empty, selects events that were published with the key of this name.
 	PublishedBy string
 	// Since and Until, if not zero, limit the time of appending; both are inclusive.
 	Since, Until time.Time

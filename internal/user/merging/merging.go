@@ -27,7 +27,7 @@ import (
 const Source = "badged/merge"
 
 // MaxMessages is the maximum number of unread messages that are moved per conversation: each
-// message needs an event. If a conversation has more, only its newest messages are moved.
+// message needs an event. If a conversation has more unread messages, only the newest are moved.
 const MaxMessages = 10_000
 
 // Config configures a merge. Pool, Log, Guest and Account are required.
@@ -188,8 +188,8 @@ func (m *move) events(account string) (evs []events.Event) {
 	if until := m.from.LevelUntil; !m.known && (until != 0 || m.from.Level != events.LevelDefault) {
 		add(events.ConversationLevelSet, events.Data{Level: m.from.Level, Until: pubsub.TimeOf(until)})
 	}
-	// Ignore the guest's read position if it is not above LeftSeq, and likewise the seen position.
-	// If an earlier merge made the guest leave, the leave has raised both positions, although the
+	// Ignore a read position or seen position of the guest that is not above LeftSeq.
+	// If an earlier merge made the guest leave, the leave has raised these positions, although the
 	// guest did not read the messages.
 	read := m.to.ReadPosition()
 	if position := m.from.ReadPosition(); position > max(read, m.from.LeftSeq) {
@@ -254,8 +254,8 @@ func (m *move) unread() (seqs []int64) {
 	return seqs[surplus:]
 }
 
-// marked returns the messages that the guest has marked: only the newest events.MaxSeqs, since
-// one event must list them all. It adds the number of older marked messages to Left.
+// marked returns the messages that the guest has marked unread: only the newest events.MaxSeqs,
+// since one event must list them all. It adds the number of older marked messages to Left.
 func (m *move) marked() (seqs []int64) {
 	for _, r := range m.from.MarkedUnread.Ranges {
 		seqs = slices.AppendSeq(seqs, badge.Seqs(r.Lo, r.Hi))
