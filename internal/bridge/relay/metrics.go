@@ -21,7 +21,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		active:   metric.Gauge(r, "badged_relay_active", "1 if this process copies the events, 0 if another process does."),
 		backlog:  metric.Gauge(r, "badged_relay_backlog", "Events in the outbox that are not copied to badged yet, counted up to a million."),
 		lag:      metric.Gauge(r, "badged_relay_lag_seconds", "Seconds since the publishing of the oldest event that is not copied to badged yet; 0 if all events are copied."),
-		setAside: metric.Gauge(r, "badged_relay_refused", "Refused events in badged.outbox_refused."),
+		setAside: metric.Gauge(r, "badged_relay_refused", "Events in badged.outbox_refused, which badged refused."),
 	}
 }
 

@@ -26,7 +26,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		read:    metric.Counter(r, "badged_notifier_events_read_total", "Events that the notifier read from the log to find devices and webhooks with changes. An event counts once for devices, and once for each webhook."),
 		failed:  metric.Counter(r, "badged_notifier_errors_total", "Statements of the notifier that failed. The notifier repeats them."),
-		marked:  metric.Counter(r, "badged_notifier_marked_total", "Rows of devices that became due, or that changed again while they were due."),
+		marked:  metric.Counter(r, "badged_notifier_marked_total", "Rows of devices that were marked as due for a push, including rows that were already due."),
 		settled: metric.CounterVec(r, "badged_notifier_reported_total", "Due rows for devices and webhooks that were processed, by outcome.", "outcome"),
 		owned:   metric.Gauge(r, "badged_notifier_partitions_owned", "Partitions for which this process notifies devices and webhooks."),
 		due:     metric.GaugeVec(r, "badged_notifier_due", "Rows that are due now, by target and partition that this process owns; counted up to 100000 in a partition.", "target", "partition"),

@@ -36,7 +36,7 @@ func NewWatch(r prometheus.Registerer) *Watch {
 	w := &Watch{
 		counted: metric.CounterVec(r, "badged_postgres_faults_total", "Postgres errors whose cause was not the statement, by fault.", "fault"),
 		present: prometheus.NewDesc("badged_postgres_fault",
-			"1 for 15 s after Postgres last reported the fault, or until an append succeeds, else 0.", []string{"fault"}, nil),
+			"1 for 15 s after Postgres last reported the fault, else 0.", []string{"fault"}, nil),
 		seen: map[Fault]time.Time{},
 	}
 	for _, f := range watched() {

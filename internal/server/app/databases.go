@@ -208,7 +208,7 @@ func (a *App) registerShards() {
 	waiting := newHintMetrics(a.cluster)
 	a.registry.MustRegister(waiting)
 	a.stage("measure of hints", waiting.run)
-	metric.GaugeFunc(a.registry, "badged_shard_maps_disagree", "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last map.", func() float64 {
+	metric.GaugeFunc(a.registry, "badged_shard_maps_disagree", "1 while shards disagree about which shard holds a partition, else 0. Meanwhile the process uses the last valid map.", func() float64 {
 		if a.cluster.Problem() != nil {
 			return 1
 		}

@@ -66,7 +66,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return &Metrics{
 		conversations: metric.Counter(r, "badged_expiry_conversations_total", "Stale conversations of users that were marked as read."),
 		levels:        metric.Counter(r, "badged_expiry_levels_total", "Levels of conversations with an end time that were ended."),
-		failed:        metric.Counter(r, "badged_expiry_errors_total", "Failed sweeps, and failed attempts of the process to become the one that sweeps. The process tries again."),
+		failed:        metric.Counter(r, "badged_expiry_errors_total", "Failed sweeps, and failed attempts to become the process that sweeps. badged tries again."),
 		sweepSeconds:  metric.Histogram(r, "badged_expiry_sweep_seconds", "Duration of one sweep in seconds, including pauses.", prometheus.ExponentialBuckets(0.005, 4, 12)),
 		lastSweep:     metric.Gauge(r, "badged_expiry_last_sweep_timestamp_seconds", "Start of the last complete sweep of this process, in seconds since 1970; 0 if another process sweeps."),
 	}
