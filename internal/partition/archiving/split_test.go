@@ -24,6 +24,7 @@ import (
 
 func split(t testing.TB, d *projectortest.Database, partition int) {
 	t.Helper()
+	d.Fold(t) // a split needs a projector while events are not folded
 	d.StopFolding()
 	if _, err := splitting.Split(t.Context(), splitting.Config{Pool: d.Pool, Log: d.Log, Partition: partition}); err != nil {
 		t.Fatal(err)

@@ -62,8 +62,8 @@ type Operation interface {
 	// `rows` is an item for a FROM clause: a query or table with the changed rows. If the form of
 	// t is ByKey, the temporary table moved_keys has the keys of the changed rows.
 	Staged(ctx context.Context, tx pgx.Tx, t partition.Table, to Part, rows string) error
-	// Mark saves the progress of the copy in memory, and returns a function that restores this
-	// progress. The function is called after a transaction was rolled back.
+	// Mark saves the progress of the copy in memory, and returns a function that sets the
+	// progress back to what was saved. Call the function after a transaction was rolled back.
 	Mark() (forget func())
 	// Round copies, in one snapshot, the folded part of the log and the rows of at most limit
 	// recorded changes. It returns the number of these changes.

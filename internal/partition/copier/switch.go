@@ -238,7 +238,7 @@ func (s *Session) closeGates(ctx context.Context, tx pgx.Tx, patience time.Durat
 
 // awaitFolded blocks until all events in the log are folded, and locks the projector's position in
 // the current transaction. The caller must have blocked appends. After the deadline, awaitFolded
-// fails with ErrNotYet.
+// fails with an error that wraps ErrNotYet.
 func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.Cursor, error) {
 	lock := ""
 	for {
@@ -256,7 +256,7 @@ func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.
 			lock = "FOR UPDATE"
 			continue
 		case time.Now().After(deadline):
-			return cursor, ErrNotYet
+			return cursor, fmt.Errorf("%w; rows of the log that are not folded: %d; is a projector running?", ErrNotYet, behind)
 		}
 		if wait.For(ctx, 2*time.Millisecond) != nil {
 			return cursor, ctx.Err()

@@ -253,16 +253,17 @@ func (r *run) settle(ctx context.Context, tx pgx.Tx, number int) error {
 // renumberSQL returns the statements that renumber a partition.
 //
 // The order of copied events does not change. Events of one era were appended in the same database,
-// and are ordered by transaction id and offset. There are several eras if a copy was copied again
-// before it was renumbered: the era of the last renumbering comes first, then the other eras in
-// ascending order. Events of transactions that were pending for the projector come directly after
-// the projector's position, since the projector would have moved them to this place.
+// and are ordered by transaction id and offset. The copied events have several eras if a copy
+// appended events and was itself copied before it was renumbered. Then the era of the database that
+// was renumbered last comes first, and the other eras follow in ascending order, which is the order
+// in which they began. Events of transactions that were pending for the projector come directly
+// after the projector's position, since the projector would have moved them to this place.
 //
 // The position of a consumer group is set directly before the first copied event that the group
 // may not have read. The group has read the events of its position's era up to the position, except
-// perhaps events of pending transactions. All other events count as not read. So the new position
-// is before all events that were appended in this database, even if the group has read some of
-// them. Then the group reads some events twice, which is harmless, and misses no event.
+// perhaps events of pending transactions. All other events count as not read. Events that this
+// database has appended since it was copied stay behind the copied events, and so behind the new
+// position: a group that has read some of them reads them twice, which is harmless.
 func renumberSQL() []string {
 	// lastTaken is an SQL expression for the last offset that an earlier renumbering has assigned,
 	// perhaps to an event that is archived now.

@@ -89,6 +89,19 @@ func TestSplitUnderLoad(t *testing.T) {
 	verify(t, d)
 }
 
+// If no projector runs and events are not folded, the split fails and says so.
+func TestSplitWithoutAProjector(t *testing.T) {
+	t.Parallel()
+	d := projectortest.New(t)
+	d.Append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
+	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Attempts: 1}}
+	if _, err := splitting.Split(t.Context(), cfg); !errors.Is(err, copier.ErrBusy) || !strings.Contains(err.Error(), "rows of the log that are not folded: 1; is a projector running?") {
+		t.Errorf("the split fails with %v", err)
+	}
+	d.Fold(t)
+	split(t, d, 0)
+}
+
 // If another transaction has locks that the switch needs, the split fails after Attempts attempts.
 // The partition serves meanwhile, and a split succeeds after the transaction has ended.
 func TestSplitGivesUp(t *testing.T) {
