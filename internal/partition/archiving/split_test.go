@@ -10,7 +10,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/foldtest"
 	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/replaytest"
@@ -69,16 +68,9 @@ func TestSplitArchivedPartitions(t *testing.T) {
 	try := rapid.Custom(func(rt *rapid.T) bool {
 		d, dir := projectortest.New(t), filepath.Join(t.TempDir(), "archive")
 		history := foldtest.DrawHistory(rt, foldtest.EveryType(), users)
-		first := map[string]events.Data{}
-		for _, e := range foldtest.DrawRooms(rt, users) {
-			// A join that is published again says the same of the room.
-			if was, ok := first[e.ID]; ok && e.Type == events.RoomJoined {
-				e.Data.Seq, e.Data.UpToSeq, e.Data.ConversationID = was.Seq, was.UpToSeq, was.ConversationID
-			} else {
-				first[e.ID] = e.Data
-			}
+		for _, e := range foldtest.HonestJoins(foldtest.DrawRooms(rt, users)) {
 			at := rapid.IntRange(0, len(history)).Draw(rt, "place")
-			history = slices.Insert(history, at, foldtest.Named("room "+e.ID, e))
+			history = slices.Insert(history, at, e)
 		}
 		next := func(share int) {
 			t.Helper()
