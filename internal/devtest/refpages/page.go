@@ -271,7 +271,7 @@ func (p *Page) typeText(s *describe.Schema) string {
 	if of, ok := s.AdditionalProperties.(*describe.Schema); ok {
 		text += " of " + p.typeText(of)
 	}
-	return text + bounds(s.Minimum, s.Maximum, "") + bounds(s.MinLength, s.MaxLength, " characters")
+	return text + bounds(s.Minimum, s.Maximum, "") + bounds(s.MinLength, s.MaxLength, " bytes")
 }
 
 func bounds(least, most *int64, unit string) string {
