@@ -31,10 +31,10 @@ func All() []Need {
 		{"transaction ids of 64 bits and snapshots", isTrue(`SELECT pg_current_xact_id() > '0' AND pg_current_snapshot() IS NOT NULL
     AND NOT pg_visible_in_snapshot(pg_current_xact_id(), pg_current_snapshot()) AND pg_snapshot_xmin(pg_current_snapshot()) <= pg_current_xact_id()`)},
 		{"advisory locks that end with their session", locks},
-		{"settings and prepared statements that stay with the session", sessions},
-		{"partitioned tables, generated columns, policies, and updates in the place of inserts", tables},
+		{"settings and prepared statements that last until the session ends", sessions},
+		{"partitioned tables, generated columns, policies, and `INSERT … ON CONFLICT`", tables},
 		{"functions in PL/pgSQL", run(`DO $$ BEGIN PERFORM 1; END $$`)},
-		{"positions of the WAL, its timeline, and when the server started", isTrue(`SELECT pg_current_wal_lsn() > '0/0' AND length(pg_walfile_name(pg_current_wal_lsn())) = 24 AND pg_postmaster_start_time() <= clock_timestamp()`)},
+		{"functions for the WAL position, the timeline and the server's start time", isTrue(`SELECT pg_current_wal_lsn() > '0/0' AND length(pg_walfile_name(pg_current_wal_lsn())) = 24 AND pg_postmaster_start_time() <= clock_timestamp()`)},
 		{"the list of sessions and of locks", isTrue(`SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = pg_backend_pid()) AND EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid()) AND pg_blocking_pids(pg_backend_pid()) = '{}'`)},
 		{"UTF-8 as the encoding of the database", isTrue(`SELECT current_setting('server_encoding') = 'UTF8'`)},
 	}

@@ -53,7 +53,7 @@ func TestOtherServersFail(t *testing.T) {
 			failed[n.Name] = true
 		}
 	}
-	for _, want := range []string{"transaction ids", "advisory locks", "positions of the WAL"} {
+	for _, want := range []string{"transaction ids", "advisory locks", "functions for the WAL position"} {
 		found := false
 		for name := range failed {
 			found = found || strings.HasPrefix(name, want)
