@@ -256,7 +256,7 @@ func (s *Session) awaitFolded(ctx context.Context, deadline time.Time) (logread.
 			lock = "FOR UPDATE"
 			continue
 		case time.Now().After(deadline):
-			return cursor, fmt.Errorf("%w; rows of the log that are not folded: %d; is a projector running?", ErrNotYet, behind)
+			return cursor, fmt.Errorf("%w: rows of the log that are not folded: %d (is a projector running?)", ErrNotYet, behind)
 		}
 		if wait.For(ctx, 2*time.Millisecond) != nil {
 			return cursor, ctx.Err()

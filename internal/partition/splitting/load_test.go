@@ -95,7 +95,7 @@ func TestSplitWithoutAProjector(t *testing.T) {
 	d := projectortest.New(t)
 	d.Append(t, foldtest.Deliver("c", 1, foldtest.User(0, 0)))
 	cfg := splitting.Config{Pool: d.Pool, Log: d.Log, Partition: 0, Options: copier.Options{Attempts: 1}}
-	if _, err := splitting.Split(t.Context(), cfg); !errors.Is(err, copier.ErrBusy) || !strings.Contains(err.Error(), "rows of the log that are not folded: 1; is a projector running?") {
+	if _, err := splitting.Split(t.Context(), cfg); !errors.Is(err, copier.ErrBusy) || !strings.Contains(err.Error(), "rows of the log that are not folded: 1 (is a projector running?); ") {
 		t.Errorf("the split fails with %v", err)
 	}
 	d.Fold(t)
