@@ -183,7 +183,7 @@ func ruleOf(t Type) (rule typeRule, ok bool) {
 // Envelope describes the JSON form of an [Event], for generated documentation.
 type Envelope struct {
 	SpecVersion     string `json:"specversion" doc:"The version of CloudEvents."`
-	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within the source. Source and id identify the event: an event with the same source and id changes nothing."`
+	ID              string `json:"id" minLength:"1" maxLength:"256" doc:"Unique within the source. Source and id identify the event: a second event with the same source and id counts only for users that the first does not name."`
 	Source          string `json:"source" minLength:"1" maxLength:"256" doc:"The publisher, by convention as a URI reference."`
 	Type            Type   `json:"type" doc:"The type of the event."`
 	Time            string `json:"time,omitempty" format:"date-time" doc:"When the event happened. It is only for information: no count depends on it. By default the time when the server accepted the event."`

@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// guarded returns a migrated database whose role server logs in with a password.
+// guarded returns a migrated database whose role badged_server logs in with a password.
 func guarded(t *testing.T, password string) (database string) {
 	t.Helper()
 	database = granted(t)
-	sql(t, database, `ALTER ROLE server PASSWORD '`+password+`'`)
-	admit(t, database, "local all server scram-sha-256")
+	sql(t, database, `ALTER ROLE badged_server PASSWORD '`+password+`'`)
+	admit(t, database, "local all badged_server scram-sha-256")
 	return database
 }
 
@@ -27,7 +27,7 @@ func admit(t *testing.T, database, line string) {
 	writeFile(t, file, line+"\nlocal all all trust\n")
 	sql(t, database, `SELECT pg_reload_conf()`)
 	for range polls(t, "the new pg_hba.conf") {
-		conn, err := pgx.Connect(t.Context(), as(t, database, "server"))
+		conn, err := pgx.Connect(t.Context(), as(t, database, "badged_server"))
 		if err == nil {
 			_ = conn.Close(t.Context())
 		}
@@ -56,20 +56,20 @@ func TestRefusedLogins(t *testing.T) {
 	t.Parallel()
 	database := guarded(t, "hunter2")
 	name := rowsOf(t, database, `SELECT current_database()`)[0]
-	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server")+"&password=hunter2")
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "badged_server")+"&password=hunter2")
 	seq := 1
 	total(t, p, "ann", publish(t, p, delivered("c", seq, `"ann"`)))
 	const password, login = "refuses the password of badged", "does not let badged log in"
 	for _, tc := range []struct{ name, refuse, admit, why string }{
-		{"changed password", `ALTER ROLE server PASSWORD 'other'`, `ALTER ROLE server PASSWORD 'hunter2'`, password},
-		{"expired password", `ALTER ROLE server VALID UNTIL '2020-01-01'`, `ALTER ROLE server VALID UNTIL 'infinity'`, password},
-		{"NOLOGIN", `ALTER ROLE server NOLOGIN`, `ALTER ROLE server LOGIN`, login},
+		{"changed password", `ALTER ROLE badged_server PASSWORD 'other'`, `ALTER ROLE badged_server PASSWORD 'hunter2'`, password},
+		{"expired password", `ALTER ROLE badged_server VALID UNTIL '2020-01-01'`, `ALTER ROLE badged_server VALID UNTIL 'infinity'`, password},
+		{"NOLOGIN", `ALTER ROLE badged_server NOLOGIN`, `ALTER ROLE badged_server LOGIN`, login},
 		{"CONNECT revoked", `REVOKE CONNECT ON DATABASE ` + name + ` FROM PUBLIC`, `GRANT CONNECT ON DATABASE ` + name + ` TO PUBLIC`, login},
 		{"pg_hba.conf", `hba`, `hba`, login},
-		{"no connection left", `ALTER ROLE server CONNECTION LIMIT 0`, `ALTER ROLE server CONNECTION LIMIT -1`, "has no connection left"},
+		{"no connection left", `ALTER ROLE badged_server CONNECTION LIMIT 0`, `ALTER ROLE badged_server CONNECTION LIMIT -1`, "has no connection left"},
 	} {
 		if tc.refuse == "hba" {
-			admit(t, database, "local all server reject")
+			admit(t, database, "local all badged_server reject")
 		} else {
 			sql(t, database, tc.refuse)
 		}
@@ -84,7 +84,7 @@ func TestRefusedLogins(t *testing.T) {
 		}
 		p.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusServiceUnavailable, tc.why)
 		if tc.admit == "hba" {
-			guard := "local all server scram-sha-256"
+			guard := "local all badged_server scram-sha-256"
 			admit(t, database, guard)
 		} else {
 			sql(t, database, tc.admit)
@@ -98,7 +98,7 @@ func TestRefusedLogins(t *testing.T) {
 	if out := p.out.String(); strings.Contains(out, "hunter2") {
 		t.Errorf("the log has the password:\n%s", out)
 	}
-	if _, stderr, code := command(t, "verify", "--database-url="+as(t, database, "server")+"&password=wrong"); code != 1 || !strings.Contains(stderr, "The password is wrong or has expired.") {
+	if _, stderr, code := command(t, "verify", "--database-url="+as(t, database, "badged_server")+"&password=wrong"); code != 1 || !strings.Contains(stderr, "The password is wrong or has expired.") {
 		t.Errorf("a command with a wrong password: exit %d %s", code, stderr)
 	}
 }
@@ -113,7 +113,7 @@ func passwordRotated(t *testing.T) {
 		writeFile(t, passfile, "*:*:*:server:"+password+"\n")
 	}
 	write("first")
-	url := as(t, database, "server")
+	url := as(t, database, "badged_server")
 	servers := []*process{
 		launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+url+"&password_file="+file),
 		launch(t, func(c *exec.Cmd) { c.Env = append(c.Env, "PGPASSFILE="+passfile) }, "serve", "--listen=127.0.0.1:0", "--roles=api", "--redis-url="+newRedis(t).URL(), "--database-url="+url),
@@ -125,7 +125,7 @@ func passwordRotated(t *testing.T) {
 				t.Errorf("the total is %d, want %d", n, 2*i+1)
 			}
 		}
-		sql(t, database, `ALTER ROLE server PASSWORD '`+password+`'`)
+		sql(t, database, `ALTER ROLE badged_server PASSWORD '`+password+`'`)
 		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'`)
 		for _, p := range servers {
 			p.awaitAnswer(http.MethodPost, "/v1/events", delivered("c", 2*i+2, `"ann"`), http.StatusServiceUnavailable, "refuses the password of badged")

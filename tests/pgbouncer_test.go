@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 // pgBouncer runs a PgBouncer in front of a database and returns the URL through it. settings are
@@ -80,11 +81,20 @@ func checkConnect(t *testing.T, args ...string) (stdout string, code int) {
 	return stdout + stderr, code
 }
 
-// With pool_mode = session and no other setting, everything works.
+// With the settings of docs/postgres.md, everything works.
 func TestPgBouncerInSessionMode(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDB(t, pgtest.Template{})
-	through := pgBouncer(t, database, "pool_mode = session", "default_pool_size = 60")
+	at, err := pgx.ParseConfig(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := snippets.With(t, "docs/postgres.md", "[databases]", "ini").Text
+	here := strings.Replace(page, "chat = host=db1", fmt.Sprintf("%s = host=%s port=%d user=%s", at.Database, at.Host, at.Port, at.User), 1)
+	if here == page {
+		t.Fatalf("the page does not name the host db1: %s", page)
+	}
+	through := pgBouncer(t, database, here)
 	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+through)
 	if said, code := checkConnect(t, "--database-url="+through); code != 0 || !strings.Contains(said, "behind a session pooler") {
 		t.Errorf("config check exits with %d and prints\n%s", code, said)

@@ -21,6 +21,7 @@ import (
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/events/topics"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/snippets"
 	"github.com/badged/badged/internal/partition/archive"
 )
 
@@ -34,15 +35,22 @@ func as(t *testing.T, database, role string) string {
 	return url
 }
 
-// granted returns a migrated database on a new server, with the roles of
-// docs/postgres.md.
+// granted returns a migrated database on a new server, with the roles of docs/postgres.md: the
+// owner and the server as docs/howto/production.md creates them, and publisher, consumer and reader.
 func granted(t *testing.T) (database string) {
 	t.Helper()
-	database = pgtest.NewServer(t).NewDB(t, pgtest.Template{})
-	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), "--database-url="+database)
-	sql(t, database, `CREATE ROLE server LOGIN; CREATE ROLE publisher LOGIN; CREATE ROLE consumer LOGIN; CREATE ROLE reader LOGIN`)
-	for _, role := range []string{"server", "publisher", "consumer", "reader"} {
-		must(t, "migrate", "grant", role, role, "--database-url="+database)
+	server := pgtest.NewServer(t)
+	page := snippets.With(t, "docs/howto/production.md", "CREATE ROLE badged_owner", "sql")
+	for statement := range strings.SplitSeq(page.Text, ";") { // CREATE DATABASE must be alone
+		sql(t, server.URL(), statement)
+	}
+	database = server.DatabaseURL("chat")
+	owner := "--database-url=" + as(t, database, "badged_owner")
+	must(t, "migrate", "up", fmt.Sprintf("--partitions=%d", partitions), owner)
+	must(t, "migrate", "grant", "server", "badged_server", owner)
+	sql(t, database, `CREATE ROLE publisher LOGIN; CREATE ROLE consumer LOGIN; CREATE ROLE reader LOGIN`)
+	for _, role := range []string{"publisher", "consumer", "reader"} {
+		must(t, "migrate", "grant", role, role, owner)
 	}
 	return database
 }
@@ -68,7 +76,7 @@ func mayNot(t *testing.T, conn *pgx.Conn, statement string) {
 func TestServerRole(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
-	server, reader := as(t, database, "server"), as(t, database, "reader")
+	server, reader := as(t, database, "badged_server"), as(t, database, "reader")
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server, "--admin-keys=ops="+adminKey,
 		"--expire=chat=1000h", "--verify-interval=1s", "--self-heal", "--dedup-window=1h")
 	ann := connect(t, p.url, "ann")
@@ -185,7 +193,7 @@ func emptyArchive(t *testing.T) string {
 func TestPublisherRole(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
-	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "badged_server"))
 	pool, err := pgxpool.New(t.Context(), as(t, database, "publisher"))
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +284,7 @@ func TestPublisherRole(t *testing.T) {
 func TestConsumerRole(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
-	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "server"))
+	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+as(t, database, "badged_server"))
 	total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`)))
 	pool, err := pgxpool.New(t.Context(), as(t, database, "consumer"))
 	if err != nil {
@@ -333,7 +341,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 	t.Parallel()
 	database := granted(t)
 	url := as(t, database, "publisher")
-	server := as(t, database, "server")
+	server := as(t, database, "badged_server")
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
 	if n := total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`))); n != 1 {
 		t.Fatalf("the total is %d, want 1", n)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/badged/badged/internal/devtest/snippets"
 )
 
 const (
@@ -249,6 +251,18 @@ func TestPromQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", file)
+}
+
+// Prometheus accepts the configuration of docs/deploying.md, with the alerts beside it.
+func TestConfigurationOfPrometheus(t *testing.T) {
+	page := snippets.With(t, "docs/deploying.md", "scrape_configs:", "yaml")
+	dir := t.TempDir()
+	for name, text := range map[string]string{"prometheus.yaml": page.Text, "alerts.yaml": read(t, "deploy/prometheus/alerts.yaml")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	promtool(t, "check", "config", filepath.Join(dir, "prometheus.yaml"))
 }
 
 func promtool(t *testing.T, args ...string) {

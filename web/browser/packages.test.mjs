@@ -2,7 +2,7 @@
 // server. Run by go test ./tests -run PackagesBrowser.
 
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
@@ -186,6 +186,18 @@ test("Vue shows live numbers, hydrated", async () => {
   const closed = socket.waitForEvent("close");
   await page.evaluate(() => app.unmount());
   await closed;
+});
+
+test("the elements of the README show their counts", async () => {
+  const [, example] = readFileSync("element/README.md", "utf8").match(/^```html\n([^]*?)^```/m);
+  const page = await open(example, await bundle("element"));
+  await page.waitForFunction(() => client.status.state === "online");
+  await page.evaluate(() => client.readAll());
+  await page.locator("badged-count").first().waitFor({ state: "hidden" });
+  await server.send("design-crew", "ben", "One");
+  await page.getByRole("img", { name: "1 unread in Design crew" }).waitFor();
+  await shows(page, "badged-count", "1");
+  assert.equal(await page.locator("badged-count:visible").count(), 2);
 });
 
 test("<badged-count> shows live counts, and nothing at 0", async () => {

@@ -35,6 +35,10 @@ var readBy = map[[2]string][2]string{
 	{"docs/brokers.md", "sql"}:                {"tests/tail_test.go", "forget_tail"},
 	{"docs/access.md", "yaml"}:                {"internal/server/keyring/ring_test.go", "TestFileOfThePage"},
 	{"docs/getting-started.md", "yaml"}:       {"internal/server/config/file_test.go", "TestFileOfThePage"},
+	{"docs/deploying.md", "yaml"}:             {"internal/deploy/monitoring_test.go", "TestConfigurationOfPrometheus"},
+	{"docs/postgres.md", "ini"}:               {"tests/pgbouncer_test.go", "TestPgBouncerInSessionMode"},
+	{"docs/howto/production.md", "sql"}:       {"tests/roles_test.go", "func granted"},
+	{"web/element/README.md", "html"}:         {"web/browser/packages.test.mjs", "element/README.md"},
 	{"docs/testing.md", "yaml"}:               {"internal/cli/docsshell_test.go", "TestCommandsInFilesOfDocs"},
 	{"README.md", "json"}:                     {"internal/server/app/reference_test.go", "TestAnswersOfThePages"},
 	{"docs/http-api.md", "json"}:              {"internal/server/app/reference_test.go", "TestAnswersOfThePages"},
@@ -56,11 +60,7 @@ var readBy = map[[2]string][2]string{
 
 // unread are blocks that no test reads, with the reason.
 var unread = map[[2]string]string{
-	{"docs/clients-mobile.md", "json"}:  "what a backend sends to APNs itself; badged neither reads nor writes it",
-	{"docs/deploying.md", "yaml"}:       "a part of the configuration of Prometheus",
-	{"docs/postgres.md", "ini"}:         "a part of the configuration of PgBouncer; TestPgBouncerInSessionMode has these settings",
-	{"docs/howto/production.md", "sql"}: "it creates roles and a database with fixed names; tests of roles do the same with others",
-	{"web/element/README.md", "html"}:   "elements without a page; web/browser/packages.test.mjs has a page with such elements",
+	{"docs/clients-mobile.md", "json"}: "what a backend sends to APNs itself; badged neither reads nor writes it",
 }
 
 // Every block with a language is read by a test, or has a reason.

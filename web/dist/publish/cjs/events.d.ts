@@ -2,7 +2,7 @@
 export type Seq = number | bigint | string;
 /** What all events have. */
 export interface Envelope {
-    /** Unique within the source. Source and id identify the event: an event with the same source and id changes nothing. */
+    /** Unique within the source. Source and id identify the event: a second event with the same source and id counts only for users that the first does not name. */
     id: string;
     /** The publisher, by convention as a URI reference. */
     source?: string;
