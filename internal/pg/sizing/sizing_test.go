@@ -11,7 +11,7 @@ var small = Load{
 	Connected: 0.1, Peak: 4, LogDays: 30, Cores: 16, WAL: 200e6, Disk: 4e12,
 }
 
-// Estimates the example chat of docs/operations.md, with one event for each message.
+// Estimates the example chat of docs/scaling.md, with one event for each message.
 func TestEstimate(t *testing.T) {
 	n := Estimate(small)
 	for _, v := range []struct {
