@@ -40,7 +40,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		owner:              metric.GaugeVec(r, "badged_projector_partition_owned", "1 for each partition that this process folds.", "partition"),
 		deadLettersWaiting: metric.Gauge(r, "badged_projector_dead_letters_waiting", "Dead letters that were neither retried nor discarded, counted up to 10000."),
 		dedupRuns:          metric.GaugeVec(r, "badged_projector_dedup_runs", "Sorted runs of event keys within the dedup window, by partition that this process folds. For each event, the filter of each run is checked.", "partition"),
-		dedupBlockKeys:     metric.GaugeVec(r, "badged_projector_dedup_block_keys", "Event keys that are not merged into sorted runs yet, by partition that this process folds. Each event has one key per user.", "partition"),
+		dedupBlockKeys:     metric.GaugeVec(r, "badged_projector_dedup_block_keys", "Event keys that are not merged into sorted runs yet, by partition that this process folds. An event for several users is stored once for each user.", "partition"),
 		dedupRunKeys:       metric.GaugeVec(r, "badged_projector_dedup_run_keys", "Event keys in sorted runs, by partition that this process folds.", "partition"),
 		dedupFilterBytes:   metric.GaugeVec(r, "badged_projector_dedup_filter_bytes", "Memory that filters of event keys use, by partition that this process folds. It is part of --cache-mib.", "partition"),
 		dedupUnfiltered:    metric.GaugeVec(r, "badged_projector_dedup_unfiltered_runs", "Sorted runs of event keys whose filters are not all in memory, by partition that this process folds. Each event costs a database look-up in these runs: raise --cache-mib.", "partition"),

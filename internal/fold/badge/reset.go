@@ -53,7 +53,7 @@ func (c *Conversation) reset(upTo int64, seqs []int64) {
 
 // resetMember folds conversation.reset for a member of a room: it moves the read position to
 // UpToSeq of e. All later messages become unread, except messages in Sent of the membership, which
-// the member sent. It also ends the effect of markFrom, if there is one.
+// the member sent. It also forgets Reached, the read position before markFrom lowered it.
 func (u *User) resetMember(r *Room, c *Conversation, e *events.Event) (changed bool, reason Reason) {
 	m, upTo := c.Membership, e.Data.UpToSeq
 	if upTo == c.ReadSeq && m.Reached == 0 && c.SeenSeq == 0 {

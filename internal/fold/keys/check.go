@@ -15,8 +15,9 @@ type Check struct {
 	window     *Window
 	generation int
 	oldest     int
-	// runs and prefixes are the look-ups to do: the entries with prefixes[i] are looked up in the
-	// run with the number runs[i]. stored has the entries found. added has the entries to store.
+	// runs and prefixes are the look-ups to do: prefixes[i] is the first half of an event key, and
+	// runs[i] the number of a run that may have entries with this prefix. stored has the entries
+	// found. added has the entries to store.
 	runs, prefixes []int64
 	stored         map[Entry]struct{}
 	added          []Entry

@@ -31,8 +31,9 @@ type Batch struct {
 	// origin is the partition to which the users belonged before any split.
 	origin   int
 	From, To logread.Cursor
-	// late has the positions of rows with late events (of pending transactions) before the batch
-	// moves these rows. The events of these rows come first in the batch.
+	// late has the places in the log of the rows whose transactions were pending when the projector
+	// passed them. The batch folds their events first, and gives these rows a new place, after the
+	// rows that are already folded.
 	late []events.Position
 	// appends is true if the transaction also appends the events to the log; otherwise the log
 	// already has them.

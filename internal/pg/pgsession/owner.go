@@ -69,10 +69,10 @@ type Owner struct {
 	// HeldChanged, if not nil, returns a channel that is closed when the result of Held may have
 	// changed. The owner then calls Held immediately, not at the end of the interval.
 	HeldChanged func() <-chan struct{}
-	// Interval is the pause between two checks. In each check, the owner counts the sessions, and
-	// acquires or releases partitions until it has its fair share.
+	// Interval is the pause between two checks. In each check, the owner counts the owners of its
+	// class in all processes, and acquires or releases partitions until it has its fair share.
 	Interval time.Duration
-	// Silence is how long the session may be idle before Postgres ends it. So if this host vanishes
+	// Silence is how long the owner's Postgres session may be idle before Postgres ends it. So if this host vanishes
 	// or this process is suspended, other processes get the partitions of this process. If a query
 	// takes longer than Silence, the owner ends its session itself.
 	Silence time.Duration
