@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,10 +108,13 @@ func TestServerRole(t *testing.T) {
 	for _, args := range [][]string{{"rebuild", "-q"}, {"rebuild", "-q", "--user=ann"}, {"config", "check", "--connect", "--publisher-keys=backend=" + publisherKey}, {"migrate", "status"}} {
 		must(t, append(args, "--database-url="+server)...)
 	}
+	states := filepath.Join(t.TempDir(), "states.csv")
+	writeFile(t, states, "user_id,conversation_id,last_seq,read_seq\ncal,tea,12,7\n")
+	must(t, "import", states, "--database-url="+server)
 	if out := must(t, "audit", "verify", "--database-url="+server); !strings.Contains(out, "--count=") {
 		t.Errorf("the audit trail has no head:\n%s", out)
 	}
-	for _, args := range [][]string{{"verify"}, {"lag"}, {"user", "show", "bob"}, {"user", "explain", "bob"}} {
+	for _, args := range [][]string{{"verify"}, {"lag"}, {"log"}, {"user", "show", "bob"}, {"user", "explain", "bob"}} {
 		must(t, append(args, "--database-url="+reader)...)
 	}
 	if n := total(t, p, "bob", publish(t, p, delivered("team", 3, `"ann","bob"`))); n != 3 {
