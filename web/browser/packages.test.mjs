@@ -189,7 +189,7 @@ test("Vue shows live numbers, hydrated", async () => {
 });
 
 test("the elements of the README show their counts", async () => {
-  const [, example] = readFileSync("element/README.md", "utf8").match(/^```html\n([^]*?)^```/m);
+  const [, example] = readFileSync("element/README.md", "utf8").match(/^```html\n(.*?)^```/ms);
   const page = await open(example, await bundle("element"));
   await page.waitForFunction(() => client.status.state === "online");
   await page.evaluate(() => client.readAll());
