@@ -73,7 +73,7 @@ func TestRefusedLogins(t *testing.T) {
 		} else {
 			sql(t, database, tc.refuse)
 		}
-		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'`)
+		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'badged_server'`)
 		seq++
 		header, answer := p.awaitAnswer(http.MethodPost, "/v1/events", delivered("c", seq, `"ann"`), http.StatusServiceUnavailable, tc.why)
 		if header.Get("Retry-After") == "" || header.Get("Content-Type") != "application/problem+json" || strings.Contains(answer, "hunter2") || strings.Contains(answer, "SQLSTATE") {
@@ -110,7 +110,7 @@ func passwordRotated(t *testing.T) {
 	write := func(password string) {
 		t.Helper()
 		writeFile(t, file, password+"\n")
-		writeFile(t, passfile, "*:*:*:server:"+password+"\n")
+		writeFile(t, passfile, "*:*:*:badged_server:"+password+"\n")
 	}
 	write("first")
 	url := as(t, database, "badged_server")
@@ -126,7 +126,7 @@ func passwordRotated(t *testing.T) {
 			}
 		}
 		sql(t, database, `ALTER ROLE badged_server PASSWORD '`+password+`'`)
-		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'server'`)
+		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'badged_server'`)
 		for _, p := range servers {
 			p.awaitAnswer(http.MethodPost, "/v1/events", delivered("c", 2*i+2, `"ann"`), http.StatusServiceUnavailable, "refuses the password of badged")
 		}
