@@ -26,16 +26,16 @@ func newMetrics(r prometheus.Registerer) metrics {
 	}
 }
 
-// Run measures the lag until ctx is done. If a measurement fails, the gate admits all events until
-// a measurement succeeds again. After Run has returned, the gate also admits all events.
-func (g *Gate) Run(ctx context.Context) error {
-	defer g.stop()
+// Run measures the lag until ctx is done. If a measurement fails, the throttle admits all events
+// until a measurement succeeds again. After Run has returned, it also admits all events.
+func (th *Throttle) Run(ctx context.Context) error {
+	defer th.stop()
 	var last time.Time // start of the last measurement
 	for {
 		began := time.Now()
-		if g.waits() || began.Sub(last) >= calmInterval {
-			if err := g.measure(ctx); err != nil && ctx.Err() == nil {
-				g.cfg.Logger.WarnContext(ctx, "cannot measure the lag; admitting all publishers", "error", err)
+		if th.waits() || began.Sub(last) >= calmInterval {
+			if err := th.measure(ctx); err != nil && ctx.Err() == nil {
+				th.cfg.Logger.WarnContext(ctx, "cannot measure the lag; admitting all publishers", "error", err)
 			}
 			last = time.Now()
 		}
@@ -46,10 +46,10 @@ func (g *Gate) Run(ctx context.Context) error {
 }
 
 // waits reports whether the last measurement found unfolded events.
-func (g *Gate) waits() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, p := range g.partitions {
+func (th *Throttle) waits() bool {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	for _, p := range th.partitions {
 		if p.lag > 0 {
 			return true
 		}
@@ -57,53 +57,53 @@ func (g *Gate) waits() bool {
 	return false
 }
 
-func (g *Gate) measure(ctx context.Context) error {
+func (th *Throttle) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
-	waiting, err := g.cfg.Waiting(ctx)
+	waiting, err := th.cfg.Waiting(ctx)
 	if err != nil {
-		g.update(nil, time.Now())
+		th.update(nil, time.Now())
 		return fmt.Errorf("backpressure: %w", err)
 	}
-	g.update(waiting, time.Now())
+	th.update(waiting, time.Now())
 	return nil
 }
 
 // update stores a measurement and wakes the callers of Admit that wait for it. waiting is nil if
 // the measurement failed.
-func (g *Gate) update(waiting map[int]lag.Waiting, now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (th *Throttle) update(waiting map[int]lag.Waiting, now time.Time) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
 	var worst time.Duration
-	for id, p := range g.partitions {
+	for id, p := range th.partitions {
 		if _, ok := waiting[id]; !ok {
 			*p = partition{folded: p.folded, moved: p.moved}
 		}
 	}
 	for id, w := range waiting {
-		p := g.partitions[id]
+		p := th.partitions[id]
 		if p == nil {
 			p = &partition{}
-			g.partitions[id] = p
+			th.partitions[id] = p
 		}
 		if w.Folded != p.folded {
 			p.folded, p.moved = w.Folded, now
 		}
 		p.lag = w.Age
-		over := g.cfg.MaxLag > 0 && w.Age > g.cfg.MaxLag
+		over := th.cfg.MaxLag > 0 && w.Age > th.cfg.MaxLag
 		p.late, p.suspected = over && p.suspected, over
 		worst = max(worst, w.Age)
 	}
-	g.metrics.lag.Set(worst.Seconds())
-	close(g.next)
-	g.next = make(chan struct{})
+	th.metrics.lag.Set(worst.Seconds())
+	close(th.next)
+	th.next = make(chan struct{})
 }
 
-// stop makes the gate admit all events permanently.
-func (g *Gate) stop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.stopped = true
-	close(g.next)
-	g.next = make(chan struct{})
+// stop makes the throttle admit all events permanently.
+func (th *Throttle) stop() {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.stopped = true
+	close(th.next)
+	th.next = make(chan struct{})
 }

@@ -17,11 +17,11 @@ func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
 		dense.Ranges = append(dense.Ranges, SeqRange{Lo: 2 * i, Hi: 2 * i})
 	}
 	dense.Add(maxWords*wordBits - 2)
-	if dense.block.Count != 0 || len(dense.Ranges) != maxWords*wordBits/2 {
-		t.Errorf("of %d dense ranges %d are only counted", len(dense.Ranges), dense.block.Count)
+	if dense.bulk.Count != 0 || len(dense.Ranges) != maxWords*wordBits/2 {
+		t.Errorf("of %d dense ranges %d are only counted", len(dense.Ranges), dense.bulk.Count)
 	}
-	if dense.Add(maxWords * wordBits); dense.block.Count != wordBits/2 || dense.Min() != 0 { // the oldest word
-		t.Errorf("past the bound of dense ranges %d are only counted", dense.block.Count)
+	if dense.Add(maxWords * wordBits); dense.bulk.Count != wordBits/2 || dense.Min() != 0 { // the oldest word
+		t.Errorf("past the bound of dense ranges %d are only counted", dense.bulk.Count)
 	}
 
 	var set BoundedSet
@@ -30,16 +30,16 @@ func TestBoundedSetIsExactBelowItsBound(t *testing.T) {
 			t.Fatalf("%d was there already", sparse*i+1)
 		}
 	}
-	if set.block.Count != 0 || set.Len() != MaxRanges || set.Min() != 1 {
-		t.Fatalf("%d seqs from %d, of which %d are only counted", set.Len(), set.Min(), set.block.Count)
+	if set.bulk.Count != 0 || set.Len() != MaxRanges || set.Min() != 1 {
+		t.Fatalf("%d seqs from %d, of which %d are only counted", set.Len(), set.Min(), set.bulk.Count)
 	}
 	set.Add(sparse*MaxRanges + 1)
-	if want := (block{1, 1, 1}); set.block != want || set.Len() != MaxRanges+1 || set.Min() != 1 {
-		t.Errorf("past the bound: %d seqs from %d, block %+v", set.Len(), set.Min(), set.block)
+	if want := (bulk{1, 1, 1}); set.bulk != want || set.Len() != MaxRanges+1 || set.Min() != 1 {
+		t.Errorf("past the bound: %d seqs from %d, bulk %+v", set.Len(), set.Min(), set.bulk)
 	}
 	set.RemoveUpTo(1)
-	if set.block.Count != 0 || set.Len() != MaxRanges || set.Min() != sparse+1 {
-		t.Errorf("read past the block: %d seqs from %d, block %+v", set.Len(), set.Min(), set.block)
+	if set.bulk.Count != 0 || set.Len() != MaxRanges || set.Min() != sparse+1 {
+		t.Errorf("read past the bulk: %d seqs from %d, bulk %+v", set.Len(), set.Min(), set.bulk)
 	}
 }
 
@@ -55,8 +55,8 @@ func TestBlockOfABoundedSet(t *testing.T) {
 		return &set
 	}
 	full := filled()
-	if full.block != (block{1, 99_901, 1000}) || full.Len() != 2000 {
-		t.Fatalf("block %+v of %d", full.block, full.Len())
+	if full.bulk != (bulk{1, 99_901, 1000}) || full.Len() != 2000 {
+		t.Fatalf("bulk %+v of %d", full.bulk, full.Len())
 	}
 	if k := full.known; len(k) != maxKnown || k[0] != 1 || k[maxKnown-1] != 99_901 {
 		t.Fatalf("%d seqs are known: %v", len(k), k)
@@ -75,12 +75,12 @@ func TestBlockOfABoundedSet(t *testing.T) {
 		count int64
 		min   int64
 	}{
-		"a late message in the block is taken to be counted": {func(s *BoundedSet) { s.Add(50_000) }, 2000, 1},
-		"a recall in the block takes one away":               {func(s *BoundedSet) { s.Remove(777) }, 1999, 1},
-		"after a recall of the first the next is known":      {func(s *BoundedSet) { s.Remove(1) }, 1999, behind(2)},
-		"a read of half of it takes half":                    {func(s *BoundedSet) { s.RemoveUpTo(49_951) }, 1500, behind(49_952)},
-		"a read of all of it is exact":                       {func(s *BoundedSet) { s.RemoveUpTo(99_901) }, 1000, 100_001},
-		"a read beyond it is exact":                          {func(s *BoundedSet) { s.RemoveUpTo(100_001) }, 999, 100_101},
+		"a late message in the bulk is taken to be counted": {func(s *BoundedSet) { s.Add(50_000) }, 2000, 1},
+		"a recall in the bulk takes one away":               {func(s *BoundedSet) { s.Remove(777) }, 1999, 1},
+		"after a recall of the first the next is known":     {func(s *BoundedSet) { s.Remove(1) }, 1999, behind(2)},
+		"a read of half of it takes half":                   {func(s *BoundedSet) { s.RemoveUpTo(49_951) }, 1500, behind(49_952)},
+		"a read of all of it is exact":                      {func(s *BoundedSet) { s.RemoveUpTo(99_901) }, 1000, 100_001},
+		"a read beyond it is exact":                         {func(s *BoundedSet) { s.RemoveUpTo(100_001) }, 999, 100_101},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := filled()
@@ -128,12 +128,12 @@ func TestSparseRoomStaysSane(t *testing.T) {
 			}
 			for name, set := range map[string]*BoundedSet{"unread": &c.Unread, "mentions": &c.Mentions} {
 				// The constraints of the table forbid this.
-				if b := set.block; set.Len() > 0 && set.Min() <= c.ReadSeq || b.Count < 0 ||
+				if b := set.bulk; set.Len() > 0 && set.Min() <= c.ReadSeq || b.Count < 0 ||
 					b.Count > 0 && (b.Lo > b.Hi || len(set.Ranges) > 0 && set.Ranges[0].Lo <= b.Hi) {
-					t.Fatalf("%s: block %+v before %v, read up to %d", name, b, set.Ranges[:min(3, len(set.Ranges))], c.ReadSeq)
+					t.Fatalf("%s: bulk %+v before %v, read up to %d", name, b, set.Ranges[:min(3, len(set.Ranges))], c.ReadSeq)
 				}
 			}
-			if c.Unread.block.Count == 0 {
+			if c.Unread.bulk.Count == 0 {
 				for _, r := range c.Mentions.Ranges {
 					if !c.Unread.Contains(r.Lo) || !c.Unread.Contains(r.Hi) {
 						t.Fatalf("a mention in %v is not unread", r)

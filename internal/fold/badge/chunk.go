@@ -31,8 +31,8 @@ const (
 	// chunk before it, unless the result would have more ranges than this. Two rows with this
 	// number of ranges fit into a Postgres page.
 	MaxMergedRanges = 448
-	// MaxClosedRanges limits each closed chunk, which late messages and recalls write. A
-	// larger chunk is split in the middle.
+	// MaxClosedRanges is the maximum number of ranges in a closed chunk. Late messages and recalls
+	// can add ranges to a closed chunk; a chunk with more ranges is split in the middle.
 	MaxClosedRanges = 480
 )
 

@@ -247,11 +247,11 @@ func (c *Conversation) recall(seq, revision int64) Reason {
 		return alreadyRead
 	}
 	c.Touched = true
-	counted := c.Unread.block
+	counted := c.Unread.bulk
 	c.Unread.Remove(seq)
 	c.Mentions.Remove(seq)
-	if c.Unread.block.Count == 0 && counted.Count > 0 {
-		c.Mentions.RemoveUpTo(counted.Hi) // nothing in the counted block is unread any more
+	if c.Unread.bulk.Count == 0 && counted.Count > 0 {
+		c.Mentions.RemoveUpTo(counted.Hi) // nothing in the counted bulk is unread any more
 	}
 	c.settle()
 	return notDelivered
@@ -276,7 +276,7 @@ func (c *Conversation) forgetRecalls() {
 	}
 }
 
-// settle adjusts the counts of the blocks of Unread and Mentions (see [BoundedSet]), which are
+// settle adjusts the counts of the bulks of Unread and Mentions (see [BoundedSet]), which are
 // approximate, so that there are no more mentions than unread messages.
 func (c *Conversation) settle() {
 	c.Unread.raise(c.Mentions.RangeSet.Len())

@@ -10,7 +10,7 @@ import (
 )
 
 // The stored form of a set has three parts. The first part is a byte of flags. The second part is
-// the block (see [BoundedSet]), if there is one: Lo, Hi - Lo, Count, the number of known seqs, and
+// the bulk (see [BoundedSet]), if there is one: Lo, Hi - Lo, Count, the number of known seqs, and
 // the known seqs. The third part is the ranges, or words (see words.go) if there are more than
 // MaxRanges ranges. Numbers are varints. Each seq is stored as its distance from the previous seq,
 // so a set with a few ranges needs only a few bytes.
@@ -30,10 +30,10 @@ func (s *BoundedSet) Encode() string {
 	}
 	var few [32]byte // on the stack; most sets fit
 	b := append(few[:0], 0)
-	if s.block.Count > 0 {
+	if s.bulk.Count > 0 {
 		b[0] |= hasBlock
-		b = appendNumbers(b, s.block.Lo, s.block.Hi-s.block.Lo, s.block.Count, int64(len(s.known)))
-		at := s.block.Lo
+		b = appendNumbers(b, s.bulk.Lo, s.bulk.Hi-s.bulk.Lo, s.bulk.Count, int64(len(s.known)))
+		at := s.bulk.Lo
 		for _, seq := range s.known {
 			b = appendNumbers(b, seq-at)
 			at = seq
@@ -76,7 +76,7 @@ func DecodeSet(stored []byte) (s BoundedSet, err error) {
 		}
 	}
 	for i, r := range s.Ranges {
-		if i > 0 && r.Lo-1 <= s.Ranges[i-1].Hi || s.block.Count > 0 && r.Lo <= s.block.Hi {
+		if i > 0 && r.Lo-1 <= s.Ranges[i-1].Hi || s.bulk.Count > 0 && r.Lo <= s.bulk.Hi {
 			rest.bad = true
 		}
 		s.size += r.Hi - r.Lo + 1
@@ -88,15 +88,15 @@ func DecodeSet(stored []byte) (s BoundedSet, err error) {
 }
 
 func (s *BoundedSet) decodeBlock(rest *numbers) {
-	s.block.Lo = rest.next()
-	s.block.Hi = rest.after(s.block.Lo)
-	s.block.Count = rest.next()
-	at := s.block.Lo
+	s.bulk.Lo = rest.next()
+	s.bulk.Hi = rest.after(s.bulk.Lo)
+	s.bulk.Count = rest.next()
+	at := s.bulk.Lo
 	for n := rest.next(); n > 0 && !rest.bad; n-- {
 		at = rest.after(at)
 		s.known = append(s.known, at)
 	}
-	if s.block.Count == 0 || at > s.block.Hi || !slices.IsSorted(s.known) {
+	if s.bulk.Count == 0 || at > s.bulk.Hi || !slices.IsSorted(s.known) {
 		rest.bad = true
 	}
 }

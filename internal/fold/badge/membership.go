@@ -156,8 +156,8 @@ func (m *Membership) moveTo(mentions *BoundedSet, seq int64) {
 	m.NamedAll.RemoveUpTo(seq)
 }
 
-// upTo calls f with every stored seq of s up to `last`. The set stores only a few seqs of the
-// block: see [BoundedSet].
+// upTo calls f with every stored seq of s up to `last`. Of its bulk, a [BoundedSet] stores only a
+// few seqs.
 func (s *BoundedSet) upTo(last int64, f func(int64)) {
 	for _, seq := range s.known {
 		if seq <= last {
@@ -202,7 +202,7 @@ func (c *Conversation) ViewIn(r *Room, levels category.Levels) View {
 		ReadSeq: c.ReadPosition(), SeenSeq: c.SeenSeq, LastSeq: r.LastSeq, Level: c.Level, LevelUntil: c.LevelUntil, Category: r.Category, Marked: c.Marked,
 	}
 	direct := levels.Of(string(c.Level), r.Category) == category.LevelDirectMentions
-	// A set with a block is approximate, so the differences could be negative.
+	// A set with a bulk is approximate, so the differences could be negative.
 	count := func(above, own, ownAll, mentions, namedAll int64) (int64, int64) {
 		live, all := r.LiveAbove(above)
 		if direct {

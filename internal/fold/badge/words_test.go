@@ -109,7 +109,7 @@ func TestDenseConversationsAreExact(t *testing.T) {
 }
 
 // The first unread message was delivered and is unread, even if most of a
-// block is unknown. No count is below the number of known seqs.
+// bulk is unknown. No count is below the number of known seqs.
 func TestFirstUnreadExists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var set BoundedSet
@@ -154,8 +154,8 @@ func TestFirstUnreadExists(t *testing.T) {
 			if first := set.Min(); set.Len() > 0 && !in[first] && (len(set.known) > 0 || len(set.Ranges) > 0) {
 				t.Fatalf("the first unread is %d, which is not", first)
 			}
-			if set.block.Count < 0 || len(set.known) > maxKnown || set.block.Count == 0 && len(set.known) > 0 {
-				t.Fatalf("block %+v, of which %d are known", set.block, len(set.known))
+			if set.bulk.Count < 0 || len(set.known) > maxKnown || set.bulk.Count == 0 && len(set.known) > 0 {
+				t.Fatalf("bulk %+v, of which %d are known", set.bulk, len(set.known))
 			}
 		}
 	})

@@ -187,7 +187,7 @@ func (ls *queues) finish(l queueKey, rows ...row) {
 
 // claim returns due rows of a queue. It calls the function `take` for one partition after the other
 // until a call returns rows; `take` reads the due rows of a partition, except the rows in taken.
-// While no partition may have due rows, claim waits. Its only error is the error of ctx.
+// As long as no partition can have due rows, claim waits. Its only error is the error of ctx.
 func claim[T any](ctx context.Context, n *Notifier, l queueKey, take func(partition int, taken []row) ([]T, error)) ([]T, error) {
 	backoff := wait.Backoff{First: firstBackoff, Last: lastBackoff}
 	for {

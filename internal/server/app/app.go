@@ -220,18 +220,18 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			}
 		}
 	}
-	var gate *backpressure.Gate
+	var throttle *backpressure.Throttle
 	if cfg.Has(config.RoleAPI) || cfg.Has(config.RoleIngest) && len(given.brokers) > 0 {
-		gate, err = backpressure.New(backpressure.Config{
+		throttle, err = backpressure.New(backpressure.Config{
 			Waiting: a.waiting, Layouts: a.cluster,
 			MaxLag: cfg.MaxLag, Logger: log, Registerer: a.registry,
 		})
 		if err != nil {
 			return nil, err
 		}
-		a.stage("backpressure", gate.Run)
+		a.stage("backpressure", throttle.Run)
 	}
-	if err := a.openIngest(ctx, given.brokers, gate); err != nil {
+	if err := a.openIngest(ctx, given.brokers, throttle); err != nil {
 		return nil, err
 	}
 	requests := obs.NewHTTPMetrics(a.registry)
@@ -258,7 +258,7 @@ func Open(ctx context.Context, cfg config.Server, l net.Listener, log *slog.Logg
 			webhooks = a.webhookOperations(given.box)
 		}
 		served.Partitions = func() int { return a.cluster.Layout().Len() }
-		served.Appender, served.Away, served.Gate = a.publisher, a.cluster.AwayNames, gate
+		served.Appender, served.Away, served.Throttle = a.publisher, a.cluster.AwayNames, throttle
 		served.Badges, served.AppBadges = reader.Limited(readersShare, readersPatience), reader.Limited(readersShare, appsPatience)
 		served.Tokens, served.ReadsPerSecond = a.tokens, cfg.ReadsPerSecond
 		served.Explainer, served.Operations, served.Webhooks = a.explainer(), ops, webhooks

@@ -11,9 +11,9 @@ import (
 	"github.com/badged/badged/internal/server/config"
 )
 
-// openIngest adds the reader of brokers, if this process has the role ingest. gate, for
+// openIngest adds the reader of brokers, if this process has the role ingest. throttle, for
 // backpressure, slows the reader down while folding is behind.
-func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *backpressure.Gate) error {
+func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, throttle *backpressure.Throttle) error {
 	if !a.cfg.Has(config.RoleIngest) || len(brokers) == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (a *App) openIngest(ctx context.Context, brokers []ingest.Source, gate *bac
 	x, err := ingest.New(ingest.Config{
 		Pool: home.serving, Log: home.Log, Cluster: dbs, Sources: brokers, Logger: a.log, Metrics: ingest.NewMetrics(a.registry),
 		Admit: func(ctx context.Context, evs []events.Event) error {
-			ticket, err := gate.Enter(ctx, 0)
+			ticket, err := throttle.Enter(ctx, 0)
 			if err != nil {
 				return err
 			}

@@ -176,15 +176,15 @@ func (a *App) relayDatabase(ctx context.Context) (relay.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate, err := backpressure.New(backpressure.Config{
+	throttle, err := backpressure.New(backpressure.Config{
 		Database: pool, Layouts: log,
 		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.stage("backpressure", gate.Run)
-	return gatedTarget{gate, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log))}, nil
+	a.stage("backpressure", throttle.Run)
+	return throttledTarget{throttle, traffic.NewDatabaseTarget(log, badges.NewReader(pool, log))}, nil
 }
 
 // relayShards returns the shards to append to, if there are several databases.
@@ -196,17 +196,17 @@ func (a *App) relayShards(ctx context.Context) (_ relay.Divided, err error) {
 		return nil, err
 	}
 	a.watchDatabases()
-	gate, err := backpressure.New(backpressure.Config{
+	throttle, err := backpressure.New(backpressure.Config{
 		Waiting: a.waiting, Layouts: a.cluster,
 		MaxLag: a.cfg.MaxLag, Logger: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.stage("backpressure", gate.Run)
+	a.stage("backpressure", throttle.Run)
 	return relayedShards{cluster.NewAppender(a.cluster, func(s *cluster.Database) events.Append {
 		return func(ctx context.Context, evs ...events.Event) (r events.Receipt, err error) {
-			err = admitted(ctx, gate, evs, func() error {
+			err = admitted(ctx, throttle, evs, func() error {
 				r, err = s.Log.AppendOwn(ctx, evs...)
 				return err
 			})
@@ -315,26 +315,26 @@ func (a *App) besideDatabase(ctx context.Context, purpose string) (*database, er
 	return d, a.checkSchema(ctx, d, false)
 }
 
-// gatedTarget is a DatabaseTarget whose appends are delayed while folding is behind.
-type gatedTarget struct {
-	gate *backpressure.Gate
+// throttledTarget is a DatabaseTarget whose appends are delayed while folding is behind.
+type throttledTarget struct {
+	throttle *backpressure.Throttle
 	*traffic.DatabaseTarget
 }
 
 // Append implements relay.Target.
-func (t gatedTarget) Append(ctx context.Context, evs []events.Event) (id int64, err error) {
-	err = admitted(ctx, t.gate, evs, func() error {
+func (t throttledTarget) Append(ctx context.Context, evs []events.Event) (id int64, err error) {
+	err = admitted(ctx, t.throttle, evs, func() error {
 		id, err = t.DatabaseTarget.Append(ctx, evs)
 		return err
 	})
 	return id, err
 }
 
-// admitted waits until the gate for backpressure admits evs, then calls `appended`. The gate delays
-// events while folding is behind. If folding is further behind than --max-lag, admitted fails with
+// admitted waits until the throttle admits evs, then calls `appended`. The throttle delays events
+// while folding is behind. If folding is further behind than --max-lag, admitted fails with
 // a [*traffic.TransientError].
-func admitted(ctx context.Context, gate *backpressure.Gate, evs []events.Event, appended func() error) error {
-	ticket, err := gate.Enter(ctx, 0)
+func admitted(ctx context.Context, throttle *backpressure.Throttle, evs []events.Event, appended func() error) error {
+	ticket, err := throttle.Enter(ctx, 0)
 	if err != nil {
 		return err
 	}

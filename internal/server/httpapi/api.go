@@ -71,9 +71,9 @@ type Config struct {
 	// partition that has users of the event; with the number of partitions, the API limits how many
 	// copies one request can cause. If Partitions is nil, copies are not limited.
 	Partitions func() int
-	// Gate slows and refuses publishers while folding is behind. If it is nil, all publishers are
+	// Throttle slows and refuses publishers while folding is behind. If it is nil, all publishers are
 	// admitted at once.
-	Gate *backpressure.Gate
+	Throttle *backpressure.Throttle
 	// Explainer serves /admin/v1/users/{user}/explain. If it is nil, the route does not exist.
 	Explainer Explainer
 	// Disconnects serves POST /v1/users/{user}/disconnect. If it is nil, the route does not

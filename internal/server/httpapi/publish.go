@@ -63,8 +63,8 @@ func (a *API) postEvents(w http.ResponseWriter, r *http.Request, caller grant) (
 	if err != nil {
 		return answer{}, err
 	}
-	// Enter the gate (backpressure) before decoding, which uses processors that folding needs.
-	ticket, err := a.cfg.Gate.Enter(r.Context(), len(body))
+	// Enter the throttle before decoding, which uses processors that folding needs.
+	ticket, err := a.cfg.Throttle.Enter(r.Context(), len(body))
 	if err != nil {
 		return answer{}, err
 	}

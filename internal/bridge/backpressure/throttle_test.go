@@ -13,16 +13,16 @@ import (
 	"github.com/badged/badged/internal/fold/lag"
 )
 
-// newTestGate returns a gate of four partitions, which tests measure by hand.
-func newTestGate(t *testing.T, maxLag time.Duration) *Gate {
+// newTestThrottle returns a throttle of four partitions, which tests measure by hand.
+func newTestThrottle(t *testing.T, maxLag time.Duration) *Throttle {
 	t.Helper()
-	g, err := New(Config{
+	th, err := New(Config{
 		Database: (*pgxpool.Pool)(nil), Layouts: events.NewLayout(4, nil), MaxLag: maxLag,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g
+	return th
 }
 
 // forUsers returns an event for users whose names say their partitions: those with an a are
@@ -42,17 +42,17 @@ func forUsers(names ...string) []events.Event {
 }
 
 // measured sets a measurement: the position, and the lag of each partition.
-func measured(g *Gate, position int64, lags ...time.Duration) {
+func measured(th *Throttle, position int64, lags ...time.Duration) {
 	waiting := map[int]lag.Waiting{}
 	for i, age := range lags {
 		waiting[i] = lag.Waiting{Age: age, Folded: events.Position{Offset: position}}
 	}
-	g.update(waiting, time.Now())
+	th.update(waiting, time.Now())
 }
 
-func admit(t *testing.T, g *Gate, bytes int, users ...string) error {
+func admit(t *testing.T, th *Throttle, bytes int, users ...string) error {
 	t.Helper()
-	ticket, err := g.Enter(t.Context(), bytes)
+	ticket, err := th.Enter(t.Context(), bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,25 +62,25 @@ func admit(t *testing.T, g *Gate, bytes int, users ...string) error {
 
 func TestRefusesPartitionsThatAreTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, 30*time.Second)
-		measured(g, 1, 40*time.Second, time.Second)
+		th := newTestThrottle(t, 30*time.Second)
+		measured(th, 1, 40*time.Second, time.Second)
 		time.Sleep(progressWindow) // and its position does not move: waiting would not help
-		if err := admit(t, g, 1, "ada"); err != nil {
+		if err := admit(t, th, 1, "ada"); err != nil {
 			t.Errorf("after one measurement: %v", err)
 		}
-		measured(g, 1, 41*time.Second, time.Second)
+		measured(th, 1, 41*time.Second, time.Second)
 		var behind *BehindError
-		if err := admit(t, g, 1, "ada"); !errors.As(err, &behind) || behind.Lag != 41*time.Second || behind.RetryAfter < time.Second {
+		if err := admit(t, th, 1, "ada"); !errors.As(err, &behind) || behind.Lag != 41*time.Second || behind.RetryAfter < time.Second {
 			t.Errorf("after two: %v", err)
 		}
-		if err := admit(t, g, 1, "ben", "ada"); !errors.As(err, &behind) {
+		if err := admit(t, th, 1, "ben", "ada"); !errors.As(err, &behind) {
 			t.Errorf("with another user: %v", err)
 		}
-		if err := admit(t, g, 1, "ben"); err != nil {
+		if err := admit(t, th, 1, "ben"); err != nil {
 			t.Errorf("for a partition that is not late: %v", err)
 		}
-		measured(g, 2, 0, 0)
-		if err := admit(t, g, 1, "ada"); err != nil {
+		measured(th, 2, 0, 0)
+		if err := admit(t, th, 1, "ada"); err != nil {
 			t.Errorf("once folded: %v", err)
 		}
 	})
@@ -88,12 +88,12 @@ func TestRefusesPartitionsThatAreTooLate(t *testing.T) {
 
 func TestNoLimitRefusesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, 0)
+		th := newTestThrottle(t, 0)
 		for range 3 {
-			measured(g, 1, time.Hour)
+			measured(th, 1, time.Hour)
 		}
 		time.Sleep(progressWindow)
-		if err := admit(t, g, 1, "ada"); err != nil {
+		if err := admit(t, th, 1, "ada"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -103,23 +103,23 @@ func TestNoLimitRefusesNothing(t *testing.T) {
 // longer than needed.
 func TestWaitsForFolding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, 30*time.Second)
-		measured(g, 1, 3*time.Second)
+		th := newTestThrottle(t, 30*time.Second)
+		measured(th, 1, 3*time.Second)
 		began := time.Now()
-		admitted := make(chan error, cap(g.slots)+1)
-		for range cap(g.slots) + 1 {
-			go func() { admitted <- admit(t, g, SmallBody+1, "ada") }()
+		admitted := make(chan error, cap(th.slots)+1)
+		for range cap(th.slots) + 1 {
+			go func() { admitted <- admit(t, th, SmallBody+1, "ada") }()
 		}
 		synctest.Wait()
-		if len(g.slots) != 0 || len(admitted) != 0 {
-			t.Errorf("%d slots are taken, %d are admitted", len(g.slots), len(admitted))
+		if len(th.slots) != 0 || len(admitted) != 0 {
+			t.Errorf("%d slots are taken, %d are admitted", len(th.slots), len(admitted))
 		}
-		if err := admit(t, g, SmallBody+1, "ben"); err != nil || time.Since(began) != 0 {
+		if err := admit(t, th, SmallBody+1, "ben"); err != nil || time.Since(began) != 0 {
 			t.Errorf("another partition: %v after %s", err, time.Since(began))
 		}
 		time.Sleep(time.Second)
-		measured(g, 2, time.Second)
-		for range cap(g.slots) + 1 {
+		measured(th, 2, time.Second)
+		for range cap(th.slots) + 1 {
 			if err := <-admitted; err != nil {
 				t.Error(err)
 			}
@@ -128,8 +128,8 @@ func TestWaitsForFolding(t *testing.T) {
 			t.Errorf("waited for %s", waited)
 		}
 
-		measured(g, 3, 3*time.Second) // the last measurement
-		if err := admit(t, g, 1, "ada"); err != nil || time.Since(began) != time.Second+maxDelay {
+		measured(th, 3, 3*time.Second) // the last measurement
+		if err := admit(t, th, 1, "ada"); err != nil || time.Since(began) != time.Second+maxDelay {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 	})

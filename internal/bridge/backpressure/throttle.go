@@ -23,7 +23,7 @@ import (
 	"github.com/badged/badged/internal/fold/lag"
 )
 
-// Config configures a gate. Layouts, and Database or Waiting, are required.
+// Config configures a throttle. Layouts, and Database or Waiting, are required.
 type Config struct {
 	// Database is used to measure the lag of all partitions, whichever process folds them.
 	Database events.Querier
@@ -73,8 +73,8 @@ const (
 // time.
 const SmallBody = 32 << 10
 
-// Gate admits publishers. It is safe for concurrent use.
-type Gate struct {
+// Throttle admits publishers. It is safe for concurrent use.
+type Throttle struct {
 	cfg     Config
 	slow    time.Duration
 	slots   chan struct{}
@@ -99,8 +99,8 @@ type partition struct {
 	moved           time.Time // when folded last changed
 }
 
-// New returns a gate. The gate admits all events until Run has measured the lag.
-func New(cfg Config) (*Gate, error) {
+// New returns a throttle. The throttle admits all events until Run has measured the lag.
+func New(cfg Config) (*Throttle, error) {
 	if cfg.Waiting == nil && cfg.Database != nil {
 		cfg.Waiting = func(ctx context.Context) (map[int]lag.Waiting, error) {
 			return lag.WaitingIn(ctx, cfg.Database, cfg.Layouts.Layout().Living())
@@ -110,7 +110,7 @@ func New(cfg Config) (*Gate, error) {
 		return nil, errors.New("backpressure: Layouts, and Database or Waiting, are required")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	g := &Gate{
+	th := &Throttle{
 		cfg:        cfg,
 		slow:       slowLag,
 		slots:      make(chan struct{}, min(max(4, 2*runtime.GOMAXPROCS(0)), 8)),
@@ -119,9 +119,9 @@ func New(cfg Config) (*Gate, error) {
 		next:       make(chan struct{}),
 	}
 	if cfg.MaxLag > 0 {
-		g.slow = min(slowLag, cfg.MaxLag/2)
+		th.slow = min(slowLag, cfg.MaxLag/2)
 	}
-	return g, nil
+	return th, nil
 }
 
 // BehindError means that events are refused because folding is too far behind.
@@ -139,17 +139,17 @@ func (e *BehindError) Error() string {
 
 // Ticket admits one call of a publisher. It is not safe for concurrent use.
 type Ticket struct {
-	gate *Gate
-	slot bool
+	throttle *Throttle
+	slot     bool
 }
 
 // Enter waits for a slot if the request, whose size is given in bytes, is larger than SmallBody.
-// The caller must call Leave after appending the events. If the gate is nil, Enter does not wait.
-func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
-	if g == nil {
+// The caller must call Leave after appending the events. If the throttle is nil, Enter does not wait.
+func (th *Throttle) Enter(ctx context.Context, bytes int) (*Ticket, error) {
+	if th == nil {
 		return &Ticket{}, nil
 	}
-	t := &Ticket{gate: g}
+	t := &Ticket{throttle: th}
 	if bytes <= SmallBody {
 		return t, nil
 	}
@@ -158,7 +158,7 @@ func (g *Gate) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 
 func (t *Ticket) take(ctx context.Context) error {
 	select {
-	case t.gate.slots <- struct{}{}:
+	case t.throttle.slots <- struct{}{}:
 		t.slot = true
 		return nil
 	case <-ctx.Done():
@@ -169,7 +169,7 @@ func (t *Ticket) take(ctx context.Context) error {
 // Leave frees the slot. It is idempotent.
 func (t *Ticket) Leave() {
 	if t.slot {
-		<-t.gate.slots
+		<-t.throttle.slots
 		t.slot = false
 	}
 }
@@ -179,22 +179,22 @@ func (t *Ticket) Leave() {
 // measurements in a row have found a lag above MaxLag in a partition of evs, Admit returns a
 // [*BehindError]. ADR 46 has the reasons.
 func (t *Ticket) Admit(ctx context.Context, evs []events.Event) error {
-	g := t.gate
-	if g == nil {
+	th := t.throttle
+	if th == nil {
 		return nil
 	}
 	began := time.Now()
 	needsSlot := t.slot
 	for held := false; ; held = true {
-		worst, late, next := g.worstLag(evs, time.Now())
+		worst, late, next := th.worstLag(evs, time.Now())
 		if late {
-			g.metrics.refused.Inc()
-			return &BehindError{Lag: worst, RetryAfter: retryAfter(worst - g.cfg.MaxLag)}
+			th.metrics.refused.Inc()
+			return &BehindError{Lag: worst, RetryAfter: retryAfter(worst - th.cfg.MaxLag)}
 		}
 		waited := time.Since(began)
 		if next == nil || waited >= maxDelay {
 			if held {
-				g.metrics.heldSeconds.Add(waited.Seconds())
+				th.metrics.heldSeconds.Add(waited.Seconds())
 			}
 			return nil
 		}
@@ -220,23 +220,23 @@ func retryAfter(excess time.Duration) time.Duration {
 // worstLag returns the greatest lag among the partitions of evs. late reports whether events for
 // one of these partitions must be refused. next is nil if the caller need not wait; otherwise next
 // is closed after the next measurement.
-func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration, late bool, next <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (th *Throttle) worstLag(evs []events.Event, now time.Time) (worst time.Duration, late bool, next <-chan struct{}) {
+	th.mu.Lock()
+	defer th.mu.Unlock()
 	matters := false
-	for _, p := range g.partitions {
-		matters = matters || p.late || p.lag > g.slow
+	for _, p := range th.partitions {
+		matters = matters || p.late || p.lag > th.slow
 	}
-	if !matters || g.stopped {
+	if !matters || th.stopped {
 		return 0, false, nil
 	}
 	seen := map[int]bool{}
 	slow := false
-	layout := g.cfg.Layouts.Layout()
+	layout := th.cfg.Layouts.Layout()
 	for i := range evs {
 		for _, user := range evs[i].Data.UserIDs {
 			id := layout.PartitionOf(user)
-			p := g.partitions[id]
+			p := th.partitions[id]
 			if p == nil || seen[id] {
 				continue
 			}
@@ -244,11 +244,11 @@ func (g *Gate) worstLag(evs []events.Event, now time.Time) (worst time.Duration,
 			late = late || p.late
 			worst = max(worst, p.lag)
 			// A delay is useful only if the partition is being folded.
-			slow = slow || p.lag > g.slow && now.Sub(p.moved) < progressWindow
+			slow = slow || p.lag > th.slow && now.Sub(p.moved) < progressWindow
 		}
 	}
 	if slow {
-		return worst, late, g.next
+		return worst, late, th.next
 	}
 	return worst, late, nil
 }
