@@ -144,7 +144,8 @@ type Ticket struct {
 }
 
 // Enter waits for a slot if the request, whose size is given in bytes, is larger than SmallBody.
-// The caller must call Leave after appending the events. If the throttle is nil, Enter does not wait.
+// The caller must call Leave after appending the events. If the throttle is nil, Enter does not
+// wait.
 func (th *Throttle) Enter(ctx context.Context, bytes int) (*Ticket, error) {
 	if th == nil {
 		return &Ticket{}, nil

@@ -50,10 +50,10 @@ type room struct {
 }
 
 // round does one step of telling a changed room's members. A round of a room visits all members
-// page by page. Each step marks the devices of one page of members as due for a push. The first step
-// also begins the round, and the last step ends it. round takes the room whose round has waited
-// longest. If the room has not changed since its last round began, round only deletes the room from
-// the table of rounds.
+// page by page. Each step marks the devices of one page of members as due for a push. The first
+// step also begins the round, and the last step ends it. round takes the room whose round has
+// waited longest. If the room has not changed since its last round began, round only deletes the
+// room from the table of rounds.
 func (w *worker) round(ctx context.Context) error {
 	err := w.marking(ctx, func(m *marking) error {
 		var r room

@@ -72,9 +72,9 @@ type Owner struct {
 	// Interval is the pause between two checks. In each check, the owner counts the owners of its
 	// class in all processes, and acquires or releases partitions until it has its fair share.
 	Interval time.Duration
-	// Silence is how long the owner's Postgres session may be idle before Postgres ends it. So if this host vanishes
-	// or this process is suspended, other processes get the partitions of this process. If a query
-	// takes longer than Silence, the owner ends its session itself.
+	// Silence is how long the owner's Postgres session may be idle before Postgres ends it. So if
+	// this host vanishes or this process is suspended, other processes get the partitions of this
+	// process. If a query takes longer than Silence, the owner ends its session itself.
 	Silence time.Duration
 	// Work is called in a new goroutine for each partition that the owner acquires. It must
 	// return when its context is done.

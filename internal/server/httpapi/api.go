@@ -71,8 +71,8 @@ type Config struct {
 	// partition that has users of the event; with the number of partitions, the API limits how many
 	// copies one request can cause. If Partitions is nil, copies are not limited.
 	Partitions func() int
-	// Throttle slows and refuses publishers while folding is behind. If it is nil, all publishers are
-	// admitted at once.
+	// Throttle slows and refuses publishers while folding is behind. If it is nil, all publishers
+	// are admitted at once.
 	Throttle *backpressure.Throttle
 	// Explainer serves /admin/v1/users/{user}/explain. If it is nil, the route does not exist.
 	Explainer Explainer
@@ -231,7 +231,8 @@ func Elsewhere(mux *http.ServeMux) http.Handler {
 // text of err. The text of any other error is not shown to the client.
 type handler func(w http.ResponseWriter, r *http.Request, caller grant) (_ answer, err error)
 
-// answer is an answer to send as JSON. The zero value means that the handler has written the answer.
+// answer is an answer to send as JSON. The zero value means that the handler has written the
+// answer.
 type answer struct {
 	status int // 0 means 200
 	body   any // nil means that there is no body
