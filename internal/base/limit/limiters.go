@@ -83,8 +83,8 @@ func (ls *Limiters[K]) Take(key K, now time.Time) (wait time.Duration) {
 }
 
 // Turn does what Take does, for clients that try again after the returned wait. If several clients
-// of a key are refused, each client gets a longer wait than the client before, so that the
-// rate permits each client's request when the client tries again.
+// of a key are refused, each of the first [MaxRefused] clients gets a longer wait than the client
+// before, so that the rate permits each client's request when the client tries again.
 func (ls *Limiters[K]) Turn(key K, now time.Time) (wait time.Duration) {
 	if ls.perSecond <= 0 {
 		return 0

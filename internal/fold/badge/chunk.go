@@ -31,8 +31,8 @@ const (
 	// chunk before it, unless the result would have more ranges than this. Two rows with this
 	// number of ranges fit into a Postgres page.
 	MaxMergedRanges = 448
-	// MaxClosedRanges is the maximum number of ranges in a closed chunk. Late messages and recalls
-	// can add ranges to a closed chunk; a chunk with more ranges is split in the middle.
+	// MaxClosedRanges limits each set of a closed chunk. Late messages, changes and recalls can add
+	// ranges to a closed chunk; a chunk with a larger set is split in the middle.
 	MaxClosedRanges = 480
 )
 
