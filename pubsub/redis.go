@@ -222,7 +222,7 @@ func (r *Redis) send(ctx context.Context, messages ...redisMessage) (err error) 
 
 // Wakes implements [Bus]. It returns [ErrClosed] if the bus is closed before ctx is done.
 func (r *Redis) Wakes(ctx context.Context, wake func(partition int)) error {
-	l, err := r.listen(wakeChannel, //nolint:contextcheck // a listener has a context of its own
+	l, err := r.listen(wakeChannel,
 		func(channel, payload string) {
 			var partitions []int
 			if err := json.Unmarshal([]byte(payload), &partitions); err != nil {

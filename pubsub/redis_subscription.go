@@ -93,7 +93,7 @@ func (s *redisSubscription) byListener(addresses []Address) (map[*redisListener]
 
 // Join implements [Subscription].
 func (s *redisSubscription) Join(ctx context.Context, addresses ...Address) error {
-	byListener, err := s.byListener(addresses) //nolint:contextcheck // a listener has a context of its own
+	byListener, err := s.byListener(addresses)
 	if err != nil {
 		return err
 	}

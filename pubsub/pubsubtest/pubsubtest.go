@@ -113,7 +113,7 @@ func publish(t *testing.T, bus pubsub.Bus, updates ...pubsub.Update) {
 func expect(t *testing.T, r *Recorder, want ...pubsub.Update) {
 	t.Helper()
 	for i, got := range r.AwaitUpdates(t, len(want)) {
-		if i == len(want) || got.Address() != want[i].Address() || got.Version != want[i].Version {
+		if i == len(want) || got.Address() != want[i].Address() || got.Version != want[i].Version { //nolint:gosec // i < len(want), checked first
 			t.Fatalf("update %d of %d is version %d of %+v", i, len(want), got.Version, got.Address())
 		}
 	}

@@ -340,7 +340,7 @@ func (a *Account) Since(version int64, changed []*Membership, paths ...string) *
 // clients see some memberships, replaceRest returns these memberships.
 func (a *Account) replaceRest(rest *pubsub.Badge) (changed []*Membership) {
 	a.Badge.Version += rest.Version - a.Rest.Version
-	a.Badge.Add(rest.Numbers.Minus(a.Rest.Numbers))
+	a.Badge.Add(rest.Minus(a.Rest.Numbers))
 	a.Rest.Version, a.Rest.Numbers = rest.Version, rest.Numbers
 	for path, n := range rest.Categories {
 		if n == (pubsub.Numbers{}) && !a.Rest.MoreCategories {

@@ -143,7 +143,7 @@ func (e *edit) apply(changed string) (string, error) {
 	if changed != "" {
 		from = changed
 	}
-	b, err := os.ReadFile(from) //nolint:gosec // a file of this repository
+	b, err := os.ReadFile(from)
 	if err != nil {
 		return "", err
 	}

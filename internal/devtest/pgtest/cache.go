@@ -42,7 +42,7 @@ func Hash(paths ...string) string {
 			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			content, err := os.ReadFile(path) //nolint:gosec // the tests name it
+			content, err := os.ReadFile(path)
 			fmt.Fprintf(sum, "%s %d\n", filepath.Base(path), len(content))
 			sum.Write(content)
 			return err
@@ -150,7 +150,7 @@ func makeCluster(ctx context.Context, cluster string, template Template) error {
 // unlocks the cluster.
 func lockCluster(cluster string, how int) (*os.File, error) {
 	dir, name := filepath.Split(cluster)
-	f, err := os.OpenFile(dir+lockPrefix+name[:1], os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // in the directory of the cache
+	f, err := os.OpenFile(dir+lockPrefix+name[:1], os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		"--logfile", "",
 	}, s.args...)
 	path := filepath.Join(s.dir, "log")
-	log, err := os.Create(path) //nolint:gosec // made by this package
+	log, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("privateredis: %w", err)
 	}
@@ -54,7 +54,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		_ = wait() // cmd.ProcessState has the result
 	}()
 	for {
-		text, err := os.ReadFile(path) //nolint:gosec // as above
+		text, err := os.ReadFile(path)
 		if err == nil && strings.Contains(string(text), "Ready to accept connections") {
 			return p, nil
 		}
@@ -69,7 +69,7 @@ func (s *Server) launch(ctx context.Context) (*process, error) {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
 		case <-p.exited:
-			if text, err = os.ReadFile(path); strings.Contains(string(text), "Address already in use") { //nolint:gosec // as above
+			if text, err = os.ReadFile(path); strings.Contains(string(text), "Address already in use") {
 				err = errPortTaken
 			}
 			return nil, errors.Join(err, fmt.Errorf("privateredis: %s on port %d ended before it was ready: %s; it said:\n%s", s.binary, s.port, cmd.ProcessState, text))

@@ -138,7 +138,7 @@ func RunKilled(t testing.TB, q events.Querier, dir string, run func(archive.Stor
 			t.Errorf("%s is left, and nothing names it", name)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "manifest.json")) //nolint:gosec // a directory of the test
+	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil || strings.Contains(string(text), `"stale"`) {
 		t.Errorf("the manifest still names files to delete: %v", err)
 	}

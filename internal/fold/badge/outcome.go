@@ -199,10 +199,10 @@ func (s *State) FoldFor(u *User, e *events.Event) (o Outcome) {
 		more = more || x.After.Unread > x.Before.Unread || x.After.Mentions > x.Before.Mentions
 		fewer = fewer || x.After.Unread < x.Before.Unread || x.After.Mentions < x.Before.Mentions
 	}
-	switch {
-	case e.Type == events.MessageDelivered || e.Type == events.RoomPosted:
+	switch e.Type {
+	case events.MessageDelivered, events.RoomPosted:
 		changed = more
-	case e.Type == events.RoomChanged || e.Type == events.RoomRecalled:
+	case events.RoomChanged, events.RoomRecalled:
 		changed = more || fewer
 	default:
 		changed = changed || len(o.Changes) > 0

@@ -52,7 +52,7 @@ func readerOf(t *testing.T, pool *pgxpool.Pool) *cluster.Reader {
 type asBadged struct{ *events.Log }
 
 func (a asBadged) Append(ctx context.Context, evs ...events.Event) (events.Receipt, error) {
-	return a.Log.AppendOwn(ctx, evs...)
+	return a.AppendOwn(ctx, evs...)
 }
 
 // openAPI returns an API on a database.

@@ -48,7 +48,7 @@ func (h *header) add(p []byte) bool {
 // the request, so that TCP does not reset the connection before the client gets the answer. It
 // returns an error with which the server closes the connection without another answer.
 func (c *conn) refuseHeader() error {
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(linger)) // fails only if the connection is closed
+	_ = c.SetWriteDeadline(time.Now().Add(linger)) // fails only if the connection is closed
 	_, _ = io.WriteString(c.Conn, headerAnswer)
 	drain(c.Conn)
 	return &net.OpError{Op: "read", Net: "tcp", Err: errors.New("the header is too large")}
