@@ -354,7 +354,7 @@ func TestPartitionCommands(t *testing.T) {
 		}
 	}
 	// A database that is not a shard.
-	if _, stderr, code := command(t, "partition", "list", "--database-url="+newDatabase(t)); *shardCount == 1 && (code == 0 || !strings.Contains(stderr, "not one of several shards")) {
+	if _, stderr, code := command(t, "partition", "plan", "--database-url="+newDatabase(t)); *shardCount == 1 && (code == 0 || !strings.Contains(stderr, "not one of several shards")) {
 		t.Errorf("one database: %d, %s", code, stderr)
 	}
 	must(t, "partition", "move", "0", "--to=b", "--database-url="+database)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,6 +16,12 @@ func TestPartitionSplit(t *testing.T) {
 	// Of two partitions 1 is left on the first level.
 	if out := mustDo(t, "partition", "split", "--quiet", "--json", url); strings.Count(out, `"partition":`) != 1 || !strings.Contains(out, `"partition": 1,`) {
 		t.Errorf("splitting the rest prints %q", out)
+	}
+	if out := mustDo(t, "partition", "list", url); !regexp.MustCompile(`^PARTITION +SIZE +EVENTS +STATE\n(\d+ +\S+ kB +0 +serving\n){4}$`).MatchString(out) {
+		t.Errorf("the list of a single database is\n%s", out)
+	}
+	if out := mustDo(t, "partition", "list", "--json", url); strings.Contains(out, "shard") || strings.Count(out, `"state": "serving"`) != 4 {
+		t.Errorf("the list of a single database as JSON is\n%s", out)
 	}
 	for args, want := range map[string]string{
 		"99":       "badged: there is no partition 99: no split has made it\n",

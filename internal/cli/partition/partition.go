@@ -41,7 +41,7 @@ func movingShards(dbs *cluster.Cluster) (all []moving.Database, names []string) 
 	return all, names
 }
 
-// listPartitions lists the partitions of a cluster. If databases are unavailable, it lists their
+// listPartitions lists the partitions of all databases. If databases are unavailable, it lists their
 // partitions with the state "away" or "unknown", and also returns an error.
 func listPartitions(ctx context.Context, dbs *cluster.Cluster) ([]moving.Partition, error) {
 	var present []moving.Database
@@ -65,7 +65,7 @@ type listCmd struct {
 
 // Run prints the partitions.
 func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
-	dbs, err := connect.Cluster(ctx, c.Database, streams.Err)
+	dbs, err := connect.Databases(ctx, c.Database, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		return errors.Join(err, terminal.PrintJSON(streams.Out, list))
 	}
 	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PARTITION\tSHARD\tSIZE\tEVENTS\tSTATE")
+	fmt.Fprintln(table, "PARTITION\t"+connect.Before("SHARD", dbs.Databases()[0].Name)+"SIZE\tEVENTS\tSTATE")
 	for _, p := range list {
 		bytes, events, state := terminal.Size(float64(p.Bytes)), progress.Count(p.Events), string(p.State)
 		switch p.State {
@@ -101,7 +101,7 @@ func (c *listCmd) Run(ctx context.Context, streams terminal.Streams) error {
 		case moving.LeftOver:
 			state = fmt.Sprintf("serving; `badged partition move %d --to %s` deletes old rows elsewhere", p.Partition, p.To)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", p.Partition, p.Shard, bytes, events, state)
+		fmt.Fprintf(table, "%d\t%s%s\t%s\t%s\n", p.Partition, connect.Before(p.Shard, p.Shard), bytes, events, state)
 	}
 	return errors.Join(table.Flush(), err)
 }

@@ -17,8 +17,9 @@ import (
 
 // Partition is the shard, size and state of a partition.
 type Partition struct {
-	Partition int    `json:"partition"`
-	Shard     string `json:"shard"`
+	Partition int `json:"partition"`
+	// Shard is the name of the shard, "" for a single database.
+	Shard string `json:"shard,omitempty"`
 	// Bytes is the size of the tables and indexes on disk. Events is the number of events that
 	// were folded since the partition was created.
 	Bytes  int64 `json:"bytes"`
@@ -71,7 +72,10 @@ func List(ctx context.Context, all []Database, living []int, owner func(partitio
 		said := slices.Clone(list)
 		left, err := readShardWithin(ctx, s, said, patience)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("shard %s: %w", s.Name, err))
+			if s.Name != "" {
+				err = fmt.Errorf("shard %s: %w", s.Name, err)
+			}
+			errs = append(errs, err)
 			continue
 		}
 		list, old = said, append(old, left...)
