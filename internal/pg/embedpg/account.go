@@ -53,8 +53,11 @@ func (a *account) command(ctx context.Context, dir, path string, args ...string)
 	cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // a program of the server
 	cmd.Dir = dir
 	// Remove the environment variables that configure PostgreSQL's programs. Set TZ: otherwise
-	// initdb would search for the time zone of the machine.
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PG") }), "LC_ALL=C", "TZ=UTC")
+	// initdb would search for the time zone of the machine. Let glibc use huge pages: otherwise a
+	// new session of a server on a virtual machine spends up to a sixth of its processor time in
+	// page faults of its heap.
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PG") }),
+		"LC_ALL=C", "TZ=UTC", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1")
 	if a != nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.Credential}
 	}
