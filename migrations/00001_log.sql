@@ -108,7 +108,6 @@ CREATE TABLE badged.log_ranges (
 -- that this shard holds, partitions of other shards, and split partitions.
 CREATE FUNCTION badged.existing_partitions() RETURNS SETOF integer
     LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1;
 END;
@@ -116,7 +115,6 @@ END;
 -- Returns the first number of a partition's level, and how many numbers the level has.
 CREATE FUNCTION badged.level_of(partition integer, OUT base integer, OUT modulus integer)
     LANGUAGE plpgsql STABLE STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     base := 0;
@@ -132,7 +130,6 @@ $$;
 -- with rights to columns if with_columns is set.
 CREATE FUNCTION badged.copy_grants(source text, target text, with_columns boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     granted record;
@@ -158,7 +155,6 @@ $$;
 -- CREATE TABLE … FOR VALUES.
 CREATE FUNCTION badged.create_log_range(partition integer, number integer, starts text, ends text) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log  text := badged.log_table(partition);
@@ -173,7 +169,6 @@ $$;
 -- the positions of consumer groups.
 CREATE FUNCTION badged.create_log(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log CONSTANT text := badged.log_table(partition);
@@ -250,7 +245,6 @@ $$;
 -- otherwise the migration and a batch could lock tables in opposite orders.
 CREATE FUNCTION badged.wait_for_batches() RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     p integer;

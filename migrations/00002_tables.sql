@@ -434,7 +434,6 @@ CREATE TABLE badged.timeline_ends (
 -- PARTITION OF would.
 CREATE FUNCTION badged.create_part(kind text, partition integer, constraints text, options text) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     name CONSTANT text := badged.partition_table(kind, partition);
@@ -447,7 +446,6 @@ $$;
 -- Creates the tables into which the log of a partition is folded.
 CREATE FUNCTION badged.create_state(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     blocks CONSTANT text := badged.partition_table('dedup_blocks', partition);

@@ -62,7 +62,6 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
 -- call of another function takes half as long as appending a row.
 CREATE FUNCTION badged.make_append_functions() RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     n        CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);

@@ -178,7 +178,6 @@ CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
 -- conversations, paths or rooms must change these tables too.
 CREATE FUNCTION badged.create_baseline(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     keys CONSTANT text := badged.partition_table('keys', partition) || '_baseline';

@@ -168,7 +168,6 @@ CREATE TABLE badged.notifier_partitions (
 -- Creates a partition's tables of devices, alerts, rounds and calls of webhooks.
 CREATE FUNCTION badged.create_queues(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Vacuum often: updates of the column due are not heap-only (ADR 65), and alerts are soon

@@ -6,7 +6,6 @@
 -- Returns whether the database has any data of publishers or users.
 CREATE FUNCTION badged.is_used() RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     p integer;
@@ -25,7 +24,6 @@ $$;
 -- revision of it.
 CREATE FUNCTION badged.map_partition(partition integer, shard text, revision bigint) RETURNS void
     LANGUAGE sql
-    SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     INSERT INTO badged.shard_partitions AS m (partition_id, shard, revision) VALUES (partition, shard, revision)
     ON CONFLICT (partition_id) DO UPDATE SET shard = excluded.shard, revision = excluded.revision, since = excluded.since
@@ -35,7 +33,6 @@ END;
 -- Raises the error for a partition that this database does not hold.
 CREATE FUNCTION badged.refuse_partition(partition integer) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     owner text := (SELECT m.shard FROM badged.shard_partitions AS m WHERE m.partition_id = partition);
@@ -68,7 +65,6 @@ $$;
 -- partition.
 CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     was text;
@@ -85,7 +81,6 @@ $$;
 -- partition, and for its batch. Once this transaction has committed, appends are refused.
 CREATE FUNCTION badged.release_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log CONSTANT text := badged.log_table(partition);
@@ -101,7 +96,6 @@ $$;
 -- publish are created again, since they have one statement for each partition.
 CREATE FUNCTION badged.hold_partition(partition integer, revision bigint, epoch text) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log text := badged.log_table(partition);
@@ -211,7 +205,6 @@ CREATE TABLE badged.move_places (
 -- and its changes are not recorded.
 CREATE FUNCTION badged.is_moved_here(partition integer) RETURNS boolean
     LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
     RETURN coalesce(partition::text = ANY (string_to_array(current_setting('badged.moving', true), ',')), false);
 
 -- Waits while a gate of a partition is closed, and then fails if the partition is on another
@@ -219,7 +212,6 @@ CREATE FUNCTION badged.is_moved_here(partition integer) RETURNS boolean
 -- nothing in the session of the mover, which badged.is_moved_here detects.
 CREATE FUNCTION badged.pass_gate(class integer, partition integer) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF badged.is_moved_here(partition) THEN
@@ -258,7 +250,6 @@ $$;
 -- Each kind has its own trigger function, since PL/pgSQL caches the plans of static statements.
 CREATE FUNCTION badged.watch_changes(partition integer, changed text, kind text, shared boolean, key text[]) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     row_key CONSTANT text := 'ARRAY[' || (SELECT coalesce(string_agg(format('ROW.%I::text', k), ', '), '') FROM unnest(key) AS k) || ']::text[]';
@@ -352,7 +343,6 @@ $$;
 -- from the target, so a new epoch begins. The move continues as before the release.
 CREATE FUNCTION badged.take_back_partition(partition integer, revision bigint) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM FROM badged.moves AS m WHERE m.partition_id = partition AND m.role = 'source' AND m.state = 'released' AND m.target <> '' FOR UPDATE;
@@ -417,7 +407,6 @@ $$;
 -- the partition, so appends are refused. Set lock_timeout.
 CREATE FUNCTION badged.create_partition(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     first  CONSTANT integer := (SELECT (partition - l.base) % s.partitions FROM badged.settings AS s, badged.level_of(partition) AS l);
@@ -448,7 +437,6 @@ $$;
 -- partition.
 CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RETURNS boolean
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     offsets CONSTANT text := badged.log_table(partition) || '_offsets';
