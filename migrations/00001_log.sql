@@ -42,13 +42,8 @@ INSERT INTO badged.log_identity DEFAULT VALUES;
 -- greater if the clocks of the servers agree. The function is declared immutable, although
 -- it is not, because generated columns require it.
 CREATE FUNCTION badged.new_era(singleton boolean) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
+    LANGUAGE sql IMMUTABLE STRICT
     RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20 | floor(random() * 1048576)::bigint;
-END
-$$;
 
 -- The era of this database. Dumps and logical replication copy rows, but not generated
 -- columns, so a copy of this row gets a new era. Copies of files keep the era and the
@@ -114,14 +109,22 @@ END;
 
 -- Returns the first number of a partition's level, and how many numbers the level has.
 CREATE FUNCTION badged.level_of(partition integer, OUT base integer, OUT modulus integer)
-    LANGUAGE plpgsql STABLE STRICT
+    LANGUAGE sql STABLE STRICT
+BEGIN ATOMIC
+    SELECT s.partitions * ((1 << k) - 1), s.partitions << k
+    FROM badged.settings AS s, generate_series(0, 14) AS k -- up to the greatest smallint
+    WHERE partition < s.partitions * ((2 << k) - 1) ORDER BY k LIMIT 1;
+END;
+
+-- Executes a statement for each of the tables; %I in the statement is the name of the table.
+CREATE FUNCTION badged.for_tables(names text[], statement text) RETURNS void
+    LANGUAGE plpgsql STRICT
 AS $$
+DECLARE
+    name text;
 BEGIN
-    base := 0;
-    modulus := (SELECT partitions FROM badged.settings);
-    WHILE partition >= base + modulus LOOP
-        base := base + modulus;
-        modulus := 2 * modulus;
+    FOREACH name IN ARRAY names LOOP
+        EXECUTE format(statement, name);
     END LOOP;
 END
 $$;
@@ -235,7 +238,8 @@ DO $$
 BEGIN
     FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
         PERFORM badged.create_log(p);
-        EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0')$f$, badged.log_table(p) || '_offsets');
+        EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0'), ('badged_notifier', 0, '0')$f$,
+            badged.log_table(p) || '_offsets');
     END LOOP;
 END
 $$;
@@ -244,16 +248,10 @@ $$;
 -- this transaction ends. A migration that alters tables which batches write calls it first:
 -- otherwise the migration and a batch could lock tables in opposite orders.
 CREATE FUNCTION badged.wait_for_batches() RETURNS void
-    LANGUAGE plpgsql
-AS $$
-DECLARE
-    p integer;
-BEGIN
-    FOR p IN SELECT badged.existing_partitions() LOOP
-        EXECUTE format('LOCK TABLE badged.%I IN EXCLUSIVE MODE', badged.log_table(p) || '_offsets');
-    END LOOP;
-END
-$$;
+    LANGUAGE sql
+    RETURN badged.for_tables(
+        ARRAY(SELECT badged.log_table(p) || '_offsets' FROM badged.existing_partitions() AS p),
+        'LOCK TABLE badged.%I IN EXCLUSIVE MODE');
 
 -- Creates ranges of a partition's log before events reach them. Once half of the ids
 -- between the creation of the last range and its start have been assigned, the last range
@@ -414,27 +412,30 @@ DECLARE
     first integer := (SELECT min(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
     name  text    := badged.log_range_table(partition, first);
     next  xid8    := pg_snapshot_xmax(pg_current_snapshot())::text::xid8;
-    other integer;
+    others text[];
+    other text;
     alone boolean := true;
     found boolean;
 BEGIN
     EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', log);
-    FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I)', badged.log_range_table(partition, other)) INTO found;
+    others := ARRAY(
+        SELECT badged.log_range_table(partition, number) FROM badged.log_ranges AS r
+        WHERE r.partition_id = partition AND number > first);
+    FOREACH other IN ARRAY others LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I)', other) INTO found;
         alone := alone AND NOT found;
     END LOOP;
     IF alone THEN
-        FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
-            EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, other));
-        END LOOP;
+        PERFORM badged.for_tables(others, 'DROP TABLE badged.%I');
         DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first;
         EXECUTE format('ALTER TABLE badged.%I DETACH PARTITION badged.%I', log, name);
         EXECUTE format('ALTER TABLE badged.%I DROP CONSTRAINT IF EXISTS bound', name);
         EXECUTE format('ALTER TABLE badged.%I ATTACH PARTITION badged.%I FOR VALUES FROM (MINVALUE) TO (MAXVALUE)', log, name);
     END IF;
-    FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND (alone OR ends > next) LOOP
-        EXECUTE format('DROP INDEX IF EXISTS badged.%I', badged.log_range_table(partition, other) || '_names'); -- events are appended there
-    END LOOP;
+    -- Events are appended to these ranges.
+    PERFORM badged.for_tables(ARRAY(
+        SELECT badged.log_range_table(partition, number) || '_names' FROM badged.log_ranges AS r
+        WHERE r.partition_id = partition AND (alone OR ends > next)), 'DROP INDEX IF EXISTS badged.%I');
     UPDATE badged.log_ranges AS r
     SET ends = CASE WHEN NOT alone THEN ends END, bound = CASE WHEN NOT alone THEN bound END, made_at = current_timestamp, made_id = next
     WHERE r.partition_id = partition AND number = (SELECT max(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);

@@ -75,6 +75,7 @@ DECLARE
     firsts   integer[] := '{}';
     wider    text[];
     starts   integer[];
+    hash_at  text; -- an expression for the partition of a hash
     user_at  text; -- an expression for the partition of a user ID
     p        integer;
 BEGIN
@@ -93,20 +94,17 @@ BEGIN
     FROM generate_series(0, modulus - 1) AS remainder;
 
     IF modulus = n THEN
+        hash_at := format('(hash %% %s)::integer', n);
         user_at := format('badged.partition_of(ID, %s)', n);
-        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (hash %% %s)::integer', n);
-        EXECUTE $f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
-            LANGUAGE sql STABLE STRICT PARALLEL SAFE
-            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-            RETURN (SELECT badged.partition_of(user_id, s.partitions) FROM badged.settings AS s)$f$;
     ELSE
+        hash_at := format('(%L::integer[])[1 + (hash %% %s)::integer]', living, modulus);
         user_at := format('(%L::integer[])[1 + badged.partition_of(ID, %s)]', living, modulus);
-        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (%L::integer[])[1 + (hash %% %s)::integer]', living, modulus);
-        EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
-            LANGUAGE sql STABLE STRICT PARALLEL SAFE
-            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-            RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
     END IF;
+    EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN %s', hash_at);
+    EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
+        LANGUAGE sql STABLE STRICT PARALLEL SAFE
+        SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+        RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
 
     -- Split partitions are included: an old snapshot may show rooms there, and the append
     -- must then be refused.

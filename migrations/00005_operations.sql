@@ -7,7 +7,6 @@
 -- rebuild continues with the other partitions. Empty after the end of the rebuild.
 CREATE TABLE badged.rebuilt_partitions (
     partition_id    smallint    PRIMARY KEY,
-    rebuilt_at      timestamptz NOT NULL DEFAULT current_timestamp,
     users           bigint      NOT NULL,
     conversations   bigint      NOT NULL,
     different_users bigint      NOT NULL
@@ -19,39 +18,29 @@ CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition)
-        FROM unnest(ARRAY['users', 'conversations', 'paths', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest('{users,conversations,paths,rooms,room_chunks,room_marks}'::text[]) AS kind
     );
 
 -- Collects planner statistics of newly filled tables of a partition, which have none until
 -- autovacuum processes them. The suffix is '_staging' for staging tables.
 CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS void
-    LANGUAGE plpgsql STRICT
+    LANGUAGE sql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    live text;
-BEGIN
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        EXECUTE format('ANALYZE badged.%I', live || suffix);
-    END LOOP;
-END
-$$;
+    RETURN badged.for_tables(
+        ARRAY(SELECT t || suffix FROM unnest(badged.state_tables(partition)) AS t), 'ANALYZE badged.%I');
+
+-- Drops those of the tables that exist.
+CREATE FUNCTION badged.drop_tables(names text[]) RETURNS void
+    LANGUAGE sql
+    RETURN badged.for_tables(
+        ARRAY(SELECT t FROM unnest(names) AS t WHERE to_regclass(format('badged.%I', t)) IS NOT NULL),
+        'DROP TABLE badged.%I');
 
 -- Drops the staging tables of a partition, if there are any.
 CREATE FUNCTION badged.drop_staging_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
+    LANGUAGE sql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    live text;
-BEGIN
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        IF to_regclass(format('badged.%I', live || '_staging')) IS NOT NULL THEN
-            EXECUTE format('DROP TABLE badged.%I', live || '_staging');
-        END IF;
-    END LOOP;
-END
-$$;
+    RETURN badged.drop_tables(ARRAY(SELECT t || '_staging' FROM unnest(badged.state_tables(partition)) AS t));
 
 -- Creates empty staging tables for a partition: with the columns, constraints,
 -- indexes, settings and grants of its live tables.
@@ -88,11 +77,10 @@ DECLARE
     live    text;
     parent  text;
     names   jsonb;
-    staged record;
+    staged  record;
 BEGIN
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', regexp_replace(live, '_p[0-9]+$', ''));
-        EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE', live);
+        EXECUTE format('LOCK TABLE ONLY badged.%I, badged.%I IN ACCESS EXCLUSIVE MODE', regexp_replace(live, '_p[0-9]+$', ''), live);
     END LOOP;
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
         parent := regexp_replace(live, '_p[0-9]+$', '');
@@ -136,7 +124,6 @@ CREATE TABLE badged.archived_files (
     range        integer     NOT NULL,
     events       bigint      NOT NULL,
     sha256       text        NOT NULL,
-    archived_at  timestamptz NOT NULL DEFAULT current_timestamp,
     -- The SHA-256 of the new file while the file is being replaced by one without an erased
     -- user; the manifest may list either file. Null otherwise.
     next_sha256  text,
@@ -152,17 +139,12 @@ CREATE TABLE badged.archived_files (
 
 -- The ids of completed erasures, as in the archive. If an erasure is in the archive but not
 -- here, it was interrupted, or the database was restored to a time before it.
-CREATE TABLE badged.erasures (
-    id uuid PRIMARY KEY
-);
+CREATE TABLE badged.erasures (id uuid PRIMARY KEY);
 
 -- The claims of this database on the archive: each command that writes to the archive stores a
 -- new claim here and in the manifest. If the manifest has a claim that is not here, a copy of
 -- this database has written to the archive, or this database was restored to an earlier time.
-CREATE TABLE badged.archive_claims (
-    claim      uuid PRIMARY KEY,
-    claimed_at timestamptz NOT NULL DEFAULT now()
-);
+CREATE TABLE badged.archive_claims (claim uuid PRIMARY KEY);
 
 -- Returns the names, without the schema, of the tables of a partition's baseline. They have the
 -- users, conversations and rooms after the archived events, and the event keys that were stored
@@ -171,7 +153,7 @@ CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition) || '_baseline'
-        FROM unnest(ARRAY['users', 'conversations', 'paths', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest('{users,conversations,paths,keys,rooms,room_chunks,room_marks}'::text[]) AS kind
     );
 
 -- Creates the tables of a partition's baseline. A migration that changes the columns of users,
@@ -209,19 +191,9 @@ SELECT badged.create_baseline(partition_id) FROM badged.partitions;
 
 -- Drops the tables of a partition's next baseline, if there are any.
 CREATE FUNCTION badged.drop_baseline_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
+    LANGUAGE sql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    baseline text;
-BEGIN
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        IF to_regclass(format('badged.%I', baseline || '_next')) IS NOT NULL THEN
-            EXECUTE format('DROP TABLE badged.%I', baseline || '_next');
-        END IF;
-    END LOOP;
-END
-$$;
+    RETURN badged.drop_tables(ARRAY(SELECT t || '_next' FROM unnest(badged.baseline_tables(partition)) AS t));
 
 -- Creates empty tables for the next baseline of a partition, with the grants of the current
 -- baseline.
@@ -251,9 +223,7 @@ AS $$
 DECLARE
     baseline text;
 BEGIN
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE', baseline);
-    END LOOP;
+    PERFORM badged.for_tables(badged.baseline_tables(partition), 'LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE');
     FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
         EXECUTE format('DROP TABLE badged.%I', baseline);
         EXECUTE format('ALTER TABLE badged.%I RENAME TO %I', baseline || '_next', baseline);
@@ -296,9 +266,7 @@ BEGIN
     IF gone = '{}' OR gone = '{0}' THEN
         RETURN 0;
     END IF;
-    FOR i IN 1 .. cardinality(gone) LOOP
-        EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, gone[i]));
-    END LOOP;
+    PERFORM badged.drop_tables(ARRAY(SELECT badged.log_range_table(partition, number) FROM unnest(gone) AS number));
     DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number = ANY (gone);
     PERFORM badged.create_log_range(partition, 0, 'MINVALUE', quote_literal(start));
     INSERT INTO badged.log_ranges (partition_id, number, starts, ends, made_id) VALUES (partition, 0, '0', start, horizon);

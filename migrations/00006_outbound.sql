@@ -182,16 +182,7 @@ END
 $$;
 
 INSERT INTO badged.notifier_partitions (revision, partition_id) SELECT 0, partition_id FROM badged.partitions;
-DO $$
-DECLARE
-    p integer;
-BEGIN
-    FOR p IN SELECT badged.existing_partitions() LOOP
-        PERFORM badged.create_queues(p);
-        EXECUTE format($f$INSERT INTO badged.%I VALUES ('badged_notifier', 0, '0')$f$, badged.log_table(p) || '_offsets');
-    END LOOP;
-END
-$$;
+SELECT badged.create_queues(partition_id) FROM badged.partitions;
 
 -- Queues calls of webhooks for each new dead letter, however it is inserted. Calls for dead
 -- letters from brokers are queued in the first partition. Dead letters that a move of a

@@ -329,10 +329,9 @@ BEGIN
     EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
     -- Holding the partition has raised its revision, but the move changes no badge. So raise
     -- the notifiers' revisions too, and no device or webhook becomes due.
-    EXECUTE format('UPDATE badged.notifier_partitions AS n SET revision = o.revision FROM badged.%I AS o
-        WHERE n.partition_id = $1 AND o.consumer_group = ''projector'' AND n.revision = o.revision - 1', log || '_offsets') USING partition;
-    EXECUTE format('UPDATE badged.tail_partitions AS t SET revision = o.revision FROM badged.%I AS o
-        WHERE t.partition_id = $1 AND o.consumer_group = ''projector'' AND t.revision = o.revision - 1', log || '_offsets') USING partition;
+    PERFORM badged.for_tables('{notifier_partitions,tail_partitions}', format($f$
+        UPDATE badged.%%I AS t SET revision = o.revision FROM badged.%I AS o
+        WHERE t.partition_id = %s AND o.consumer_group = 'projector' AND t.revision = o.revision - 1$f$, log || '_offsets', partition));
     UPDATE badged.moves AS x SET state = 'held' WHERE x.partition_id = partition;
     RETURN true;
 END
@@ -360,8 +359,7 @@ CREATE TABLE badged.stale_partitions (
     partition_id smallint    PRIMARY KEY,
     -- The other shard, and since when it holds the partition.
     owner        text        NOT NULL COLLATE "C",
-    since        timestamptz NOT NULL,
-    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    since        timestamptz NOT NULL
 );
 
 -- Gives up a partition that another shard holds at a later revision of the map: this database
@@ -389,18 +387,16 @@ $$;
 -- Records that the other shard has the last events of a partition that was given up. The rows
 -- stay here, as after a move that did not delete them.
 CREATE FUNCTION badged.settle_stale_partition(partition integer) RETURNS void
-    LANGUAGE plpgsql
+    LANGUAGE sql
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
+BEGIN ATOMIC
     INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
     SELECT s.partition_id, gen_random_uuid(), 'source', (SELECT name FROM badged.shard), s.owner, 0, 'released'
     FROM badged.stale_partitions AS s WHERE s.partition_id = partition
     ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
         revision = excluded.revision, state = excluded.state, epoch = NULL, round = NULL;
     DELETE FROM badged.stale_partitions AS s WHERE s.partition_id = partition;
-END
-$$;
+END;
 
 -- Creates the tables of a partition that comes from a split, with the grants of its ancestor
 -- among the first partitions. It does nothing if the tables exist. This shard does not yet hold
@@ -411,21 +407,16 @@ AS $$
 DECLARE
     first  CONSTANT integer := (SELECT (partition - l.base) % s.partitions FROM badged.settings AS s, badged.level_of(partition) AS l);
     like_  CONSTANT text := badged.partition_table('', first); -- such as _p00
-    suffix CONSTANT text := badged.partition_table('', partition);
     log    CONSTANT text := badged.log_table(partition);
-    granted text;
 BEGIN
     IF partition IN (SELECT badged.existing_partitions()) THEN
         RETURN;
     END IF;
     PERFORM badged.create_log(partition), badged.create_state(partition), badged.create_baseline(partition), badged.create_queues(partition);
     EXECUTE format('CREATE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)', log, partition);
-    FOR granted IN
-        SELECT c.relname FROM pg_class AS c
-        WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname ~ (like_ || '(_offsets|_baseline)?$')
-    LOOP
-        PERFORM badged.copy_grants(granted, replace(granted, like_, suffix), true);
-    END LOOP;
+    PERFORM badged.copy_grants(relname, replace(relname, like_, badged.partition_table('', partition)), true)
+    FROM pg_class
+    WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p') AND relname ~ (like_ || '(_offsets|_baseline)?$');
     PERFORM badged.copy_grants(log, badged.log_range_table(partition, 1));
 END
 $$;
