@@ -97,7 +97,7 @@ func rulesInSQL() string {
 			case f.Type.Kind() == reflect.Bool:
 				kind, valid = "flag", path+`.type() == "boolean"`
 			case f.Type == reflect.TypeFor[[]int64]():
-				kind, valid = "seqs", fmt.Sprintf(`%s.type() == "array" && %[1]s.size() >= 1 && %[1]s.size() <= %d && !(%[1]s[*].type() != "number") && !(%[1]s[*] < 1) && !(%[1]s[*] >= %d)`, path, MaxSeqs, seqEnd)
+				kind, valid = "seqs", fmt.Sprintf(`%s.type() == "array" && %[1]s.size() >= 1 && %[1]s.size() <= %d && !(%[1]s[*].type() != "number") && !(%[1]s[*] < 1) && !(%[1]s[*] >= %[3]d)`, path, MaxSeqs, seqEnd)
 				seqs = append(seqs, fmt.Sprintf("data ->> '%s'", name))
 			case f.Type.Kind() == reflect.Slice && f.Tag.Get("among") != "":
 				kind, valid = "mentions", fmt.Sprintf(`%s.type() == "array" && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
@@ -143,8 +143,8 @@ AS $$
 %s
 $$;
 
--- Returns the members of an event, and those of its data, in the order of checks,
--- with the most bytes that a text may have and the texts to choose from.
+-- Returns the members of an event, and those of its data, in the order of checks, with the most
+-- bytes that a text may have and the texts to choose from.
 CREATE FUNCTION badged.members()
     RETURNS TABLE (is_field boolean, name text, kind text, required boolean, most integer, choices text[])
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -165,25 +165,22 @@ CREATE FUNCTION badged.kinds() RETURNS jsonb
         }
     }'::jsonb;
 
--- Reports whether an event has a type that publishers may use, and what the type
--- requires has the right kind. It may report false for a valid event with nulls.
--- A path takes far less time to prepare than an expression, which plpgsql prepares
--- in each transaction. In its strict mode, a member that is missing or of another
--- kind makes a comparison neither true nor false.
+-- Reports whether an event has a type that publishers may use, and what the type requires has the
+-- right kind; also false for a valid event with nulls. A path takes far less time to prepare than
+-- an expression, which PL/pgSQL prepares in each transaction. In strict mode, a member that is
+-- missing or of another kind makes a comparison neither true nor false.
 CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ 'strict $.specversion == "1.0" && $.id > "" && $.source > "" && (
         %s
     )';
 
--- Reports whether the optional members of an event have the right kinds, and its
--- type may have them. The mode is lax, in which a missing member exists not.
+-- Reports whether an event may have its optional members, and whether they have the right kinds.
 CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ '%s';
 
--- Reports whether the texts of an event are short enough, its numbers whole, and
--- all fields of its data known.
+-- Reports whether the texts of an event are short enough, its numbers whole, and all fields known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN %s

@@ -1,11 +1,10 @@
--- The rules by which publishing in SQL accepts an event. They equal the rules and limits of
--- events.Decode.
+-- The rules by which publishing in SQL accepts an event. They equal those of events.Decode.
 
 -- +goose Up
 -- +goose StatementBegin
--- Returns an RFC 3339 time in UTC, to the nanosecond, without zeros at the end of its
--- fraction; null if the text is no such time. The year of the result can be 0000 or
--- 10000. The fraction stays text, since a timestamp has only microseconds.
+-- Returns an RFC 3339 time in UTC, to the nanosecond, without zeros at the end of its fraction;
+-- null if the text is no such time. The year can be 0000 or 10000. The fraction stays text, since a
+-- timestamp has only microseconds.
 CREATE FUNCTION badged.utc_time(given text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
@@ -33,27 +32,23 @@ BEGIN
 END
 $$;
 
--- Returns whether a text has control characters: C0, DEL or C1.
-CREATE FUNCTION badged.has_control(given text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN given COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]';
-
--- Returns the text of a JSON string, and '' for any other JSON value.
+-- Returns the text of a JSON string, and '' for any other JSON value, as Go decodes it.
 CREATE FUNCTION badged.text_of(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE jsonb_typeof(value) WHEN 'string' THEN value #>> '{}' ELSE '' END;
 
--- Returns what is wrong with a text of at most that many bytes; null if nothing.
+-- Functions named …_problem return what is wrong, null if nothing. most is in bytes.
+
 CREATE FUNCTION badged.text_problem(given text, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
         WHEN given = '' THEN 'must not be empty'
         WHEN octet_length(given) > most THEN 'must have at most ' || most::text || ' bytes, has ' || octet_length(given)::text
-        WHEN badged.has_control(given) THEN 'must not hold control characters'
+        WHEN given COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+            'must not hold control characters'
     END;
 
--- Returns what is wrong with a category, a path of one to eight parts with at most that many
--- bytes; null if nothing.
+-- Checks a category, a path of one to eight parts.
 CREATE FUNCTION badged.path_problem(given text, most integer) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN coalesce(badged.text_problem(given, most), CASE
@@ -62,7 +57,7 @@ CREATE FUNCTION badged.path_problem(given text, most integer) RETURNS text
         WHEN (SELECT max(char_length(part)) FROM unnest(string_to_array(given, '/')) AS part) > 64 THEN 'must have parts of at most 64 characters'
     END);
 
--- Returns whether a list has few enough ids, and every id at most that many bytes.
+-- Returns whether a list has at most 10,000 ids, each with at most `most` bytes.
 CREATE FUNCTION badged.are_short(ids jsonb, most integer) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -71,8 +66,8 @@ BEGIN
 END
 $$;
 
--- Returns whether the mentioned users are few, and among the users of the event if it
--- names users. Few, since the check <@ compares each pair of elements.
+-- Returns whether the mentioned users are few, since <@ compares each pair of elements, and among
+-- the users of the event if it names users.
 CREATE FUNCTION badged.are_mentions(data jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -112,8 +107,8 @@ AS $$
         ('conversation.level_ended', '{conversation_id,user_ids,until}', '{}')
 $$;
 
--- Returns the members of an event, and those of its data, in the order of checks,
--- with the most bytes that a text may have and the texts to choose from.
+-- Returns the members of an event, and those of its data, in the order of checks, with the most
+-- bytes that a text may have and the texts to choose from.
 CREATE FUNCTION badged.members()
     RETURNS TABLE (is_field boolean, name text, kind text, required boolean, most integer, choices text[])
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -165,11 +160,10 @@ CREATE FUNCTION badged.kinds() RETURNS jsonb
         }
     }'::jsonb;
 
--- Reports whether an event has a type that publishers may use, and what the type
--- requires has the right kind. It may report false for a valid event with nulls.
--- A path takes far less time to prepare than an expression, which plpgsql prepares
--- in each transaction. In its strict mode, a member that is missing or of another
--- kind makes a comparison neither true nor false.
+-- Reports whether an event has a type that publishers may use, and what the type requires has the
+-- right kind; also false for a valid event with nulls. A path takes far less time to prepare than
+-- an expression, which PL/pgSQL prepares in each transaction. In strict mode, a member that is
+-- missing or of another kind makes a comparison neither true nor false.
 CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ 'strict $.specversion == "1.0" && $.id > "" && $.source > "" && (
@@ -184,8 +178,7 @@ CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
         || ($.type == "room.reset") && $.data.conversation_id > ""
     )';
 
--- Reports whether the optional members of an event have the right kinds, and its
--- type may have them. The mode is lax, in which a missing member exists not.
+-- Reports whether an event may have its optional members, and whether they have the right kinds.
 CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ '(!exists($.traceparent) || $.traceparent.type() == "string" && $.traceparent > "")
@@ -194,7 +187,7 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
         && (!exists($.data.user_ids) || !($.type == "room.posted" || $.type == "room.recalled" || $.type == "room.changed" || $.type == "room.reset"))
         && (!exists($.data.seq) || ($.type == "message.delivered" || $.type == "message.recalled" || $.type == "message.changed" || $.type == "room.posted" || $.type == "room.recalled" || $.type == "room.changed" || $.type == "room.reset") && $.data.seq.type() == "number" && $.data.seq >= 1 && $.data.seq < 1000000000000000000)
         && (!exists($.data.up_to_seq) || ($.type == "conversation.read" || $.type == "conversation.reset" || $.type == "conversation.seen" || $.type == "conversation.left" || $.type == "room.joined" || $.type == "room.reset") && $.data.up_to_seq.type() == "number" && $.data.up_to_seq >= 1 && $.data.up_to_seq < 1000000000000000000)
-        && (!exists($.data.seqs) || ($.type == "conversation.marked_unread" || $.type == "conversation.reset") && $.data.seqs.type() == "array" && $.data.seqs.size() >= 1 && $.data.seqs.size() <= 1000 && !($.data.seqs[*].type() != "number") && !($.data.seqs[*] < 1) && !($.data.seqs[*] >= 1000))
+        && (!exists($.data.seqs) || ($.type == "conversation.marked_unread" || $.type == "conversation.reset") && $.data.seqs.type() == "array" && $.data.seqs.size() >= 1 && $.data.seqs.size() <= 1000 && !($.data.seqs[*].type() != "number") && !($.data.seqs[*] < 1) && !($.data.seqs[*] >= 1000000000000000000))
         && (!exists($.data.revision) || ($.type == "message.recalled" || $.type == "message.changed" || $.type == "room.recalled" || $.type == "room.changed") && $.data.revision.type() == "number" && $.data.revision >= 1 && $.data.revision < 1000000000000000000)
         && (!exists($.data.from_seq) || ($.type == "conversation.marked_unread") && $.data.from_seq.type() == "number" && $.data.from_seq >= 1 && $.data.from_seq < 1000000000000000000)
         && (!exists($.data.mentioned_user_ids) || ($.type == "message.delivered" || $.type == "message.changed" || $.type == "room.posted" || $.type == "room.changed") && $.data.mentioned_user_ids.type() == "array" && !($.data.mentioned_user_ids[*].type() != "string") && !($.data.mentioned_user_ids[*] == ""))
@@ -207,8 +200,7 @@ CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
         && (!exists($.data.notification) || ($.type == "message.delivered" || $.type == "room.posted") && ($.data.notification.title > "" || $.data.notification.body > "") && (!exists($.data.notification.title) || $.data.notification.title.type() == "string") && (!exists($.data.notification.body) || $.data.notification.body.type() == "string"))
         && (!exists($.data.by_app) || ($.type == "conversation.read" || $.type == "conversation.seen" || $.type == "category.level_set") && $.data.by_app.type() == "boolean")';
 
--- Reports whether the texts of an event are short enough, its numbers whole, and
--- all fields of its data known.
+-- Reports whether the texts of an event are short enough, its numbers whole, and all fields known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN coalesce(strpos(data ->> 'category', '/') = 0 AND octet_length(data ->> 'category') <= 64 OR octet_length(data ->> 'category') <= 255 AND data ->> 'category' ~ '^[^/]{1,64}(/[^/]{1,64}){0,7}$', true)
@@ -222,11 +214,9 @@ CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
 
 -- END generated
 
--- Returns whether an event is certainly valid, as nearly all published events are. It takes
--- a tenth of the time of event_problems, which decides about events for which it is false:
--- events with rare attributes, escapes in texts, or many mentions. data is event -> 'data'.
---
--- It is an expression, which Postgres inlines.
+-- Returns whether an event is certainly valid, as nearly all published events are. The function,
+-- which Postgres inlines, takes a tenth of the time of event_problems, which decides about other
+-- events: with rare attributes, escapes in texts, or many mentions. data is event -> 'data'.
 CREATE FUNCTION badged.is_plain(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN badged.has_required(event) THEN
@@ -239,8 +229,7 @@ CREATE FUNCTION badged.is_plain(event jsonb, data jsonb) RETURNS boolean
         AND badged.has_sizes(event, data)
         -- JSON escapes C0.
         AND event::text COLLATE "C" !~ '[\\\u007f-\u009f]'
-        -- Excludes 29 February, and the first and last years, which another zone may
-        -- move out of range.
+        -- Without 29 February, and years that another zone may move out of range.
         AND coalesce((event ->> 'time') COLLATE "C" ~
             '^[1-8][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)'
             'T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$', NOT event ? 'time')
@@ -260,7 +249,6 @@ CREATE FUNCTION badged.unreadable_notification(value jsonb) RETURNS text
         WHEN jsonb_path_exists(value, '$.data.* ? (@.type() != "string")') THEN 'must be a string'
     END;
 
--- Returns what is wrong with a notification; null if nothing.
 CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -272,8 +260,7 @@ CREATE FUNCTION badged.notification_problem(value jsonb) RETURNS text
             'must have at most 1024 bytes of data'
     END;
 
--- Returns the number in a JSON number or a string of digits; null if it is not a whole
--- number or too large.
+-- Returns the number in a JSON number or a string of digits; null if it is no bigint.
 CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -283,8 +270,7 @@ CREATE FUNCTION badged.seq_of(value jsonb) RETURNS bigint
         WHEN (value #>> '{}')::numeric BETWEEN -9223372036854775808 AND 9223372036854775807 THEN (value #>> '{}')::numeric::bigint
     END;
 
--- Returns why a member of an event or of its data cannot be decoded; null if it
--- can.
+-- Checks whether a member of an event or of its data can be decoded.
 CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -307,7 +293,7 @@ CREATE FUNCTION badged.read_problem(name text, kind text, value jsonb) RETURNS t
             'must be application/json'
     END;
 
--- Returns what is wrong with a decodable value of a field of data; null if nothing.
+-- Checks a field of data that can be decoded.
 CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choices text[]) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE
@@ -327,8 +313,8 @@ CREATE FUNCTION badged.value_problem(kind text, value jsonb, most integer, choic
         WHEN jsonb_array_length(value) > 10000 THEN 'must name at most 10000 users, names ' || jsonb_array_length(value)::text
     END;
 
--- Returns what is wrong with an event without nulls: the fields that events.Decode
--- refuses, in its order. If a field is returned twice, only the first row counts.
+-- Returns the fields of an event without nulls that events.Decode refuses, in its order. If a field
+-- is returned twice, only the first row counts.
 CREATE FUNCTION badged.event_problems(event jsonb) RETURNS TABLE (field text, message text)
     LANGUAGE plpgsql STABLE
 AS $$
@@ -368,7 +354,7 @@ BEGIN
                     SELECT format('data.%s[%s]', name, i - 1), badged.read_problem(name, 'seq', element)
                     FROM jsonb_array_elements(value) WITH ORDINALITY AS x (element, i)
                     WHERE badged.read_problem(name, 'seq', element) IS NOT NULL AND i <= 1001;
-                -- Strict, since lax mode would unwrap a list inside the list.
+                -- Lax mode would unwrap a list inside the list.
                 ELSIF jsonb_path_exists(value, 'strict $[*] ? (@.type() != "string")', silent => true) THEN
                     RETURN QUERY
                     SELECT format('data.%s[%s]', name, i - 1), 'must be a string'
@@ -435,8 +421,7 @@ BEGIN
 END
 $$;
 
--- Raises an error that lists every invalid event of a JSON array; if all are valid, it
--- does nothing.
+-- Raises an error that lists every invalid event of a JSON array, if there are any.
 CREATE FUNCTION badged.check_events(events jsonb, is_batch boolean) RETURNS void
     LANGUAGE plpgsql STABLE
 AS $$
@@ -490,8 +475,7 @@ BEGIN
 END
 $$;
 
--- Returns a valid event without attributes that are empty or that badged ignores. Its
--- time, if it has one, is converted to UTC.
+-- Returns a valid event without attributes that are empty or ignored, with its time in UTC.
 CREATE FUNCTION badged.normal_event(event jsonb) RETURNS jsonb
     LANGUAGE plpgsql STABLE
 AS $$
@@ -502,13 +486,8 @@ BEGIN
     IF at <> '0001-01-01T00:00:00Z' THEN -- Go's zero time means no time
         event := event || jsonb_build_object('time', at);
     END IF;
-    IF event ->> 'traceparent' = '' THEN
-        event := event - 'traceparent';
-    END IF;
-    IF event ->> 'tracestate' = '' THEN
-        event := event - 'tracestate';
-    END IF;
-    RETURN event;
+    RETURN event - ARRAY(
+        SELECT a FROM unnest('{traceparent,tracestate}'::text[]) AS a WHERE event ->> a = '');
 END
 $$;
 
@@ -533,8 +512,7 @@ BEGIN
     ) THEN
         RETURN events;
     END IF;
-    -- This removes members of objects only: an element of an array that is null
-    -- stays, and is refused.
+    -- Nulls in arrays stay, and are refused.
     events := jsonb_strip_nulls(events);
     PERFORM badged.check_events(events, true);
     RETURN (SELECT jsonb_agg(badged.normal_event(e) ORDER BY i) FROM jsonb_array_elements(events) WITH ORDINALITY AS x (e, i));
