@@ -42,29 +42,31 @@ CREATE FUNCTION badged.drop_staging_tables(partition integer) RETURNS void
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN badged.drop_tables(ARRAY(SELECT t || '_staging' FROM unnest(badged.state_tables(partition)) AS t));
 
--- Creates empty staging tables for a partition: with the columns, constraints,
--- indexes, settings and grants of its live tables.
-CREATE FUNCTION badged.create_staging_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- Creates empty tables like tables of a partition, with their settings and grants.
+CREATE FUNCTION badged.create_tables_like(partition integer, names text[], suffix text, constraints text) RETURNS void
+    LANGUAGE plpgsql
 AS $$
 DECLARE
-    live    text;
+    model   text;
     options text;
 BEGIN
     IF partition NOT IN (SELECT badged.existing_partitions()) THEN
         RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
+    FOREACH model IN ARRAY names LOOP
         SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') INTO options
-        FROM pg_class WHERE oid = format('badged.%I', live)::regclass;
-        -- With the constraint, attaching the table later needs no scan.
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL, CONSTRAINT of_partition CHECK (partition_id = %s)) %s',
-            live || '_staging', live, partition, options);
-        PERFORM badged.copy_grants(live, live || '_staging');
+        FROM pg_class WHERE oid = format('badged.%I', model)::regclass;
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL%s) %s', model || suffix, model, constraints, options);
+        PERFORM badged.copy_grants(model, model || suffix);
     END LOOP;
 END
 $$;
+
+-- With the constraint, attaching the table later needs no scan.
+CREATE FUNCTION badged.create_staging_tables(partition integer) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.create_tables_like(partition, badged.state_tables(partition), '_staging',
+        format(', CONSTRAINT of_partition CHECK (partition_id = %s)', partition));
 
 -- Replaces the live tables of a partition by its staging tables. It blocks all readers of these
 -- tables, of every partition, until the transaction ends. It locks tables in the order in which
@@ -195,24 +197,9 @@ CREATE FUNCTION badged.drop_baseline_tables(partition integer) RETURNS void
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     RETURN badged.drop_tables(ARRAY(SELECT t || '_next' FROM unnest(badged.baseline_tables(partition)) AS t));
 
--- Creates empty tables for the next baseline of a partition, with the grants of the current
--- baseline.
 CREATE FUNCTION badged.create_baseline_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    baseline text;
-BEGIN
-    IF partition NOT IN (SELECT badged.existing_partitions()) THEN
-        RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL)', baseline || '_next', baseline);
-        PERFORM badged.copy_grants(baseline, baseline || '_next');
-    END LOOP;
-END
-$$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.create_tables_like(partition, badged.baseline_tables(partition), '_next', '');
 
 -- Replaces the baseline of a partition by the next baseline. It blocks replays until the
 -- transaction ends. Set lock_timeout.
@@ -470,10 +457,8 @@ INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uui
 CREATE FUNCTION badged.archive_proves(proof text, content text) RETURNS boolean
     LANGUAGE sql STABLE STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT EXISTS (SELECT FROM badged.revocation_secret
-        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'))
-$$;
+    RETURN EXISTS (SELECT FROM badged.revocation_secret
+        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'));
 
 -- Fails if a user's token that was issued at the given time is revoked; null is an unknown time.
 -- A transaction that writes on behalf of a token runs it last, in the same message as the

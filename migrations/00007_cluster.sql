@@ -431,11 +431,10 @@ CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RE
 AS $$
 DECLARE
     offsets CONSTANT text := badged.log_table(partition) || '_offsets';
-    sequence CONSTANT text := pg_get_serial_sequence('badged.' || badged.log_table(partition), 'offset');
+    sequence CONSTANT regclass := pg_get_serial_sequence('badged.' || badged.log_table(partition), 'offset');
     shard   CONSTANT text := (SELECT s.name FROM badged.shard AS s);
     child   integer;
     log     text;
-    moved   bigint;
 BEGIN
     FOREACH child IN ARRAY children LOOP
         log := badged.log_table(child);
@@ -443,7 +442,7 @@ BEGIN
         EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2', log || '_offsets')
         USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
         -- Continue the offsets: events that are folded late get places behind the position.
-        EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;
+        PERFORM setval(pg_get_serial_sequence('badged.' || log, 'offset')::regclass, coalesce(pg_sequence_last_value(sequence), 1));
         INSERT INTO badged.partitions (partition_id, epoch, revision, incarnation)
         SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
         INSERT INTO badged.timeline_ends (partition, timeline, next_timeline, transaction_id, pending, noticed_at)
