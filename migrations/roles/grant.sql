@@ -19,7 +19,8 @@ DECLARE
         'GRANT EXECUTE ON FUNCTION badged.partition_of(text), badged.archive_proves(text, text),
             badged.covers(text, text), badged.paths_of(text), badged.words_of_user(text),
             badged.closest_level(badged.level, text, jsonb), badged.words(text),
-            badged.words(bytea, text, text[]), badged.log_names(bytea), badged.log_names_of(text[]) TO'
+            badged.words(bytea, text, text[]), badged.log_names(bytea),
+            badged.log_names_of(text[]) TO'
     ];
     -- The statements for a kind, in which pNN stands for each partition.
     statements CONSTANT text[] := CASE kind
@@ -52,12 +53,14 @@ DECLARE
             'GRANT SELECT (user_id) ON badged.devices_pNN TO'
         ]
         WHEN 'server' THEN reads || ARRAY[
-            'GRANT INSERT (uuid, payload, metadata, events, own, created_at) ON badged.events_pNN TO',
+            'GRANT INSERT (uuid, payload, metadata, events, own, created_at)
+                ON badged.events_pNN TO',
             -- To insert is for the consumer groups of badged tail.
             'GRANT INSERT (consumer_group, offset_acked, last_processed_transaction_id),
                 UPDATE (offset_acked, last_processed_transaction_id, pending, folded)
                 ON badged.events_pNN_offsets TO',
-            'GRANT INSERT, UPDATE ON badged.users_pNN, badged.conversations_pNN, badged.rooms_pNN TO',
+            'GRANT INSERT, UPDATE ON badged.users_pNN, badged.conversations_pNN,
+                badged.rooms_pNN TO',
             'GRANT INSERT, DELETE ON badged.dedup_blocks_pNN, badged.dedup_pages_pNN TO',
             'GRANT INSERT, UPDATE, DELETE ON badged.paths_pNN, badged.room_chunks_pNN,
                 badged.room_marks_pNN, badged.devices_pNN, badged.alerts_pNN, badged.room_rounds_pNN,
@@ -71,7 +74,8 @@ DECLARE
                 badged.room_alerts, badged.webhooks, badged.webhook_queue, badged.dedup_runs,
                 badged.healed_users, badged.expiry_progress, badged.jobs, badged.hints,
                 badged.revocations, badged.key_quotas TO',
-            'GRANT UPDATE ON badged.partitions, badged.notifier_partitions, badged.revocation_counter TO',
+            'GRANT UPDATE ON badged.partitions, badged.notifier_partitions,
+                badged.revocation_counter TO',
             'GRANT UPDATE ON badged.stale_partitions TO', -- to lock them
             'GRANT DELETE ON badged.erased_revocations TO',
             'GRANT USAGE ON SEQUENCE badged.target_generations TO',
@@ -101,15 +105,19 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
 
-    FOREACH statement IN ARRAY '{ALL TABLES IN SCHEMA,ALL SEQUENCES IN SCHEMA,ALL FUNCTIONS IN SCHEMA,SCHEMA}'::text[] LOOP
-        EXECUTE format('REVOKE ALL ON %s badged FROM %I', statement, role_name);
+    FOREACH statement IN ARRAY '{TABLES,SEQUENCES,FUNCTIONS}'::text[] LOOP
+        EXECUTE format('REVOKE ALL ON ALL %s IN SCHEMA badged FROM %I', statement, role_name);
     END LOOP;
+    EXECUTE format('REVOKE ALL ON SCHEMA badged FROM %I', role_name);
     EXECUTE format('GRANT USAGE ON SCHEMA badged TO %I', role_name);
     IF NOT outbox THEN
-        partitions := ARRAY(SELECT badged.partition_table('', p) FROM badged.existing_partitions() AS p);
+        partitions := ARRAY(
+            SELECT badged.partition_table('', p) FROM badged.existing_partitions() AS p);
     END IF;
     FOREACH statement IN ARRAY statements LOOP
-        FOREACH partition IN ARRAY CASE WHEN statement LIKE '%\_pNN%' THEN partitions ELSE '{""}' END LOOP
+        FOREACH partition IN ARRAY
+            CASE WHEN statement LIKE '%\_pNN%' THEN partitions ELSE '{""}' END
+        LOOP
             EXECUTE format('%s %I', replace(statement, '_pNN', partition), role_name);
         END LOOP;
     END LOOP;
