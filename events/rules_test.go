@@ -48,37 +48,19 @@ const seqEnd = 1_000_000_000_000_000_000
 // rulesInSQL returns the functions with the rules.
 func rulesInSQL() string {
 	var b strings.Builder
-	perType := func(does, name string, fields func(TypeInfo) []string) {
-		fmt.Fprintf(&b, `
--- Returns the fields that the data of an event of a type %s have; null for an
--- unknown type. Postgres does not inline an expression of a function that is strict.
-CREATE FUNCTION badged.%s(type text) RETURNS text[]
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE type
-`, does, name)
-		for _, t := range Types() {
-			fmt.Fprintf(&b, "        WHEN '%s' THEN '{%s}'::text[]\n", t.Type, strings.Join(fields(t), ","))
-		}
-		b.WriteString("    END;\n")
+	var types []string
+	for _, t := range Types() {
+		types = append(types, fmt.Sprintf("        ('%s', '{%s}', '{%s}')", t.Type, strings.Join(t.Required, ","), strings.Join(t.Optional, ",")))
 	}
-	perType("must", "required_fields", func(t TypeInfo) []string { return t.Required })
-	perType("may", "allowed_fields", func(t TypeInfo) []string { return slices.Concat(t.Required, t.Optional) })
-
+	types[0] = strings.NewReplacer("}'", "}'::text[]").Replace(types[0])
 	var rows, fields, seqs, optionals, limits, sizes []string
 	texts := map[string][]string{} // by limit
-	b.WriteString("\n-- Return the kind of a member of an event, or of its data; null for an unknown one.")
-	for i, of := range []reflect.Type{reflect.TypeFor[Envelope](), reflect.TypeFor[Data]()} {
-		isField, object, kinds := false, "event", "attribute_kind"
-		if i == 1 {
-			isField, object, kinds = true, "data", "field_kind"
+	kinds := map[string][]string{} // by object
+	for _, of := range []reflect.Type{reflect.TypeFor[Envelope](), reflect.TypeFor[Data]()} {
+		isField, object := false, "event"
+		if of == reflect.TypeFor[Data]() {
+			isField, object = true, "data"
 		}
-		fmt.Fprintf(&b, `
-CREATE FUNCTION badged.%s(name text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN CASE
-`, kinds)
-		var order []string // of kinds
-		names := map[string][]string{}
 		for f := range of.Fields() {
 			name, optional, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name == "-" {
@@ -115,7 +97,7 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 			case f.Type.Kind() == reflect.Bool:
 				kind, valid = "flag", path+`.type() == "boolean"`
 			case f.Type == reflect.TypeFor[[]int64]():
-				kind, valid = "seqs", fmt.Sprintf(`%s.type() == "array" && %[1]s.size() >= 1 && %[1]s.size() <= %d && !(%[1]s[*].type() != "number") && !(%[1]s[*] < 1) && !(%[1]s[*] >= %d)`, path, MaxSeqs, seqEnd)
+				kind, valid = "seqs", fmt.Sprintf(`%s.type() == "array" && %[1]s.size() >= 1 && %[1]s.size() <= %d && !(%[1]s[*].type() != "number") && !(%[1]s[*] < 1) && !(%[1]s[*] >= %[3]d)`, path, MaxSeqs, seqEnd)
 				seqs = append(seqs, fmt.Sprintf("data ->> '%s'", name))
 			case f.Type.Kind() == reflect.Slice && f.Tag.Get("among") != "":
 				kind, valid = "mentions", fmt.Sprintf(`%s.type() == "array" && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
@@ -126,35 +108,43 @@ CREATE FUNCTION badged.%s(name text) RETURNS text
 				sizes = append(sizes, fmt.Sprintf("NOT data ? '%s'", name)) // such events are rare
 			case f.Type == reflect.TypeFor[Notification]():
 				kind = "notification"
-				optionals = append(optionals, fmt.Sprintf(`(!exists(%s) || (%[1]s.title > "" || %[1]s.body > "") && (!exists(%[1]s.title) || %[1]s.title.type() == "string") && (!exists(%[1]s.body) || %[1]s.body.type() == "string"))`, path))
+				valid = fmt.Sprintf(`(%s.title > "" || %[1]s.body > "") && (!exists(%[1]s.title) || %[1]s.title.type() == "string") && (!exists(%[1]s.body) || %[1]s.body.type() == "string")`, path)
 				sizes = append(sizes, fmt.Sprintf(`CASE jsonb_typeof(data -> '%s') WHEN 'object' THEN (data -> '%[1]s') - '{title,body}'::text[] = '{}' AND octet_length(data ->> '%[1]s') <= %d ELSE NOT data ? '%[1]s' END`, name, MaxNotificationBytes))
 			default:
 				kind = "object"
 			}
+			var conditions []string
+			if allowed := allowedIn(name); isField && allowed != "" {
+				conditions = append(conditions, allowed)
+			}
 			if valid != "" && (enum != "" || optional != "" && most != "" || isField && slices.ContainsFunc(Types(), func(t TypeInfo) bool { return slices.Contains(t.Optional, name) })) {
-				optionals = append(optionals, fmt.Sprintf("(!exists(%s) || %s)", path, valid))
+				conditions = append(conditions, valid)
+			}
+			if len(conditions) > 0 {
+				optionals = append(optionals, fmt.Sprintf("(!exists(%s) || %s)", path, strings.Join(conditions, " && ")))
 			}
 			if most == "" {
 				most = "NULL"
 			}
-			if names[kind] == nil {
-				order = append(order, kind)
-			}
-			names[kind] = append(names[kind], "'"+name+"'")
+			kinds[object] = append(kinds[object], fmt.Sprintf("%q: %q", name, kind))
 			rows = append(rows, fmt.Sprintf("        (%t, '%s', '%s', %t, %s, %s)", isField, name, kind, required, most, choices))
 		}
-		for _, kind := range order {
-			fmt.Fprintf(&b, "        WHEN name IN (%s) THEN '%s'\n", strings.Join(names[kind], ", "), kind)
-		}
-		b.WriteString("    END;\n")
 	}
 	for _, most := range limits {
 		sizes = append(sizes, fmt.Sprintf("coalesce(greatest(%s) <= %s, true)", strings.Join(texts[most], ", "), most))
 	}
 	rows[0] = strings.Replace(rows[0], "NULL, NULL)", "NULL::integer, NULL::text[])", 1)
 	fmt.Fprintf(&b, `
--- Returns the members of an event, and those of its data, in the order of checks,
--- with the most bytes that a text may have and the texts to choose from.
+-- Returns the types of events, with the fields that their data must and may have.
+CREATE FUNCTION badged.types() RETURNS TABLE (type text, required text[], optional text[])
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    VALUES
+%s
+$$;
+
+-- Returns the members of an event, and those of its data, in the order of checks, with the most
+-- bytes that a text may have and the texts to choose from.
 CREATE FUNCTION badged.members()
     RETURNS TABLE (is_field boolean, name text, kind text, required boolean, most integer, choices text[])
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -163,77 +153,116 @@ AS $$
 %s
 $$;
 
--- Reports whether an event has a type that publishers may use, and what the type
--- requires has the right kind. It may report false for a valid event with nulls.
--- A path takes far less time to prepare than an expression, which plpgsql prepares
--- in each transaction. In its strict mode, a member that is missing or of another
--- kind makes a comparison neither true nor false.
+-- Returns the kinds of the members of an event, by name.
+CREATE FUNCTION badged.kinds() RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN '{
+        "event": {
+            %s
+        },
+        "data": {
+            %s
+        }
+    }'::jsonb;
+
+-- Reports whether an event has a type that publishers may use, and what the type requires has the
+-- right kind; also false for a valid event with nulls. A path takes far less time to prepare than
+-- an expression, which PL/pgSQL prepares in each transaction. In strict mode, a member that is
+-- missing or of another kind makes a comparison neither true nor false.
 CREATE FUNCTION badged.has_required(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN event @@ 'strict $.specversion == "1.0" && $.id > "" && $.source > "" && (
         %s
     )';
 
--- Reports whether the optional members of an event have the right kinds, and its
--- type may have them. The mode is lax, in which a missing member exists not.
+-- Reports whether an event may have its optional members, and whether they have the right kinds.
 CREATE FUNCTION badged.has_optional(event jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN event @@ '(
-            %s
-        ) && %s';
+    RETURN event @@ '%s';
 
--- Reports whether the texts of an event are short enough, its numbers whole, and
--- all fields of its data known.
+-- Reports whether the texts of an event are short enough, its numbers whole, and all fields known.
 CREATE FUNCTION badged.has_sizes(event jsonb, data jsonb) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN %s
         AND strpos(concat(%s), '.') = 0
         AND data - '{%s}'::text[] = '{}';
 
-`, strings.Join(rows, ",\n"), strings.Join(requiredValues(), "\n        || "), strings.Join(allowedFields(fields), "\n            || "),
+`, strings.Join(types, ",\n"), strings.Join(rows, ",\n"), perLine(kinds["event"], 4), perLine(kinds["data"], 4), strings.Join(requiredValues(), "\n        || "),
 		strings.Join(optionals, "\n        && "), strings.Join(sizes, "\n        AND "), strings.Join(seqs, ", "), strings.Join(fields, ","))
 	return b.String()
 }
 
-// requiredValues returns, for each type that publishers may use, the condition that
-// an event is of the type and has the fields that this requires, in the strict mode
-// of paths.
-func requiredValues() (types []string) {
+// perLine joins the elements of a list, with a line break after every n elements.
+func perLine(list []string, n int) string {
+	var lines []string
+	for part := range slices.Chunk(list, n) {
+		lines = append(lines, strings.Join(part, ", "))
+	}
+	return strings.Join(lines, ",\n            ")
+}
+
+// requiredValues returns, for each set of required fields of types that publishers may use, the
+// condition that an event has one of these types and these fields, in the strict mode of paths.
+func requiredValues() (conditions []string) {
+	types := map[string][]TypeInfo{} // by required fields
+	var order []string
 	for _, t := range Types() {
-		is := fmt.Sprintf(`$.type == "%s"`, t.Type)
+		key := strings.Join(t.Required, ",")
+		if t.Reserved {
+			continue
+		}
+		if types[key] == nil {
+			order = append(order, key)
+		}
+		types[key] = append(types[key], t)
+	}
+	for _, key := range order {
+		has := isOfType(types[key])
 		for f := range reflect.TypeFor[Data]().Fields() {
 			name := f.Tag.Get("json")
 			path := "$.data." + name
 			switch {
-			case !slices.Contains(t.Required, name):
+			case !slices.Contains(types[key][0].Required, name):
 			case f.Type.Kind() == reflect.Slice:
-				is += fmt.Sprintf(` && %s.size() > 0 && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
+				has += fmt.Sprintf(` && %s.size() > 0 && !(%[1]s[*].type() != "string") && !(%[1]s[*] == "")`, path)
 			case f.Type.Kind() == reflect.Int64:
-				is += fmt.Sprintf(" && %s >= 1 && %[1]s < %d", path, seqEnd)
+				has += fmt.Sprintf(" && %s >= 1 && %[1]s < %d", path, seqEnd)
 			default:
-				is += fmt.Sprintf(` && %s > ""`, path)
+				has += fmt.Sprintf(` && %s > ""`, path)
 			}
 		}
-		if !t.Reserved {
-			types = append(types, is)
-		}
+		conditions = append(conditions, has)
 	}
-	return types
+	return conditions
 }
 
-// allowedFields returns, for each type that publishers may use, the condition that
-// an event is of the type and has no field that this does not allow.
-func allowedFields(fields []string) (types []string) {
+// isOfType returns the condition that an event has one of the types, in parentheses.
+func isOfType(types []TypeInfo) string {
+	var is []string
+	for _, t := range types {
+		is = append(is, fmt.Sprintf(`$.type == "%s"`, t.Type))
+	}
+	return "(" + strings.Join(is, " || ") + ")"
+}
+
+// allowedIn returns the condition that the data of an event, which has a type that publishers may
+// use, may have the field. The condition is empty if all these types allow the field.
+func allowedIn(field string) string {
+	var may, mayNot []TypeInfo
 	for _, t := range Types() {
-		is := fmt.Sprintf(`$.type == "%s"`, t.Type)
-		for _, f := range fields {
-			if !slices.Contains(t.Required, f) && !slices.Contains(t.Optional, f) {
-				is += fmt.Sprintf(" && !exists($.data.%s)", f)
-			}
-		}
-		if !t.Reserved {
-			types = append(types, is)
+		switch {
+		case t.Reserved:
+		case slices.Contains(t.Required, field) || slices.Contains(t.Optional, field):
+			may = append(may, t)
+		default:
+			mayNot = append(mayNot, t)
 		}
 	}
-	return types
+	switch {
+	case len(mayNot) == 0:
+		return ""
+	case len(mayNot) < len(may): // the shorter condition
+		return "!" + isOfType(mayNot)
+	}
+	return isOfType(may)
 }

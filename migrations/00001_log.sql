@@ -1,32 +1,24 @@
--- The event log: one watermill-sql topic per partition, in ranges of transaction
--- ids.
---
--- This migration fixes the number of partitions: the migrator passes it as the session
--- setting badged.partitions.
+-- The event log: one watermill-sql topic per partition, in ranges of transaction ids. The session
+-- setting badged.partitions is the number of partitions.
 
 -- +goose Up
 -- +goose StatementBegin
 CREATE TABLE badged.settings (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     partitions  integer NOT NULL CHECK (partitions BETWEEN 1 AND 1024),
-    -- The era in which the log was created or last renumbered. If it differs from the era
-    -- of this database, the log was copied here and must be renumbered. Null while the log
-    -- is being renumbered.
+    -- The era in which the log was created or last renumbered; null during renumbering. If it is
+    -- not the era of this database, the log was copied here and must be renumbered.
     settled_era bigint
 );
 
--- Returns the name, without the schema, of a partition's table of a kind, such as
--- users_p03.
+-- These return names without the schema: of a partition's table of a kind, such as users_p03, of
+-- the log of a partition, and of a range of the log.
 CREATE FUNCTION badged.partition_table(kind text, partition integer) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN kind || '_p' || lpad(partition::text, greatest(2, length(partition::text)), '0');
-
--- Returns the name, without the schema, of the log of a partition.
 CREATE FUNCTION badged.log_table(partition integer) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN badged.partition_table('events', partition);
-
--- Returns the name, without the schema, of a range of a partition's log.
 CREATE FUNCTION badged.log_range_table(partition integer, number integer) RETURNS text
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN badged.log_table(partition) || '_r' || number::text;
@@ -38,34 +30,24 @@ CREATE TABLE badged.log_identity (
 );
 INSERT INTO badged.log_identity DEFAULT VALUES;
 
--- Returns a new, unique era: milliseconds since 1970, then 20 random bits. Later eras are
--- greater if the clocks of the servers agree. The function is declared immutable, although
--- it is not, because generated columns require it.
+-- Returns a new, unique era: milliseconds since 1970, then 20 random bits. The function is declared
+-- immutable, although it is not, because generated columns require it.
 CREATE FUNCTION badged.new_era(singleton boolean) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT
-    SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
+    LANGUAGE sql IMMUTABLE STRICT
     RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20 | floor(random() * 1048576)::bigint;
-END
-$$;
 
--- The era of this database. Dumps and logical replication copy rows, but not generated
--- columns, so a copy of this row gets a new era. Copies of files keep the era and the
--- transaction ids: physical backups, standbys, pg_upgrade, CREATE DATABASE … TEMPLATE.
--- The row is never updated.
+-- The era of this database. Dumps and logical replication do not copy generated columns, so a copy
+-- of this row gets a new era. Copies of files keep the era and the transaction ids (ADR 38).
 CREATE TABLE badged.log_home (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     era       bigint  NOT NULL GENERATED ALWAYS AS (badged.new_era(singleton)) STORED
 );
 INSERT INTO badged.log_home DEFAULT VALUES;
 
--- Returns the era of this database, the default for the era of every appended event. The
--- era does not change while the database exists, so the function is immutable, and
--- Postgres calls it once for each plan.
+-- Returns the era of this database, the default for the era of every appended event. The function
+-- is immutable, so that Postgres calls it once for each plan.
 CREATE FUNCTION badged.log_era() RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     era bigint := (SELECT h.era FROM badged.log_home AS h);
@@ -81,13 +63,12 @@ $$;
 INSERT INTO badged.settings (partitions, settled_era)
 VALUES (current_setting('badged.partitions')::integer, badged.log_era());
 
--- The ranges of each partition's log, in order and without gaps. Archived events are
--- removed by dropping whole ranges.
+-- The ranges of each partition's log, without gaps. Archived events are removed by dropping ranges.
 CREATE TABLE badged.log_ranges (
     partition_id smallint NOT NULL,
     number       integer  NOT NULL,
-    -- The range has the transaction ids from starts up to, but without, ends, which is
-    -- null for the last range. The first range has every lower id too.
+    -- The range has the transaction ids from starts up to, but without, ends, which is null for the
+    -- last range. The first range has every lower id too.
     starts       xid8     NOT NULL,
     ends         xid8     CHECK (ends > starts),
     -- The planned end, while a check constraint proves that all ids are below it.
@@ -98,32 +79,37 @@ CREATE TABLE badged.log_ranges (
     PRIMARY KEY (partition_id, number)
 );
 
--- Partitions. A database begins with n partitions, numbered from 0: level 0. A split
--- replaces a partition by two partitions of the next level, which get its users. The n
--- numbers of level 0 are followed by 2n numbers of level 1, 4n of level 2, and so on. If f
--- is the first number of level k, its partition p has the users whose hash h satisfies
--- h mod (n*2^k) = p - f.
+-- A database begins with n partitions, numbered from 0: level 0. A split replaces a partition by
+-- two partitions of the next level, which get its users. The n numbers of level 0 are followed by
+-- 2n numbers of level 1, 4n of level 2, and so on. If f is the first number of level k, its
+-- partition p has the users whose hash h satisfies h mod (n*2^k) = p - f.
 
--- Returns the partitions that have tables in this database, in ascending order: partitions
--- that this shard holds, partitions of other shards, and split partitions.
+-- Returns the partitions that have tables in this database, also those of other shards and those
+-- that were split, in ascending order.
 CREATE FUNCTION badged.existing_partitions() RETURNS SETOF integer
     LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     SELECT DISTINCT partition_id::integer FROM badged.log_ranges ORDER BY 1;
 END;
 
 -- Returns the first number of a partition's level, and how many numbers the level has.
 CREATE FUNCTION badged.level_of(partition integer, OUT base integer, OUT modulus integer)
-    LANGUAGE plpgsql STABLE STRICT
-    SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql STABLE STRICT
+BEGIN ATOMIC
+    SELECT s.partitions * ((1 << k) - 1), s.partitions << k
+    FROM badged.settings AS s, generate_series(0, 14) AS k -- up to the greatest smallint
+    WHERE partition < s.partitions * ((2 << k) - 1) ORDER BY k LIMIT 1;
+END;
+
+-- Executes a statement for each of the tables; %I in the statement is the name of the table.
+CREATE FUNCTION badged.for_tables(names text[], statement text) RETURNS void
+    LANGUAGE plpgsql STRICT
 AS $$
+DECLARE
+    name text;
 BEGIN
-    base := 0;
-    modulus := (SELECT partitions FROM badged.settings);
-    WHILE partition >= base + modulus LOOP
-        base := base + modulus;
-        modulus := 2 * modulus;
+    FOREACH name IN ARRAY names LOOP
+        EXECUTE format(statement, name);
     END LOOP;
 END
 $$;
@@ -132,7 +118,6 @@ $$;
 -- with rights to columns if with_columns is set.
 CREATE FUNCTION badged.copy_grants(source text, target text, with_columns boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     granted record;
@@ -153,12 +138,10 @@ BEGIN
 END
 $$;
 
--- Creates a range of a partition's log, with the grants of the log: so a role may also read
--- the range by its own name, as checks and archiving do. starts and ends are written as in
--- CREATE TABLE … FOR VALUES.
+-- Creates a range of a partition's log. It has the grants of the log, since checks and archiving
+-- read it by its own name. starts and ends are written as in CREATE TABLE … FOR VALUES.
 CREATE FUNCTION badged.create_log_range(partition integer, number integer, starts text, ends text) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log  text := badged.log_table(partition);
@@ -169,31 +152,24 @@ BEGIN
 END
 $$;
 
--- Creates the log of a partition: the table of its events, with one range, and the table of
--- the positions of consumer groups.
+-- Creates the log of a partition, with one range, and the table of positions of consumer groups.
 CREATE FUNCTION badged.create_log(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log CONSTANT text := badged.log_table(partition);
 BEGIN
-    -- Watermill's columns and four more. Publishers have rights to uuid, payload,
-    -- metadata and events only.
+    -- Watermill's columns and four more.
     EXECUTE format($f$
         CREATE TABLE badged.%I (
             "offset"       bigint GENERATED BY DEFAULT AS IDENTITY,
-            -- Readers order events by transaction and detect open transactions by
-            -- it, so that they skip no event of a slow transaction.
+            -- Readers order events by it, so that they skip no event of a slow transaction.
             transaction_id xid8        NOT NULL DEFAULT pg_current_xact_id(),
             -- When the statement ran, not when its transaction began.
             created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-            -- The database that appended the event.
             era            bigint      NOT NULL DEFAULT badged.log_era(),
-            -- The key of a single event.
-            uuid           uuid        NOT NULL,
-            -- Whether the event is of badged itself, not of a publisher.
-            own            boolean     NOT NULL DEFAULT false,
+            uuid           uuid        NOT NULL, -- the key of a single event
+            own            boolean     NOT NULL DEFAULT false, -- of badged, not of a publisher
             -- How many events the row has. Only for statistics, since it may be wrong.
             events         smallint    NOT NULL DEFAULT 1,
             -- An event as JSON, or an array of events; it may be compressed with zstd.
@@ -202,35 +178,30 @@ BEGIN
             PRIMARY KEY (transaction_id, "offset")
         ) PARTITION BY RANGE (transaction_id)$f$, log);
 
-    -- The largest valid event has 20,000 ids of 128 bytes, each of which JSON may
-    -- escape. The policy does not bind the owner; a constraint would add a tenth
-    -- to the time of each statement.
+    -- The largest valid event has 20,000 ids of 128 bytes, each of which JSON may escape. The
+    -- policy does not bind the owner; a constraint would add a tenth to the time of each statement.
     EXECUTE format($f$
         CREATE POLICY event_size ON badged.%I USING (true)
             WITH CHECK (coalesce(pg_column_size(payload), 0) <= 8388608 AND coalesce(pg_column_size(metadata), 0) <= 65536 AND events BETWEEN 1 AND 1000)$f$, log);
     EXECUTE format('ALTER TABLE badged.%I ENABLE ROW LEVEL SECURITY', log);
 
-    -- The last range has no end, so an event always finds its table, even if
-    -- nothing maintains the ranges.
+    -- The last range has no end, so an event always finds its table.
     PERFORM badged.create_log_range(partition, 1, 'MINVALUE', 'MAXVALUE');
     INSERT INTO badged.log_ranges (partition_id, number, starts, made_id)
     VALUES (partition, 1, '0', pg_snapshot_xmax(pg_current_snapshot())::text::xid8);
 
-    -- The position of each consumer group; the projector is one of them.
     EXECUTE format($f$
         CREATE TABLE badged.%I (
             consumer_group                varchar(255) PRIMARY KEY,
             offset_acked                  bigint,
             last_processed_transaction_id xid8   NOT NULL,
-            -- For the projector: transactions before the position that were open
-            -- when it passed them, and whose events it has not folded yet.
+            -- For the projector: transactions that were open when the position passed them, and
+            -- whose events it has not folded yet.
             pending                       xid8[] NOT NULL DEFAULT '{}',
-            -- For the projector: how many events it has folded.
-            folded                        bigint NOT NULL DEFAULT 0,
+            folded                        bigint NOT NULL DEFAULT 0, -- events, by the projector
             era                           bigint NOT NULL DEFAULT badged.log_era(),
-            -- For the projector: grows with every change of the row in badged.partitions,
-            -- so when an epoch begins, or when another program has written users or
-            -- conversations. The statement that moves the position compares both.
+            -- For the projector: grows with every change of the row in badged.partitions. The
+            -- statement that moves the position compares both.
             revision                      bigint NOT NULL DEFAULT 0
         ) WITH (fillfactor = 50)$f$, log || '_offsets');
 END
@@ -240,48 +211,38 @@ DO $$
 BEGIN
     FOR p IN 0 .. (SELECT partitions - 1 FROM badged.settings) LOOP
         PERFORM badged.create_log(p);
-        EXECUTE format($f$INSERT INTO badged.%I VALUES ('projector', 0, '0')$f$, badged.log_table(p) || '_offsets');
+        EXECUTE format(
+            $f$INSERT INTO badged.%I VALUES ('projector', 0, '0'), ('badged_notifier', 0, '0')$f$,
+            badged.log_table(p) || '_offsets');
     END LOOP;
 END
 $$;
 
--- Waits until the current batch of every partition has ended, and blocks new batches until
--- this transaction ends. A migration that alters tables which batches write calls it first:
--- otherwise the migration and a batch could lock tables in opposite orders.
+-- Waits until the current batch of every partition has ended, and blocks new batches until this
+-- transaction ends. A migration calls it before it alters tables that batches write: otherwise
+-- migration and batch could lock tables in opposite orders.
 CREATE FUNCTION badged.wait_for_batches() RETURNS void
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    p integer;
-BEGIN
-    FOR p IN SELECT badged.existing_partitions() LOOP
-        EXECUTE format('LOCK TABLE badged.%I IN EXCLUSIVE MODE', badged.log_table(p) || '_offsets');
-    END LOOP;
-END
-$$;
+    LANGUAGE sql
+    RETURN badged.for_tables(
+        ARRAY(SELECT badged.log_table(p) || '_offsets' FROM badged.existing_partitions() AS p),
+        'LOCK TABLE badged.%I IN EXCLUSIVE MODE');
 
--- Creates ranges of a partition's log before events reach them. Once half of the ids
--- between the creation of the last range and its start have been assigned, the last range
--- gets an end, and a new last range begins there. A range is wide enough for about one span
--- at the recent rate of ids, and has at least least_ids ids. The function returns whether
--- there is more to do: then call it again, in another transaction.
+-- Creates ranges of a partition's log before events reach them. Once half of the ids between the
+-- creation of the last range and its start have been assigned, the last range gets an end, and a
+-- new last range begins there. A range has about the ids of one span at the recent rate, and at
+-- least least_ids. If the function returns true, call it again, in another transaction.
 --
--- An empty or small last range gets its end at once. A large one, which was not maintained
--- for long, first gets a check constraint that proves all its ids to be below the end, while
--- other sessions read and write. If the end were never set, because all processes stopped
--- or a reader locked the table, the constraint would refuse events once ids reach the end.
--- So the end is about one span ahead, and the constraint is dropped if less than a quarter
--- of that is left.
---
--- The function waits at most 100 ms for a lock, since publishers queue behind it, and then
--- fails with lock_not_available.
+-- An empty or small last range gets its end at once. A large one first gets a check constraint that
+-- proves all its ids to be below the end, while other sessions read and write. If the end were never
+-- set, because all processes stopped or a reader locked the table, the constraint would refuse
+-- events once ids reach the end. So the end is about one span ahead, and the constraint is dropped
+-- if less than a quarter of that is left. Publishers queue behind the function, so it waits briefly.
 CREATE FUNCTION badged.extend_log(partition integer, span interval, least_ids bigint) RETURNS boolean
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    -- A table up to this size, in bytes, is scanned without delaying other sessions.
+    -- In bytes: a scan delays no other session.
     small_table CONSTANT bigint := 16 * 1024 * 1024;
     -- The least and the most ids between the next id and the end in a check constraint.
     check_least CONSTANT bigint := 4 * 1024 * 1024;
@@ -299,8 +260,7 @@ DECLARE
     width  bigint;
     till   bigint;
 BEGIN
-    -- Check twice whether a new range is due: first without a lock, and then again
-    -- with the lock.
+    -- Check first without a lock, and then again with the lock.
     FOR turn IN 1 .. 2 LOOP
         SELECT * INTO last FROM badged.log_ranges AS r WHERE r.partition_id = partition ORDER BY number DESC LIMIT 1;
         IF last.number IS NULL THEN
@@ -377,7 +337,7 @@ BEGIN
 END
 $$;
 
--- Returns the hashes to search for: a payload that may contain one of the texts has one of them.
+-- Returns the hashes to search for: a payload that may contain one of the texts has one.
 CREATE FUNCTION badged.log_names_of(texts text[]) RETURNS integer[]
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN 0 || ARRAY(SELECT hashtext(encode(convert_to(t, 'UTF8'), 'escape')) FROM unnest(texts) AS t);
@@ -392,7 +352,6 @@ DECLARE
     name   text;
     folded xid8;
 BEGIN
-    -- The first transaction that is not folded.
     EXECUTE format($f$SELECT least(last_processed_transaction_id, pending[1]) FROM badged.%I WHERE consumer_group = 'projector'$f$, badged.log_table(partition) || '_offsets')
     INTO folded;
     SELECT badged.log_range_table(partition, number) INTO name FROM badged.log_ranges AS r
@@ -408,9 +367,8 @@ BEGIN
 END
 $$;
 
--- Adapts the ranges of a renumbered partition, whose ids may be far ahead of its new events.
--- If only the first range has events, the other ranges are dropped. Waits for locks as
--- extend_log does.
+-- Adapts the ranges of a renumbered partition, whose ids may be far ahead of its new events. If
+-- only the first range has events, the other ranges are dropped.
 CREATE FUNCTION badged.settle_log_ranges(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -420,39 +378,41 @@ DECLARE
     first integer := (SELECT min(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
     name  text    := badged.log_range_table(partition, first);
     next  xid8    := pg_snapshot_xmax(pg_current_snapshot())::text::xid8;
-    other integer;
+    others text[];
+    other text;
     alone boolean := true;
     found boolean;
 BEGIN
     EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', log);
-    FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
-        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I)', badged.log_range_table(partition, other)) INTO found;
+    others := ARRAY(
+        SELECT badged.log_range_table(partition, number) FROM badged.log_ranges AS r
+        WHERE r.partition_id = partition AND number > first);
+    FOREACH other IN ARRAY others LOOP
+        EXECUTE format('SELECT EXISTS (SELECT FROM badged.%I)', other) INTO found;
         alone := alone AND NOT found;
     END LOOP;
     IF alone THEN
-        FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first LOOP
-            EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, other));
-        END LOOP;
+        PERFORM badged.for_tables(others, 'DROP TABLE badged.%I');
         DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number > first;
         EXECUTE format('ALTER TABLE badged.%I DETACH PARTITION badged.%I', log, name);
         EXECUTE format('ALTER TABLE badged.%I DROP CONSTRAINT IF EXISTS bound', name);
         EXECUTE format('ALTER TABLE badged.%I ATTACH PARTITION badged.%I FOR VALUES FROM (MINVALUE) TO (MAXVALUE)', log, name);
     END IF;
-    FOR other IN SELECT number FROM badged.log_ranges AS r WHERE r.partition_id = partition AND (alone OR ends > next) LOOP
-        EXECUTE format('DROP INDEX IF EXISTS badged.%I', badged.log_range_table(partition, other) || '_names'); -- events are appended there
-    END LOOP;
+    -- Events are appended to these ranges.
+    PERFORM badged.for_tables(ARRAY(
+        SELECT badged.log_range_table(partition, number) || '_names' FROM badged.log_ranges AS r
+        WHERE r.partition_id = partition AND (alone OR ends > next)
+    ), 'DROP INDEX IF EXISTS badged.%I');
     UPDATE badged.log_ranges AS r
     SET ends = CASE WHEN NOT alone THEN ends END, bound = CASE WHEN NOT alone THEN bound END, made_at = current_timestamp, made_id = next
     WHERE r.partition_id = partition AND number = (SELECT max(number) FROM badged.log_ranges AS r WHERE r.partition_id = partition);
 END
 $$;
 
--- Moves events of transactions that committed late to places directly behind a position, in
--- the order of the arrays. The projector calls it in the transaction that folds them, so
--- that the order of the log remains the order of folding.
+-- Moves events of transactions that committed late to places directly behind a position, in the
+-- order of the arrays, so that the order of the log remains the order of folding.
 CREATE FUNCTION badged.move_late(partition integer, transactions bigint[], offsets bigint[], behind_transaction bigint, behind_offset bigint) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     moved bigint;
@@ -473,9 +433,9 @@ BEGIN
 END
 $$;
 
--- Returns whether the log, or a part of it, was copied here and has not been renumbered. If
--- only some tables were copied, the eras of positions and of the last event of each
--- partition show it. A projector's position ahead of all transaction ids is a copy too.
+-- Returns whether the log, or a part of it, was copied here and has not been renumbered. If only
+-- some tables were copied, the eras of positions and of the last event of each partition show it. A
+-- projector's position ahead of all transaction ids is a copy too.
 CREATE FUNCTION badged.log_needs_repair() RETURNS boolean
     LANGUAGE plpgsql STABLE
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -489,7 +449,7 @@ BEGIN
     FOR p IN SELECT badged.existing_partitions() LOOP
         EXIT WHEN needed;
         log := badged.log_table(p);
-        -- Renumbered events have the id 3 and still their former era.
+        -- Renumbered events, with the id 3, still have their former era.
         EXECUTE format($f$
             SELECT EXISTS (SELECT FROM badged.%I
                            WHERE era <> $1 OR consumer_group = 'projector' AND last_processed_transaction_id > pg_snapshot_xmax(pg_current_snapshot())::text::xid8)
@@ -501,22 +461,20 @@ BEGIN
 END
 $$;
 
--- Dead letters: events that a projector could not decode or fold, and messages of brokers
--- that are no events. Only these messages have an origin, and they have no place in the log.
+-- Events that a projector could not decode or fold, and messages of brokers that are no events.
+-- Only these messages have an origin, and they have no place in the log.
 CREATE TABLE badged.dead_letters (
     id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     partition_id   smallint,
     transaction_id xid8,
     "offset"       bigint,
-    -- The index of the event in its row of the log, from 0 on.
+    -- Of the event in its row of the log, from 0 on.
     index          smallint    NOT NULL DEFAULT 0,
     uuid           uuid,
-    -- The event, or the payload of the whole row if that cannot be split into events. Null
-    -- if it is too large.
+    -- The event, or the whole row if that cannot be split into events; null if it is too large.
     payload        bytea,
     reason         text        NOT NULL,
-    -- The users for which folding failed, if the event was folded for its other users; null
-    -- if it was folded for none.
+    -- The users for which folding failed; null if the event was folded for none.
     user_ids       text[],
     created_at     timestamptz NOT NULL DEFAULT current_timestamp,
     origin         text,
@@ -557,23 +515,21 @@ CREATE FUNCTION badged.words_of_user(user_id text) RETURNS text[]
 -- alone in its transaction; without this index 0.6 KB, and with fastupdate = off 17 KB.
 CREATE INDEX dead_letters_words ON badged.dead_letters USING gin (badged.words(payload, reason, user_ids)) WITH (gin_pending_list_limit = 256);
 
--- The places of events whose dead letters were settled and deleted. These events were not
--- folded at their places: when the log is replayed, even a release that can decode them must
--- not fold them.
+-- The places of events whose dead letters were settled and deleted. A replay must not fold these
+-- events at their places, even if the release can decode them.
 CREATE TABLE badged.settled_letters (
     partition_id   smallint NOT NULL,
     transaction_id xid8     NOT NULL,
     "offset"       bigint   NOT NULL,
     index          smallint NOT NULL,
-    -- As in badged.dead_letters.
-    user_ids       text[],
+    user_ids       text[], -- as in badged.dead_letters
     PRIMARY KEY (partition_id, transaction_id, "offset", index)
 );
 CREATE INDEX settled_letters_users ON badged.settled_letters USING gin (user_ids) WHERE user_ids IS NOT NULL;
 
--- Turns events of a partition into dead letters if their transaction id has not been assigned
--- yet, and returns their number. Only the owner of the schema can write such an event. It
--- would stay unread until Postgres reaches the id, and no range could end before it.
+-- Turns events into dead letters if their transaction id has not been assigned yet, and returns
+-- their number. Only the owner of the schema can write such an event. It would stay unread until
+-- Postgres reaches the id, and no range could end before it.
 CREATE FUNCTION badged.bury_unissued(partition integer) RETURNS integer
     LANGUAGE plpgsql STRICT
     SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off

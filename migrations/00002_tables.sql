@@ -1,29 +1,22 @@
--- The tables into which the projector folds the log. The owner of a partition writes them in
--- the transaction that also moves the partition's position.
+-- The tables into which the projector folds the log, in the transaction that moves the position.
 
 -- +goose Up
 -- +goose StatementBegin
 CREATE TABLE badged.partitions (
     partition_id smallint PRIMARY KEY,
-    -- A random name, replaced when versions of the partition's users may repeat: clients
-    -- then need a snapshot.
+    -- A random name, replaced when versions of users may repeat: clients then need a snapshot.
     epoch        text   NOT NULL,
     -- Each writer of users or conversations other than the owner raises the revision, after
     -- locking the row of the position, so that the owner drops its cached rows.
     revision     bigint NOT NULL DEFAULT 0,
     -- The life of Postgres in which the epoch was last valid: timeline and start time of the
-    -- postmaster. A promotion or a point-in-time recovery begins a timeline; a crash or a
-    -- restored data directory changes the start time. Each may have lost commits that
-    -- clients have seen, so the projector compares the incarnation in every batch and begins
-    -- a new epoch if it differs.
+    -- postmaster. A new one may have lost commits that clients have seen (ADR 41).
     incarnation  text   NOT NULL
 );
 
--- Copies the revision to the row of the position: the statement that moves the position
--- compares both.
+-- The statement that moves the position compares both revisions.
 CREATE FUNCTION badged.revise_position() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     EXECUTE format('UPDATE badged.%I SET revision = revision + 1 WHERE consumer_group = ''projector''',
@@ -35,19 +28,15 @@ $$;
 CREATE TRIGGER revise_position AFTER UPDATE ON badged.partitions
     FOR EACH ROW EXECUTE FUNCTION badged.revise_position();
 
--- Partitions may be spread over several databases, the shards of a cluster. Every shard has
--- the tables of all partitions; the tables of partitions that it does not hold are empty. A
--- shard holds a partition if badged.partitions has its row.
-
--- Which shard of which cluster this database is. Without a row it is not part of a
--- cluster, and holds all partitions.
+-- Partitions may be spread over several databases, the shards of a cluster. Every shard has the
+-- tables of all partitions, and holds a partition if badged.partitions has its row. Without a row
+-- in this table, the database is not part of a cluster, and holds all partitions.
 CREATE TABLE badged.shard (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     cluster   uuid NOT NULL,
     name      text NOT NULL COLLATE "C",
-    -- When all shards of the first map were known to have their row of badged.shard. Before
-    -- that time `badged migrate up` may still be creating the cluster; after it, a shard
-    -- without the row has lost its data.
+    -- When all shards of the first map were known to have their row. Until then `badged migrate up`
+    -- may still be creating the cluster; afterwards, a shard without the row has lost its data.
     formed_at timestamptz
 );
 
@@ -58,17 +47,14 @@ CREATE TABLE badged.shard_partitions (
     partition_id smallint PRIMARY KEY,
     shard        text   NOT NULL COLLATE "C",
     revision     bigint NOT NULL CHECK (revision > 0),
-    -- When this copy of the map got the entry. On the shard that holds the partition it is
-    -- when the shard began to hold it: earlier events of the log were copied from the former
-    -- shard.
+    -- On the shard that holds the partition, earlier events were copied from the former shard.
     since        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Returns the partitions that have users, null if no partition was split. On a shard the
 -- result follows its copy of the map, which may be older than other copies.
 CREATE FUNCTION badged.living_partitions() RETURNS smallint[]
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     first integer := (SELECT s.partitions FROM badged.settings AS s);
@@ -84,43 +70,39 @@ BEGIN
 END
 $$;
 
--- In these tables the columns of fixed width come first, the widest at the start, so that rows
--- have no padding. There are no CHECK constraints: Postgres prepares them for each statement,
--- which doubles the time of updating a row. The fold guarantees the rules instead, and badged
--- verify finds rows that violate them.
+-- Columns of fixed width come first, the widest at the start, so that rows have no padding. There
+-- are no CHECK constraints: Postgres prepares them for each statement, which doubles the time of
+-- updating a row.
 CREATE TABLE badged.users (
     -- 0 if apps have claimed a read (see claims) and the user has no event yet.
     version                bigint   NOT NULL,
     total                  bigint   NOT NULL,
     mentions               bigint   NOT NULL,
-    -- The part of the version that clients see which comes from rooms that the user has
-    -- left; null for a user who was never a member of a room. See badged.rooms.
+    -- The part of the version that comes from rooms that the user has left; null for a user who
+    -- was never a member of a room. See badged.rooms.
     carried                bigint,
     -- How many conversations that are not rooms add something to total.
     unread_conversations   integer NOT NULL DEFAULT 0,
     partition_id           smallint NOT NULL,
     user_id                text     NOT NULL COLLATE "C",
-    -- The numbers of categories, and of the categories above them, unless all are 0. Each is
-    -- an array of total, unread conversations, mentions, the part of the total that is seen,
-    -- muted total, muted conversations, and the part of the total that is only marked. Zeros
-    -- at the end are omitted, unless the level of the category follows as eighth element.
-    -- Empty if path_rows is not null.
+    -- The numbers of categories, and of the categories above them, unless all are 0. Each is an
+    -- array of total, unread conversations, mentions, the part of the total that is seen, muted
+    -- total, muted conversations, and the part of the total that is only marked. Zeros at the end
+    -- are omitted, unless the level follows as eighth element. Empty if path_rows is not null.
     categories             jsonb    NOT NULL,
-    -- Further numbers of the badge: the part of the total that is seen, muted total, muted
-    -- conversations, and the part that is only marked. Null, as for most users, if all are 0.
+    -- The part of the total that is seen, muted total, muted conversations, and the part that is
+    -- only marked. Null, as for most users, if all are 0.
     extra                  jsonb,
-    -- How many rows of badged.paths the user has; null while the column categories has the
-    -- numbers.
+    -- How many rows of badged.paths the user has; null while the column categories has the numbers.
     path_rows              bigint,
-    -- Reads by the user's apps of messages that are not yet in the log, oldest first; null
-    -- for none.
+    -- Reads by the user's apps of messages that are not yet in the log, oldest first; null for
+    -- none.
     claims                 jsonb
 ) PARTITION BY LIST (partition_id);
 
 CREATE TYPE badged.level AS ENUM ('default', 'all', 'mentions', 'direct_mentions', 'none');
 
--- The numbers of categories of users who have many categories; see users.categories. An event
--- changes the rows of its category and of the categories above.
+-- The numbers of categories of users who have many categories; see users.categories.
 CREATE TABLE badged.paths (
     partition_id smallint NOT NULL,
     user_id      text     NOT NULL COLLATE "C",
@@ -132,8 +114,7 @@ CREATE TABLE badged.paths (
 
 CREATE INDEX paths_levels ON badged.paths (user_id) WHERE level IS NOT NULL;
 
--- Returns whether a category covers another: it is equal or above. Go and TypeScript have the
--- same rule.
+-- Returns whether a category covers another: it is equal or above. Go and TypeScript do the same.
 CREATE FUNCTION badged.covers(path text, category text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN category = path OR starts_with(category, path || '/');
@@ -145,50 +126,45 @@ CREATE FUNCTION badged.paths_of(category text) RETURNS text[]
         SELECT array_to_string((string_to_array(category, '/'))[1:n], '/') FROM generate_series(1, cardinality(string_to_array(category, '/'))) AS n
     );
 
--- Returns the level that applies to a conversation: its own unless that is default, else the
--- level of the longest category in the JSON object levels that covers its category, else all.
+-- Returns the level that applies to a conversation: its own unless that is default, else the level
+-- of the longest category in the JSON object levels that covers its category, else all.
 CREATE FUNCTION badged.closest_level(own badged.level, category text, levels jsonb) RETURNS badged.level
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN own <> 'default' THEN own WHEN levels IS NULL THEN 'all' ELSE coalesce(
         (SELECT l.value FROM jsonb_each_text(levels) AS l WHERE badged.covers(l.key, category) ORDER BY length(l.key) DESC LIMIT 1)::badged.level,
         'all') END;
 
--- A row is an ordinary conversation of a user, or the user's membership in a room. The row of
--- an ordinary conversation has all its numbers. The numbers of a membership are computed from
--- this row and the row of the room.
+-- A row is an ordinary conversation of a user, or the user's membership in a room. The numbers of a
+-- membership are computed from this row and the row of the room.
 CREATE TABLE badged.conversations (
-    -- The user's version after the last change of the conversation that a client can see;
-    -- for a membership, after the last such change that does not concern the whole room.
+    -- The user's version after the last change of the conversation that a client can see, for a
+    -- membership without changes of the whole room.
     version         bigint   NOT NULL,
     read_seq        bigint   NOT NULL,
     -- The seen position; null unless it is above the read position.
     seen_seq        bigint,
-    -- For a membership with messages that are marked unread: the real read position, which
-    -- clients see, while read_seq is below the first of these messages. Null otherwise.
+    -- For a membership with messages that are marked unread: the real read position, which clients
+    -- see. Then read_seq is below the first of these messages.
     reached_seq        bigint,
     -- Not used for a membership: the row of the room has it.
     last_seq        bigint   NOT NULL,
-    -- The last_seq when the user left, or the seq in the event if that is greater; null for a
-    -- user who has not left. The user counts as absent while last_seq is not above it.
+    -- The last_seq when the user left, or the seq in the event if that is greater. The user counts
+    -- as absent while last_seq is not above it.
     left_seq        bigint,
-    -- For a membership: the value of rooms.changes when the user joined. Null for an
-    -- ordinary conversation.
+    -- The value of rooms.changes when the user joined. Null for an ordinary conversation.
     joined          bigint,
     -- For a membership: how many seqs own_set has.
     unread          bigint   NOT NULL,
-    -- For a membership: the number of seqs in mention_set minus the number in own_all_set;
-    -- it may be negative.
+    -- For a membership: the seqs in mention_set minus those in own_all_set, also below 0.
     mentions        bigint   NOT NULL,
     -- For a membership: how many seqs mention_set and named_all_set have together; null for 0.
     named           bigint,
     level           badged.level NOT NULL,
-    -- When the level ends, in microseconds since 1970, and the level that follows it; null
-    -- if the level does not end.
+    -- When the level ends, in microseconds since 1970, and the level that follows it.
     level_until     bigint,
     level_after     badged.level,
-    -- Hours since 1970 (UTC) at the latest delivery or mark, by the time in the log; 0 for
-    -- none. Only hours, so that the column changes rarely: a change of an indexed column
-    -- writes to every index of the table.
+    -- Hours since 1970 (UTC) at the latest delivery or mark; 0 for none. Only hours: a change of
+    -- an indexed column writes to every index of the table.
     delivered_hour  integer  NOT NULL,
     partition_id    smallint NOT NULL,
     marked_unread   boolean  NOT NULL,
@@ -198,11 +174,10 @@ CREATE TABLE badged.conversations (
     -- The values of unread, mentions and, for a membership, named, if only messages above
     -- the seen position are counted; null if these values are the same.
     unseen          bigint[],
-    -- Three sets of seqs. unread_set: the delivered messages above read_seq that are not
-    -- recalled. mention_set: the messages of unread_set that mention the user. recalled_set:
-    -- the recalled messages, delivered or not; below read_seq only the last of them. The
-    -- encoding is in internal/fold/badge/encode.go; null is an empty set. badged verify and
-    -- badged explain print the sets.
+    -- Sets of seqs, encoded as in internal/fold/badge/encode.go; null is an empty set. unread_set:
+    -- the delivered messages above read_seq that are not recalled. mention_set: those that mention
+    -- the user. recalled_set: the recalled messages, delivered or not; below read_seq only the
+    -- last.
     unread_set      bytea,
     mention_set     bytea,
     recalled_set    bytea,
@@ -214,36 +189,30 @@ CREATE TABLE badged.conversations (
     -- messages and messages that mention everybody. The three other sets above are null.
     own_set         bytea,
     own_all_set     bytea,
-    -- For a membership: the messages above read_seq that mention everybody and also the user
-    -- by name, except the user's own.
+    -- For a membership: the messages above read_seq that mention everybody and also the user by
+    -- name, except the user's own.
     named_all_set   bytea,
     -- For a membership: the last messages that the user sent, and the last messages that
     -- mention the user by name, read or not. The smallest seq in sent_set is no message:
     -- messages up to it may be missing from both sets, or are older than the membership.
     sent_set        bytea,
     named_set       bytea,
-    -- The last edited messages with their revisions, encoded as in
-    -- internal/fold/badge/revisions.go; null for none.
+    -- The last edited messages, encoded as in internal/fold/badge/revisions.go.
     revisions       bytea
 ) PARTITION BY LIST (partition_id);
-
--- For the expiry sweep, which looks for unread rows. The index has the read rows too: a row
--- becomes unread or read with every message, and an index on unread rows only would prevent
--- HOT updates.
+-- For the expiry sweep of unread rows. The index has the read rows too: an index on unread rows
+-- only would prevent HOT updates, since a row becomes unread or read with every message.
 CREATE INDEX conversations_delivered_hour ON badged.conversations (category, delivered_hour);
-
--- For the sweep that ends levels. The index has few rows.
+-- For the sweep that ends levels.
 CREATE INDEX conversations_level_until ON badged.conversations (level_until, conversation_id, user_id) WHERE level_until IS NOT NULL;
-
--- For the memberships of a user, and for the members of a room. Both have memberships only.
+-- For the memberships of a user, and for the members of a room.
 CREATE INDEX conversations_memberships ON badged.conversations (user_id, conversation_id) WHERE joined IS NOT NULL;
 CREATE INDEX conversations_members ON badged.conversations (conversation_id, user_id) WHERE joined IS NOT NULL;
 
 -- A set of seqs in two columns. starts has the first seq of each range of consecutive seqs, in
--- ascending order. before has, for each range, the number of messages in earlier ranges, and
--- as last element the number of all messages. before is null if each range is one message, as
--- with seqs that are far apart. Both are null if the set is empty. These sets are arrays and
--- not encoded as other sets, since every read of a badge searches them by binary search.
+-- ascending order. before has, for each range, the number of messages in earlier ranges, and then
+-- the number of all messages; null if each range is one message. Both are null if the set is empty.
+-- These sets are arrays, since every read of a badge searches them by binary search.
 
 -- Returns how many messages of a set are at or below a seq. Postgres inlines the function.
 CREATE FUNCTION badged.rank(seq bigint, starts bigint[], before bigint[]) RETURNS bigint
@@ -263,17 +232,14 @@ CREATE FUNCTION badged.above(seq bigint, starts bigint[], before bigint[]) RETUR
             ELSE coalesce(before[cardinality(before)], cardinality(starts)) - badged.rank(seq, starts, before) END,
         0);
 
--- The rooms with members in a partition. The row has what is the same for all members in the
--- partition, so that a message to the room changes this row, and no row of a member.
---
--- The version of a user that clients see is users.version + users.carried + the sum
--- of changes - joined over the user's memberships.
+-- The rooms with members in a partition. A message to the room changes this row, and no row of a
+-- member. The version of a user that clients see is users.version + users.carried + the sum of
+-- changes - joined over the user's memberships.
 CREATE TABLE badged.rooms (
     -- Grows by one with every event that changes what a member can see.
     changes         bigint   NOT NULL,
     last_seq        bigint   NOT NULL,
-    -- The messages up to this seq are in badged.room_chunks, later messages in this row; 0
-    -- if there is no chunk.
+    -- The messages up to this seq are in badged.room_chunks; 0 if there is no chunk.
     since           bigint   NOT NULL,
     -- How many live messages the chunks have, and how many that mention everybody.
     closed_live     bigint   NOT NULL,
@@ -281,31 +247,26 @@ CREATE TABLE badged.rooms (
     -- Grows by one with every event that changes a message in a chunk.
     closed_changes  bigint   NOT NULL,
     members         bigint   NOT NULL,
-    -- As in badged.conversations.
-    delivered_hour  integer  NOT NULL,
+    delivered_hour  integer  NOT NULL, -- as in badged.conversations
     partition_id    smallint NOT NULL,
     conversation_id text     NOT NULL COLLATE "C",
     category        text     NOT NULL COLLATE "C",
-    -- Two sets: live_… are the messages that are not recalled, and all_… the messages of
-    -- live_… that mention everybody.
+    -- live_… are the messages that are not recalled, all_… those of them that mention everybody.
     live_starts     bigint[],
     live_before     bigint[],
     all_starts      bigint[],
     all_before      bigint[],
     -- The recalled messages, posted or not, encoded as other sets.
     recalled_set    bytea,
-    -- The keys of the last events that reset the room, 16 bytes each; null for none.
+    -- The keys of the last events that reset the room, 16 bytes each.
     resets          bytea,
-    -- As in badged.conversations.
-    revisions       bytea
+    revisions       bytea -- as in badged.conversations
 ) PARTITION BY LIST (partition_id);
-
 -- For the expiry sweep, as of conversations.
 CREATE INDEX rooms_delivered_hour ON badged.rooms (category, delivered_hour);
 
--- Older messages of rooms with gaps between their seqs, in chunks that are closed: no new
--- message is added. A chunk has the messages above the bound of the previous chunk, up to its
--- own bound.
+-- Older messages of rooms with gaps between their seqs, in chunks that get no new message. A chunk
+-- has the messages above the bound of the previous chunk, up to its own bound.
 CREATE TABLE badged.room_chunks (
     bound           bigint   NOT NULL,
     -- How many messages live_starts and all_starts have.
@@ -320,21 +281,18 @@ CREATE TABLE badged.room_chunks (
     recalled_set    bytea
 ) PARTITION BY LIST (partition_id);
 
--- Which members sent a message of a room, or are mentioned in it by name. A row is needed while
--- the message is above the member's read position, since recalling the message then changes
--- the membership. Rows may be deleted later than that.
+-- Which members sent a message of a room, or are mentioned in it by name. A row is needed while the
+-- message is above the member's read position, since a recall then changes the membership.
 CREATE TABLE badged.room_marks (
     seq             bigint   NOT NULL,
     partition_id    smallint NOT NULL,
-    -- Whether the user is the sender.
-    own             boolean  NOT NULL,
+    own             boolean  NOT NULL, -- the user is the sender
     conversation_id text     NOT NULL COLLATE "C",
     user_id         text     NOT NULL COLLATE "C"
 ) PARTITION BY LIST (partition_id);
 
--- Progress of the expiry sweep. Conversations of a category whose latest delivery was before
--- swept_hour have been examined, and expired if they were unread. Without a row, none has been
--- examined.
+-- Progress of the expiry sweep: conversations of a category whose latest delivery was before
+-- swept_hour have been examined, and expired if they were unread.
 CREATE TABLE badged.expiry_progress (
     partition_id smallint NOT NULL,
     category     text     NOT NULL COLLATE "C",
@@ -342,9 +300,8 @@ CREATE TABLE badged.expiry_progress (
     PRIMARY KEY (partition_id, category)
 );
 
--- Event keys are stored in generations. A generation has the keys of the events behind its
--- position in the log, up to the position of the next generation. These rows stay when the keys
--- are deleted, so that a replay decides about every repeated event as the fold did.
+-- A generation has the keys of the events behind its position in the log, up to the position of the
+-- next. These rows stay when the keys are deleted, so that a replay decides as the fold did.
 CREATE TABLE badged.dedup_generations (
     partition_id   smallint    NOT NULL,
     generation     integer     NOT NULL CHECK (generation > 0),
@@ -354,9 +311,8 @@ CREATE TABLE badged.dedup_generations (
     PRIMARY KEY (partition_id, generation)
 );
 
--- Each batch adds its event keys to the blocks of its partition: unsorted rows in
--- dedup_blocks_pNN. Blocks are merged into runs, which are sorted by key, and runs into larger
--- runs. The pages of a run are in dedup_pages_pNN.
+-- Each batch adds its event keys, unsorted, to dedup_blocks_pNN. Blocks are merged into runs, which
+-- are sorted by key, and runs into larger runs. The pages of a run are in dedup_pages_pNN.
 CREATE TABLE badged.dedup_runs (
     partition_id smallint NOT NULL,
     -- The name of the run: when it was begun, in microseconds since 1970.
@@ -364,15 +320,13 @@ CREATE TABLE badged.dedup_runs (
     generation   integer  NOT NULL,
     -- Events, each counted once for each of its users.
     entries      bigint   NOT NULL DEFAULT 0,
-    -- The pages and filters of dropped runs, and of runs whose building was abandoned, are
-    -- being deleted.
+    -- The pages and filters of dropped and abandoned runs are being deleted.
     state        text     NOT NULL CHECK (state IN ('building', 'live', 'dropped')),
     PRIMARY KEY (partition_id, run)
 );
 
--- Filters that prove, for most keys that a run does not have, that they are absent from its
--- pages. A filter covers the pages from first up to the next filter. Owners cache filters in
--- memory.
+-- Filters that prove, for most keys that a run does not have, that they are absent from its pages.
+-- A filter covers the pages from first up to the next filter.
 CREATE TABLE badged.dedup_filters (
     partition_id smallint NOT NULL,
     run          bigint   NOT NULL,
@@ -384,9 +338,8 @@ CREATE TABLE badged.dedup_filters (
 -- A filter is random bytes, which do not compress.
 ALTER TABLE badged.dedup_filters ALTER COLUMN filter SET STORAGE EXTERNAL;
 
--- Users whose rows were wrong and have been replayed from the log. A healed user gets a version
--- above all versions that clients may have. This version does not follow from the log alone,
--- so a replay adds the difference.
+-- Users whose rows were wrong and have been replayed from the log. They got a version above all
+-- versions that clients may have, which a replay of the log alone would not give.
 CREATE TABLE badged.healed_users (
     partition_id smallint    NOT NULL,
     user_id      text        NOT NULL COLLATE "C",
@@ -398,10 +351,9 @@ CREATE TABLE badged.healed_users (
     PRIMARY KEY (partition_id, user_id)
 );
 
--- When events were folded, if that was more than a second after they were appended. Each row
--- ends a run of consecutive events of a partition. The events of the run were folded at
--- folded_at or, if that is null, within a second. Events behind the last row were folded
--- within a second.
+-- When events were folded, if that was more than a second after they were appended. Each row ends a
+-- run of consecutive events of a partition, which were folded at folded_at or, if that is null, as
+-- for events behind the last row, within a second.
 CREATE TABLE badged.late_folds (
     partition_id   smallint    NOT NULL,
     number         bigint      NOT NULL,
@@ -413,9 +365,8 @@ CREATE TABLE badged.late_folds (
     PRIMARY KEY (partition_id, number)
 );
 
--- How far each partition was folded when a timeline of Postgres ended, by a promotion or a
--- point-in-time recovery. Everything up to that position has survived. Transaction ids are
--- those of this Postgres cluster, and have no meaning in a logical copy.
+-- How far each partition was folded when a timeline of Postgres ended: everything up to that
+-- position has survived. The transaction ids have no meaning in a logical copy.
 CREATE TABLE badged.timeline_ends (
     partition      smallint    NOT NULL,
     -- The timeline that ended, and the one that followed it.
@@ -429,12 +380,10 @@ CREATE TABLE badged.timeline_ends (
     CHECK (next_timeline > timeline)
 );
 
--- Creates the table of one partition and attaches it to the table that has the rows of all
--- partitions. It does not block readers or writers of the other partitions, as CREATE TABLE …
--- PARTITION OF would.
+-- Creates the table of one partition and attaches it. It does not block readers or writers of the
+-- other partitions, as CREATE TABLE … PARTITION OF would.
 CREATE FUNCTION badged.create_part(kind text, partition integer, constraints text, options text) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     name CONSTANT text := badged.partition_table(kind, partition);
@@ -447,7 +396,6 @@ $$;
 -- Creates the tables into which the log of a partition is folded.
 CREATE FUNCTION badged.create_state(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     blocks CONSTANT text := badged.partition_table('dedup_blocks', partition);
@@ -463,17 +411,16 @@ BEGIN
     PERFORM badged.create_part('room_chunks', partition, 'PRIMARY KEY (conversation_id, bound) INCLUDE (live, mentions_all, partition_id)', 'WITH (toast_tuple_target = 8160)');
     PERFORM badged.create_part('room_marks', partition, 'PRIMARY KEY (conversation_id, seq, user_id)', '');
 
-    -- There is no index, since blocks are only read all at once. Blocks up to the size of
-    -- a page are stored in the table itself.
+    -- Without an index, since blocks are only read all at once. Blocks up to the size of a page are
+    -- stored in the table itself.
     EXECUTE format('CREATE TABLE badged.%I (generation integer NOT NULL, entries bytea NOT NULL) WITH (toast_tuple_target = 8160)', blocks);
-    -- Without a key or a replica identity, Postgres would refuse deletes if a publication
-    -- has all tables.
+    -- Otherwise Postgres would refuse deletes if a publication has all tables.
     EXECUTE format('ALTER TABLE badged.%I REPLICA IDENTITY FULL, ALTER COLUMN entries SET STORAGE EXTERNAL', blocks);
     EXECUTE format($f$
         CREATE TABLE badged.%I (
             run     bigint NOT NULL,
-            -- The first eight bytes of the first key in the page, with the first bit
-            -- inverted, so that the order of bigint equals the order of the bytes.
+            -- The first eight bytes of the first key in the page, with the first bit inverted to
+            -- sort by bytes.
             first   bigint NOT NULL,
             entries bytea  NOT NULL,
             PRIMARY KEY (run, first)
@@ -489,9 +436,8 @@ FROM badged.existing_partitions() AS p;
 INSERT INTO badged.dedup_generations SELECT partition_id, 1, '0', 0 FROM badged.partitions;
 SELECT badged.create_state(partition_id) FROM badged.partitions;
 
--- The statements of a batch call these functions only in order to fail: statements that are
--- sent in one round trip stop at the first that fails. The functions set no search_path, and
--- use nothing that depends on it.
+-- The statements of a batch call these functions only in order to fail: statements that are sent in
+-- one round trip stop at the first that fails.
 
 -- Raises an error with an SQLSTATE of class BD, which Postgres itself does not use.
 CREATE FUNCTION badged.refuse_batch(code text) RETURNS boolean
@@ -511,14 +457,12 @@ BEGIN
 END
 $$;
 
--- Returns the transactions that are pending once the position is at the transaction own. They
--- are the former pending transactions that are still open in a snapshot of own, and the open
--- transactions between the former position and own. The snapshot lists the open transactions
--- below its xmax, which is the last completed transaction plus one. Any transaction from xmax
--- up to own may be open too.
---
--- The three parts of the result are disjoint and in ascending order. The function is PL/pgSQL,
--- so that a session plans them only once.
+-- Returns the transactions that are pending once the position is at the transaction own: those of
+-- the former pending transactions that are still open in a snapshot of own, and the open
+-- transactions between the former position and own. The snapshot lists the open transactions below
+-- its xmax, the last completed transaction plus one. Any transaction from xmax up to own may be
+-- open too. The three parts are in ascending order. The function is PL/pgSQL, so that a session
+-- plans them only once.
 CREATE FUNCTION badged.pending_at(own xid8, seen pg_snapshot, former_position xid8, former xid8[]) RETURNS xid8[]
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$

@@ -1,21 +1,13 @@
--- Publishing in plain SQL: badged.publish and badged.publish_batch append
--- events within the caller's own transaction, from any language.
---
--- Their rows have the same events as the rows of events.Log, but with members in the order
--- of jsonb, and not compressed. A role that publishes only needs
---
---     GRANT USAGE ON SCHEMA badged TO backend;
---     GRANT EXECUTE ON FUNCTION badged.publish(jsonb), badged.publish_batch(jsonb) TO backend;
---
--- The two set the search_path for the PL/pgSQL functions that they call. Functions with a
--- RETURN expression do not need it: Postgres resolves their names when they are created.
+-- Publishing in plain SQL: badged.publish and badged.publish_batch append events within the
+-- caller's own transaction. Their rows have the same events as the rows of events.Log, but with
+-- members in the order of jsonb, and not compressed. They set the search_path for the PL/pgSQL
+-- functions that they call.
 
 -- +goose Up
 -- +goose StatementBegin
--- Returns the partition of a user: the first four bytes of the SHA-256 of its id,
--- big-endian, modulo the number of partitions. It could be strict and immutable, but is
--- declared neither: since convert_to counts as stable, Postgres would then not inline it,
--- and it would take five times as long.
+-- Returns the partition of a user: the first four bytes of the SHA-256 of its id, big-endian,
+-- modulo the number of partitions. If it were declared strict or immutable, Postgres would not
+-- inline it, since convert_to counts as stable, and it would take five times as long.
 CREATE FUNCTION badged.partition_of(user_id text, partitions integer) RETURNS integer
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint % partitions)::integer;
@@ -25,9 +17,8 @@ CREATE FUNCTION badged.user_hash(user_id text) RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN ('x' || left(encode(sha256(convert_to(user_id, 'UTF8')), 'hex'), 8))::bit(32)::bigint;
 
--- Returns the key of an event: a version 8 UUID from the SHA-256 of a namespace, the source
--- and the id. Source and id have no control characters, so different pairs give different
--- bytes to hash. The bits that are set are the version and the variant.
+-- Returns the key of an event: a version 8 UUID from the SHA-256 of a namespace, the source and the
+-- id, which have no control characters. The bits that are set are the version and the variant.
 CREATE FUNCTION badged.event_key(source text, id text) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN encode(substr(
@@ -50,37 +41,33 @@ CREATE FUNCTION badged.event_share(event jsonb, users jsonb, mentions jsonb) RET
         ELSE jsonb_set(event, '{data,user_ids}', users)
     END;
 
--- Creates the functions that depend on which partitions have users. Two have one static
--- INSERT for each partition, since PL/pgSQL caches the plans of static statements. The other
--- two return the partitions of users, and Postgres inlines them where rows are appended.
--- Before the first split they compute the remainder of the hash; after it, they look up an
--- array.
+-- Creates the functions that depend on which partitions have users. Two have one static INSERT for
+-- each partition, since PL/pgSQL caches the plans of static statements. The others return the
+-- partitions of users: the remainder of the hash, or after a split an element of an array.
 --
--- Rows are inserted into the partitioned table of the log and not into its last range, since
--- the last range changes. The functions have few expressions with few calls: PL/pgSQL
--- prepares each expression in each transaction, which takes longer than evaluating it. A
--- call of another function takes half as long as appending a row.
+-- Rows are inserted into the partitioned table of the log, since its last range changes. The
+-- functions have few expressions with few calls: PL/pgSQL prepares each expression in each
+-- transaction, and a call of another function takes half as long as appending a row.
 CREATE FUNCTION badged.make_append_functions() RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     n        CONSTANT integer := (SELECT s.partitions FROM badged.settings AS s);
-    -- How many numbers the highest existing level has.
+    -- Of the highest existing level.
     modulus  integer := (SELECT l.modulus FROM (SELECT max(e) AS p FROM badged.existing_partitions() AS e) AS last, badged.level_of(last.p) AS l);
     -- The partition of users, by the remainder of their hash.
     living   integer[];
-    -- A binary search for the partition p. It is built from the leaves, of which firsts
-    -- has the first partition.
+    -- A binary search for the partition p, built from its leaves; firsts has their first
+    -- partitions.
     search   text[] := '{}';
     firsts   integer[] := '{}';
     wider    text[];
     starts   integer[];
+    hash_at  text; -- an expression for the partition of a hash
     user_at  text; -- an expression for the partition of a user ID
     p        integer;
 BEGIN
-    -- Prefer the partition that this database holds, then the one that the map assigns to a
-    -- shard.
+    -- Prefer the partition that this database holds, then the one that the map assigns to a shard.
     WITH level AS (
         SELECT n << k AS modulus, n * ((1 << k) - 1) AS base FROM generate_series(0, 10) AS k WHERE n << k <= modulus
     )
@@ -94,23 +81,20 @@ BEGIN
     FROM generate_series(0, modulus - 1) AS remainder;
 
     IF modulus = n THEN
+        hash_at := format('(hash %% %s)::integer', n);
         user_at := format('badged.partition_of(ID, %s)', n);
-        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (hash %% %s)::integer', n);
-        EXECUTE $f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
-            LANGUAGE sql STABLE STRICT PARALLEL SAFE
-            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-            RETURN (SELECT badged.partition_of(user_id, s.partitions) FROM badged.settings AS s)$f$;
     ELSE
+        hash_at := format('(%L::integer[])[1 + (hash %% %s)::integer]', living, modulus);
         user_at := format('(%L::integer[])[1 + badged.partition_of(ID, %s)]', living, modulus);
-        EXECUTE format('CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer LANGUAGE sql STABLE PARALLEL SAFE RETURN (%L::integer[])[1 + (hash %% %s)::integer]', living, modulus);
-        EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
-            LANGUAGE sql STABLE STRICT PARALLEL SAFE
-            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-            RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
     END IF;
+    EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.living_partition(hash bigint) RETURNS integer
+        LANGUAGE sql STABLE PARALLEL SAFE RETURN %s$f$, hash_at);
+    EXECUTE format($f$CREATE OR REPLACE FUNCTION badged.partition_of(user_id text) RETURNS integer
+        LANGUAGE sql STABLE STRICT PARALLEL SAFE
+        SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+        RETURN %s$f$, replace(user_at, 'ID', 'user_id'));
 
-    -- Split partitions are included: an old snapshot may show rooms there, and the append
-    -- must then be refused.
+    -- With split partitions: an old snapshot may show rooms there, whose appends must be refused.
     FOR p IN SELECT l FROM unnest(living) AS l UNION SELECT badged.existing_partitions() ORDER BY 1 LOOP
         firsts := firsts || p;
         search := search || CASE WHEN p IN (SELECT badged.existing_partitions())
@@ -131,7 +115,6 @@ BEGIN
         firsts := starts;
     END LOOP;
 
-    -- Appends a row.
     EXECUTE format($f$
         CREATE OR REPLACE FUNCTION badged.append_row(p integer, key uuid, payload bytea, metadata json, events integer) RETURNS void
             LANGUAGE plpgsql
@@ -143,8 +126,8 @@ END
 $b$
     $f$, search[1]);
 
-    -- Appends a valid event that names few users: a row in every partition that holds
-    -- some of them, with just those. A loop costs less than starting a query.
+    -- Appends a valid event that names few users: to the partition of each, with the users of that
+    -- partition. A loop costs less than starting a query.
     EXECUTE format($f$
         CREATE OR REPLACE FUNCTION badged.append_small(event jsonb, data jsonb) RETURNS bigint
             LANGUAGE plpgsql
@@ -215,8 +198,7 @@ CREATE FUNCTION badged.append_events(events jsonb) RETURNS bigint
     LANGUAGE plpgsql
 AS $$
 DECLARE
-    -- The most events and bytes of a row with several events, as in the package
-    -- eventbatch.
+    -- The limits of a row with several events, as in the package eventbatch.
     most_events CONSTANT integer := 1000;
     most_bytes  CONSTANT integer := 1024 * 1024;
     now         CONSTANT jsonb   := badged.time_now();
@@ -286,11 +268,9 @@ BEGIN
 END
 $$;
 
--- Appends an event within the caller's transaction. It returns the position, which the HTTP
--- API accepts as at_least.
+-- Appends an event. It returns the position, which the HTTP API accepts as at_least.
 CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     data jsonb := event -> 'data';
@@ -312,11 +292,9 @@ BEGIN
 END
 $$;
 
--- Appends the events of a JSON array, at most 10,000, all or none. For an empty array it
--- returns the position 0.
+-- Appends the events of a JSON array, at most 10,000. For an empty array it returns 0.
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     events := badged.accept_batch(events);

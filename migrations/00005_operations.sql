@@ -1,98 +1,87 @@
--- Tables and functions for operators: rebuilding tables, archiving the log, jobs, the audit
--- trail, roles. The numbers of badges do not depend on them.
+-- Rebuilding tables, archiving the log, jobs, the audit trail, roles. No badge depends on them.
 
 -- +goose Up
 -- +goose StatementBegin
--- The partitions that a rebuild of all partitions has completed. If it is interrupted, the next
--- rebuild continues with the other partitions. Empty after the end of the rebuild.
+-- The partitions that an unfinished rebuild of all partitions has completed.
 CREATE TABLE badged.rebuilt_partitions (
     partition_id    smallint    PRIMARY KEY,
-    rebuilt_at      timestamptz NOT NULL DEFAULT current_timestamp,
     users           bigint      NOT NULL,
     conversations   bigint      NOT NULL,
     different_users bigint      NOT NULL
 );
 
--- Returns the names, without the schema, of the tables of a partition that a rebuild
--- replaces.
+-- Returns the names, without the schema, of the tables of a partition that a rebuild replaces.
 CREATE FUNCTION badged.state_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition)
-        FROM unnest(ARRAY['users', 'conversations', 'paths', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest('{users,conversations,paths,rooms,room_chunks,room_marks}'::text[]) AS kind
     );
 
--- Collects planner statistics of newly filled tables of a partition, which have none until
--- autovacuum processes them. The suffix is '_staging' for staging tables.
+-- Collects planner statistics of newly filled tables of a partition, since autovacuum would come
+-- later. The suffix is '_staging' for staging tables.
 CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    live text;
-BEGIN
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        EXECUTE format('ANALYZE badged.%I', live || suffix);
-    END LOOP;
-END
-$$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.for_tables(
+        ARRAY(SELECT t || suffix FROM unnest(badged.state_tables(partition)) AS t),
+        'ANALYZE badged.%I');
 
--- Drops the staging tables of a partition, if there are any.
+-- Drops those of the tables that exist, without a notice about the others.
+CREATE FUNCTION badged.drop_tables(names text[]) RETURNS void
+    LANGUAGE sql
+    RETURN badged.for_tables(
+        ARRAY(SELECT t FROM unnest(names) AS t WHERE to_regclass(format('badged.%I', t)) IS NOT NULL),
+        'DROP TABLE badged.%I');
+
 CREATE FUNCTION badged.drop_staging_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    live text;
-BEGIN
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        IF to_regclass(format('badged.%I', live || '_staging')) IS NOT NULL THEN
-            EXECUTE format('DROP TABLE badged.%I', live || '_staging');
-        END IF;
-    END LOOP;
-END
-$$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.drop_tables(
+        ARRAY(SELECT t || '_staging' FROM unnest(badged.state_tables(partition)) AS t));
 
--- Creates empty staging tables for a partition: with the columns, constraints,
--- indexes, settings and grants of its live tables.
-CREATE FUNCTION badged.create_staging_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- Creates empty tables like tables of a partition, with their settings and grants.
+CREATE FUNCTION badged.create_tables_like(
+    partition integer, names text[], suffix text, constraints text
+) RETURNS void
+    LANGUAGE plpgsql
 AS $$
 DECLARE
-    live    text;
+    model   text;
     options text;
 BEGIN
     IF partition NOT IN (SELECT badged.existing_partitions()) THEN
         RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    FOREACH live IN ARRAY badged.state_tables(partition) LOOP
+    FOREACH model IN ARRAY names LOOP
         SELECT coalesce('WITH (' || array_to_string(reloptions, ', ') || ')', '') INTO options
-        FROM pg_class WHERE oid = format('badged.%I', live)::regclass;
-        -- With the constraint, attaching the table later needs no scan.
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL, CONSTRAINT of_partition CHECK (partition_id = %s)) %s',
-            live || '_staging', live, partition, options);
-        PERFORM badged.copy_grants(live, live || '_staging');
+        FROM pg_class WHERE oid = format('badged.%I', model)::regclass;
+        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL%s) %s',
+            model || suffix, model, constraints, options);
+        PERFORM badged.copy_grants(model, model || suffix);
     END LOOP;
 END
 $$;
 
--- Replaces the live tables of a partition by its staging tables. It blocks all readers of these
--- tables, of every partition, until the transaction ends. It locks tables in the order in which
--- readers lock them. Set lock_timeout: readers queue behind it while it waits.
+-- With the constraint, attaching the table later needs no scan.
+CREATE FUNCTION badged.create_staging_tables(partition integer) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.create_tables_like(partition, badged.state_tables(partition), '_staging',
+        format(', CONSTRAINT of_partition CHECK (partition_id = %s)', partition));
+
+-- Replaces the live tables of a partition by its staging tables. It blocks all readers of every
+-- partition until the transaction ends, and locks tables in the order in which readers lock them.
+-- Set lock_timeout: readers queue behind it while it waits.
 CREATE FUNCTION badged.swap_staging_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     live    text;
     parent  text;
     names   jsonb;
-    staged record;
+    staged  record;
 BEGIN
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
-        EXECUTE format('LOCK TABLE ONLY badged.%I IN ACCESS EXCLUSIVE MODE', regexp_replace(live, '_p[0-9]+$', ''));
-        EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE', live);
+        EXECUTE format('LOCK TABLE ONLY badged.%I, badged.%I IN ACCESS EXCLUSIVE MODE',
+            regexp_replace(live, '_p[0-9]+$', ''), live);
     END LOOP;
     FOREACH live IN ARRAY badged.state_tables(partition) LOOP
         parent := regexp_replace(live, '_p[0-9]+$', '');
@@ -116,7 +105,6 @@ END
 $$;
 
 -- Where the archive of a partition ends: replays begin behind this event, with the baseline.
--- Without a row, nothing is archived and replays begin at the start of the log.
 CREATE TABLE badged.baselines (
     partition_id   smallint PRIMARY KEY,
     transaction_id xid8     NOT NULL,
@@ -132,53 +120,42 @@ CREATE TABLE badged.baselines (
 CREATE TABLE badged.archived_files (
     partition_id smallint    NOT NULL,
     number       integer     NOT NULL,
-    -- The number of the range in log_ranges.
-    range        integer     NOT NULL,
+    range        integer     NOT NULL, -- the number in log_ranges
     events       bigint      NOT NULL,
     sha256       text        NOT NULL,
-    archived_at  timestamptz NOT NULL DEFAULT current_timestamp,
-    -- The SHA-256 of the new file while the file is being replaced by one without an erased
-    -- user; the manifest may list either file. Null otherwise.
+    -- The SHA-256 of the new file while the file is being replaced by one without an erased user;
+    -- the manifest may list either file.
     next_sha256  text,
-    -- How often the file was replaced, and the SHA-256 of the first file, null if it was
-    -- never replaced. A database that is restored to an earlier revision recognizes by the
-    -- origin that the file in the archive replaces its own file.
+    -- How often the file was replaced, and the SHA-256 of the first file. By the origin, a database
+    -- that is restored to an earlier revision recognizes the file that replaces its own.
     revision     integer     NOT NULL DEFAULT 0,
     origin       text,
-    -- When an operator declared the file lost; null for other files.
+    -- When an operator declared the file lost.
     given_up     timestamptz,
     PRIMARY KEY (partition_id, number)
 );
 
--- The ids of completed erasures, as in the archive. If an erasure is in the archive but not
--- here, it was interrupted, or the database was restored to a time before it.
-CREATE TABLE badged.erasures (
-    id uuid PRIMARY KEY
-);
+-- The ids of completed erasures. If an erasure is in the archive but not here, it was interrupted,
+-- or the database was restored to a time before it.
+CREATE TABLE badged.erasures (id uuid PRIMARY KEY);
 
--- The claims of this database on the archive: each command that writes to the archive stores a
--- new claim here and in the manifest. If the manifest has a claim that is not here, a copy of
--- this database has written to the archive, or this database was restored to an earlier time.
-CREATE TABLE badged.archive_claims (
-    claim      uuid PRIMARY KEY,
-    claimed_at timestamptz NOT NULL DEFAULT now()
-);
+-- Each command that writes to the archive stores a new claim here and in the manifest. If the
+-- manifest has a claim that is not here, a copy of this database has written to the archive, or
+-- this database was restored to an earlier time.
+CREATE TABLE badged.archive_claims (claim uuid PRIMARY KEY);
 
--- Returns the names, without the schema, of the tables of a partition's baseline. They have the
--- users, conversations and rooms after the archived events, and the event keys that were stored
--- at that time, by generation.
+-- Returns the names, without the schema, of the tables of a partition's baseline: its users,
+-- conversations and rooms after the archived events, and the event keys of that time.
 CREATE FUNCTION badged.baseline_tables(partition integer) RETURNS text[]
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN ARRAY(
         SELECT badged.partition_table(kind, partition) || '_baseline'
-        FROM unnest(ARRAY['users', 'conversations', 'paths', 'keys', 'rooms', 'room_chunks', 'room_marks']) WITH ORDINALITY AS k (kind, n) ORDER BY n
+        FROM unnest('{users,conversations,paths,keys,rooms,room_chunks,room_marks}'::text[]) AS kind
     );
 
--- Creates the tables of a partition's baseline. A migration that changes the columns of users,
--- conversations, paths or rooms must change these tables too.
+-- Creates the tables of a partition's baseline.
 CREATE FUNCTION badged.create_baseline(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     keys CONSTANT text := badged.partition_table('keys', partition) || '_baseline';
@@ -194,67 +171,38 @@ BEGIN
     EXECUTE format($f$
         CREATE TABLE badged.%I (
             key        uuid    NOT NULL,
-            -- The users who have had the event: eight bytes of the SHA-256 of each
-            -- id, the ninth to the sixteenth. Random bytes do not compress.
+            -- The users who have had the event: bytes 9 to 16 of the SHA-256 of each id.
             users      bytea   NOT NULL,
             generation integer NOT NULL,
-            -- An event that comes again for other users, in a later generation, is here
-            -- twice: each of its users is forgotten with the generation in which it came.
+            -- An event may come again for other users, in a later generation.
             PRIMARY KEY (key, generation)
         )$f$, keys);
+    -- Random bytes do not compress.
     EXECUTE format('ALTER TABLE badged.%I ALTER COLUMN users SET STORAGE EXTERNAL', keys);
 END
 $$;
 
 SELECT badged.create_baseline(partition_id) FROM badged.partitions;
 
--- Drops the tables of a partition's next baseline, if there are any.
 CREATE FUNCTION badged.drop_baseline_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    baseline text;
-BEGIN
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        IF to_regclass(format('badged.%I', baseline || '_next')) IS NOT NULL THEN
-            EXECUTE format('DROP TABLE badged.%I', baseline || '_next');
-        END IF;
-    END LOOP;
-END
-$$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.drop_tables(
+        ARRAY(SELECT t || '_next' FROM unnest(badged.baseline_tables(partition)) AS t));
 
--- Creates empty tables for the next baseline of a partition, with the grants of the current
--- baseline.
 CREATE FUNCTION badged.create_baseline_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    baseline text;
-BEGIN
-    IF partition NOT IN (SELECT badged.existing_partitions()) THEN
-        RAISE EXCEPTION 'there is no partition %', partition USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        EXECUTE format('CREATE TABLE badged.%I (LIKE badged.%I INCLUDING ALL)', baseline || '_next', baseline);
-        PERFORM badged.copy_grants(baseline, baseline || '_next');
-    END LOOP;
-END
-$$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN badged.create_tables_like(partition, badged.baseline_tables(partition), '_next', '');
 
--- Replaces the baseline of a partition by the next baseline. It blocks replays until the
--- transaction ends. Set lock_timeout.
+-- Replaces the baseline by the next one. It blocks replays until the end of the transaction. Set
+-- lock_timeout.
 CREATE FUNCTION badged.swap_baseline_tables(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     baseline text;
 BEGIN
-    FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
-        EXECUTE format('LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE', baseline);
-    END LOOP;
+    PERFORM badged.for_tables(
+        badged.baseline_tables(partition), 'LOCK TABLE badged.%I IN ACCESS EXCLUSIVE MODE');
     FOREACH baseline IN ARRAY badged.baseline_tables(partition) LOOP
         EXECUTE format('DROP TABLE badged.%I', baseline);
         EXECUTE format('ALTER TABLE badged.%I RENAME TO %I', baseline || '_next', baseline);
@@ -264,9 +212,8 @@ END
 $$;
 
 -- Drops the first ranges of a partition's log that are complete and have no event behind the
--- baseline, and returns how many. An empty range replaces them. Events get such low transaction
--- ids only if the log was restored into another Postgres cluster, and must be renumbered. The
--- function blocks readers and publishers for some milliseconds. Set lock_timeout.
+-- baseline, and returns how many. An empty range replaces them: events get such low transaction ids
+-- if the log was restored into another Postgres cluster. Set lock_timeout.
 CREATE FUNCTION badged.drop_log_ranges(partition integer) RETURNS integer
     LANGUAGE plpgsql STRICT
     -- Use the index even if a table was never analyzed, since other sessions wait.
@@ -297,9 +244,8 @@ BEGIN
     IF gone = '{}' OR gone = '{0}' THEN
         RETURN 0;
     END IF;
-    FOR i IN 1 .. cardinality(gone) LOOP
-        EXECUTE format('DROP TABLE badged.%I', badged.log_range_table(partition, gone[i]));
-    END LOOP;
+    PERFORM badged.drop_tables(
+        ARRAY(SELECT badged.log_range_table(partition, number) FROM unnest(gone) AS number));
     DELETE FROM badged.log_ranges AS r WHERE r.partition_id = partition AND number = ANY (gone);
     PERFORM badged.create_log_range(partition, 0, 'MINVALUE', quote_literal(start));
     INSERT INTO badged.log_ranges (partition_id, number, starts, ends, made_id) VALUES (partition, 0, '0', start, horizon);
@@ -307,13 +253,8 @@ BEGIN
 END
 $$;
 
--- The audit trail. The row of an action is written before the action begins. The end of the
--- action is another row, so that no role that writes the trail needs the right to change rows.
--- If an action has no end, it is running or its process ended before it.
---
--- The trail is a chain: each record, which is the beginning or the end of an action, has a hash
--- of its content and of the previous record. So a later change or removal of a record is
--- detected.
+-- The audit trail, a chain of records (ADR 27). The end of an action is another row, so that no role
+-- that writes the trail needs the right to change rows.
 CREATE TABLE badged.audit (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -325,9 +266,8 @@ CREATE TABLE badged.audit (
     -- The number and the hash of the record in the chain.
     number    bigint      NOT NULL UNIQUE,
     hash      bytea       NOT NULL,
-    -- Set if an erased user was removed from the content of the record: the digest of the
-    -- original content, with which the hash can still be verified. A later record of the
-    -- action audit.redact has the digest of the new content. Null otherwise.
+    -- If an erased user was removed from the record: the digest of the original content, with which
+    -- the hash can still be verified. A later record, audit.redact, has that of the new content.
     digest    bytea
 );
 -- The trails of several databases are merged in the order of time.
@@ -345,11 +285,9 @@ CREATE TABLE badged.audit_ends (
     hash     bytea       NOT NULL,
     digest   bytea
 );
-
 CREATE INDEX audit_ends_words ON badged.audit_ends USING gin (badged.words(coalesce(result::text, '') || '"' || coalesce(error, ''))) WITH (gin_pending_list_limit = 256);
 
--- The last record of the chain, and where the chain begins after pruning. There is no row
--- before the first record.
+-- The last record of the chain, and where the chain begins after pruning.
 CREATE TABLE badged.audit_chain (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     -- How many records were ever written, and the hash of the last.
@@ -360,9 +298,8 @@ CREATE TABLE badged.audit_chain (
     pruned_head bytea
 );
 
--- Return the parts of a record that are hashed: the fields that never change, and the content,
--- from which an erased user may be removed. The package admin verifies records with the same
--- rules.
+-- Return the parts of a record that are hashed: the fields that never change, and the content, from
+-- which an erased user may be removed. The package admin verifies records with the same rules.
 CREATE FUNCTION badged.audit_fields(a badged.audit) RETURNS text[]
     LANGUAGE sql STABLE
     RETURN ARRAY['begin', (a).id::text, (extract(epoch FROM (a).at) * 1000000)::bigint::text, (a).who, (a).via, (a).action];
@@ -376,8 +313,7 @@ CREATE FUNCTION badged.audit_content(e badged.audit_ends) RETURNS text[]
     LANGUAGE sql STABLE
     RETURN ARRAY[(e).result::text, (e).error];
 
--- Returns the SHA-256 of fields. Each field follows its length in bytes, so that different
--- lists of fields give different texts.
+-- Returns the SHA-256 of fields. Their lengths make the texts of different lists different.
 CREATE FUNCTION badged.audit_digest(fields text[]) RETURNS bytea
     LANGUAGE sql STABLE STRICT
     RETURN sha256(convert_to((
@@ -390,8 +326,7 @@ CREATE FUNCTION badged.audit_link(before bytea, number bigint, fields text[], co
     LANGUAGE sql STABLE STRICT
     RETURN sha256(before || badged.audit_digest(array_append(array_prepend(number::text, fields), encode(badged.audit_digest(content), 'hex'))));
 
--- Appends a record to the chain, and returns its number and hash. Other transactions that
--- append wait until this transaction ends.
+-- Appends a record to the chain. Other transactions that append wait until this one ends.
 CREATE FUNCTION badged.chain_audit(fields text[], content text[], OUT number bigint, OUT hash bytea)
     LANGUAGE sql STRICT
 BEGIN ATOMIC
@@ -401,11 +336,9 @@ BEGIN ATOMIC
     RETURNING c.records, c.head;
 END;
 
--- Triggers extend the chain, so that every program that may insert records extends it, and no
--- program needs rights on the chain itself.
+-- The chain is extended by triggers, so that no program needs rights on it.
 CREATE FUNCTION badged.chain_record() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     NEW.digest := NULL; -- the content of a new record, also of a copied one, is complete
@@ -416,9 +349,7 @@ $$;
 CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
 CREATE TRIGGER chain_record BEFORE INSERT ON badged.audit_ends FOR EACH ROW EXECUTE FUNCTION badged.chain_record();
 
--- Rebuilds and verifications that operators have started. The process that runs a
--- job holds the advisory lock of its id: a running job whose lock is free was
--- interrupted.
+-- Rebuilds and verifications. The process that runs a job holds the advisory lock of its id.
 CREATE TABLE badged.jobs (
     id               integer     GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind             text        NOT NULL CHECK (kind IN ('rebuild', 'verification')),
@@ -435,8 +366,8 @@ CREATE TABLE badged.jobs (
     error            text
 );
 
--- The counters of each process since its start, sampled every few seconds and stored for an
--- hour. The table is unlogged: a crash of Postgres may empty it without harm.
+-- The counters of each process since its start, sampled every few seconds and stored for an hour. A
+-- crash of Postgres may empty the table without harm.
 CREATE UNLOGGED TABLE badged.samples (
     at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     process    text        NOT NULL,
@@ -446,20 +377,17 @@ CREATE UNLOGGED TABLE badged.samples (
     PRIMARY KEY (at, process, started_at)
 );
 
--- The roles and kinds of `badged migrate grant`, so that each `badged migrate up` grants them
--- the rights that new tables require.
+-- The roles to which `badged migrate up` grants the rights that new tables require.
 CREATE TABLE badged.granted_roles (
     role       name PRIMARY KEY,
     kind       text NOT NULL CHECK (kind IN ('server', 'publisher', 'consumer', 'reader')),
-    -- A digest of the schema and of the script at the last grant. If it differs, the next
-    -- `badged migrate up` renews the grant.
+    -- A digest of the schema and of the script at the last grant.
     granted_as text NOT NULL
 );
 
 -- Users whose connections were ended, or whose tokens are revoked.
 CREATE TABLE badged.revocations (
-    -- From revocation_counter, in the order of commits: a process that has read all rows up
-    -- to a number misses no row by reading greater numbers next.
+    -- From revocation_counter, in the order of commits.
     seq            bigint      NOT NULL,
     -- Tokens issued before are refused; null if only connections were ended.
     revoked_before timestamptz,
@@ -470,47 +398,39 @@ CREATE INDEX revocations_seq ON badged.revocations (seq);
 -- Rows that revoke nothing live for an hour.
 CREATE INDEX revocations_ended ON badged.revocations (seq) WHERE revoked_before IS NULL;
 
--- One row, whose lock serializes revocations. With a sequence, a greater number could commit
--- before a smaller number.
+-- The lock of the row serializes revocations: numbers of a sequence could commit in another order.
 CREATE TABLE badged.revocation_counter (
     last      bigint  NOT NULL,
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_counter VALUES (0);
 
--- Digests of the ids of erased users whose tokens are revoked. The ids themselves are not
--- stored; a token is refused if the digest of its user matches.
+-- Digests of the ids of erased users whose tokens are revoked. The ids themselves are not stored.
 CREATE TABLE badged.erased_revocations (
-    -- From revocation_counter, as in revocations.
     seq            bigint      NOT NULL,
-    -- Tokens issued before are refused.
     revoked_before timestamptz NOT NULL,
     -- SHA-256 of the secret and the id.
     digest         bytea       NOT NULL PRIMARY KEY CHECK (octet_length(digest) = 32)
 );
 CREATE INDEX erased_revocations_seq ON badged.erased_revocations (seq);
 
--- The secret of these digests, and of the digests and proofs in archives. Without it the ids
--- cannot be guessed from the digests.
+-- The secret of these digests, and of digests and proofs in archives. They reveal no id without it.
 CREATE TABLE badged.revocation_secret (
     secret    bytea   NOT NULL CHECK (octet_length(secret) = 32),
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton)
 );
 INSERT INTO badged.revocation_secret VALUES (uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
 
--- Returns whether a proof in an archive belongs to a text. A proof is a keyed hash: only roles
--- that may read the secret can create one, but readers of the archive may check it here.
+-- Returns whether a proof in an archive belongs to a text. Only roles that may read the secret can
+-- create a proof, but readers of the archive may check it here.
 CREATE FUNCTION badged.archive_proves(proof text, content text) RETURNS boolean
-    LANGUAGE sql STABLE STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT EXISTS (SELECT FROM badged.revocation_secret
-        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'))
-$$;
+    LANGUAGE sql STABLE STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    RETURN EXISTS (SELECT FROM badged.revocation_secret
+        WHERE proof = encode(sha256(secret || sha256(secret || convert_to(content, 'UTF8'))), 'hex'));
 
--- Fails if a user's token that was issued at the given time is revoked; null is an unknown time.
--- A transaction that writes on behalf of a token runs it last, in the same message as the
--- commit. So every revocation before the commit counts, however long the request has waited.
+-- Fails if a user's token that was issued at the given time is revoked; null is an unknown time. A
+-- transaction that writes on behalf of a token runs it last, in the same message as the commit, so
+-- that every revocation before the commit counts.
 CREATE FUNCTION badged.refuse_revoked(user_ids text[], issued_at timestamptz[]) RETURNS void
     LANGUAGE plpgsql
 AS $$
@@ -527,10 +447,9 @@ BEGIN
 END
 $$;
 
--- How much of a key's quota for a day the processes have used.
+-- How much of a key's quota for a day, in UTC, the processes have used.
 CREATE TABLE badged.key_quotas (
     taken bigint NOT NULL CHECK (taken >= 0),
-    -- The day in UTC.
     day   date   NOT NULL,
     key   text   NOT NULL COLLATE "C",
     PRIMARY KEY (key, day)

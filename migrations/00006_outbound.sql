@@ -1,10 +1,8 @@
--- Notifications outside the sockets: devices that get pushes, webhooks, consumer groups that
--- publish badges, and what is due for them. Also how far brokers are read.
+-- Devices, webhooks and consumer groups that publish badges, and how far brokers are read.
 
 -- +goose Up
 -- +goose StatementBegin
--- Numbers the registrations of devices and webhooks. A device or webhook that is deleted and
--- registered again gets another generation.
+-- Numbers the registrations of devices and webhooks.
 CREATE SEQUENCE badged.target_generations;
 
 -- The devices, which are also the queue of pushes: however often a user's number changes while
@@ -20,46 +18,43 @@ CREATE TABLE badged.devices (
     -- When a push may have to be sent; null if none is needed.
     due             timestamptz,
     told_at         timestamptz,
-    -- Until quiet_until only alerts are pushed, since a push was sent recently. Until
-    -- held_until nothing is pushed: an app is in the foreground, or a push failed recently.
+    -- Until quiet_until only alerts are pushed, since a push was sent recently. Until held_until
+    -- nothing is pushed: an app is in the foreground, or a push failed recently.
     quiet_until     timestamptz,
     held_until      timestamptz,
     last_error_at   timestamptz,
-    -- Attempts since the last push that succeeded.
-    attempts        integer     NOT NULL,
+    attempts        integer     NOT NULL, -- since the last push that succeeded
     partition_id    smallint    NOT NULL,
     user_id         text        NOT NULL COLLATE "C",
     device_id       text        NOT NULL COLLATE "C",
     app             text        NOT NULL COLLATE "C",
     platform        text        NOT NULL COLLATE "C",
     environment     text        NOT NULL,
-    -- total, mentions, or category:NAME.
-    shows           text        NOT NULL,
+    shows           text        NOT NULL, -- total, mentions, or category:NAME
     told_epoch      text,
     last_error      text,
     -- The gateways to which the device is connected; valid until held_until.
     held_by         text[],
-    -- The token or subscription, encrypted if a key is configured, and the SHA-256 of the
-    -- address that it reaches, which belongs to one user.
+    -- The token or subscription, encrypted if a key is configured, and the SHA-256 of the address
+    -- that it reaches.
     token           bytea       NOT NULL,
     fingerprint     bytea       NOT NULL
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX devices_due ON badged.devices (app, platform, due) WHERE due IS NOT NULL;
 CREATE INDEX devices_fingerprint ON badged.devices (fingerprint);
 
--- Notifications for devices. They stay for a day after they were sent or became unnecessary, so
--- that an event that is published again does not notify twice.
+-- Notifications for devices. They stay for a day after they were settled, so that an event that is
+-- published again does not notify twice.
 CREATE TABLE badged.alerts (
     seq             bigint      NOT NULL,
     queued_at       timestamptz NOT NULL,
     settled_at      timestamptz,
-    -- When the notification was sent, and when a push asked the device to remove it.
     sent_at         timestamptz,
+    -- When a push asked the device to remove the notification.
     retracted_at    timestamptz,
     partition_id    smallint    NOT NULL,
-    -- Whether the message mentions the user, and whether by name.
     mentions        boolean     NOT NULL,
-    named           boolean     NOT NULL,
+    named           boolean     NOT NULL, -- by a mention of the user's name
     user_id         text        NOT NULL COLLATE "C",
     device_id       text        NOT NULL COLLATE "C",
     conversation_id text        NOT NULL COLLATE "C",
@@ -73,24 +68,20 @@ CREATE INDEX alerts_shown ON badged.alerts (user_id, device_id, sent_at) WHERE s
 -- For deleting old rows: notifications that devices still show stay longer.
 CREATE INDEX alerts_queued ON badged.alerts ((CASE WHEN sent_at IS NOT NULL AND retracted_at IS NULL THEN 1 ELSE 0 END), queued_at);
 
--- Rounds of notifying the members of a room that its state has changed. A row stays until the
--- next round may begin.
+-- Rounds of notifying the members of a room. A row stays until the next round may begin.
 CREATE TABLE badged.room_rounds (
     -- When the next round may begin, or when the current round became due.
     due             timestamptz NOT NULL,
-    -- When the current round began; null if there is none.
-    began_at        timestamptz,
+    began_at        timestamptz, -- of the current round; null if there is none
     partition_id    smallint    NOT NULL,
-    -- Whether the room has changed since the last round began.
-    changed         boolean     NOT NULL,
+    changed         boolean     NOT NULL, -- since the last round began
     conversation_id text        NOT NULL COLLATE "C",
     -- The current round has processed the members up to this user id.
     after_user      text        COLLATE "C"
 ) PARTITION BY LIST (partition_id);
 CREATE INDEX room_rounds_due ON badged.room_rounds (due);
 
--- Notifications of messages to rooms, until a round has turned them into notifications of
--- devices.
+-- Notifications of messages to rooms, until a round has turned them into alerts.
 CREATE TABLE badged.room_alerts (
     seq             bigint      NOT NULL,
     queued_at       timestamptz NOT NULL,
@@ -107,20 +98,19 @@ CREATE TABLE badged.webhooks (
     generation      bigint      NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- The retries: step is the number of the current wait between calls, 0 while calls
-    -- succeed, and due is when the next call may be made.
-    due             timestamptz,
+    due             timestamptz, -- the next call
     failing_since   timestamptz,
     last_success_at timestamptz,
     last_failure_at timestamptz,
+    -- The number of the current wait between calls, 0 while calls succeed.
     step            integer     NOT NULL DEFAULT 0,
     -- The HTTP status of the last call; null if there was no answer.
     last_status     integer,
     batch           integer     NOT NULL CHECK (batch BETWEEN 1 AND 100),
     -- The most calls a minute that the endpoint permits; 0 means no limit.
     rate            integer     NOT NULL,
-    -- Whether the file of --webhooks-config declares the webhook. Then the API can change
-    -- only its state, and it is deleted once the file does not declare it any more.
+    -- Whether the file of --webhooks-config declares the webhook: the API can change only its
+    -- state.
     declared        boolean     NOT NULL DEFAULT false,
     name            text        NOT NULL COLLATE "C" PRIMARY KEY,
     url             text        NOT NULL,
@@ -129,14 +119,12 @@ CREATE TABLE badged.webhooks (
     -- Encrypted if a key is configured; the first signs calls.
     secrets         bytea[]     NOT NULL,
     events          text[]      NOT NULL,
-    -- Null means all categories.
-    categories      text[]
+    categories      text[] -- null means all
 );
 
 -- Calls of webhooks that do not follow from the webhook's position in the log: subjects that an
--- endpoint refuses while it accepts others, dead letters, drift, rooms whose members are
--- notified later, and reminders of unread messages. Other changes in the log are due by the
--- position. The body of a call is made from the tables when the call is sent.
+-- endpoint refuses while it accepts others, dead letters, drift, rooms whose members are notified
+-- later, and reminders of unread messages. The body is made from the tables when the call is sent.
 CREATE TABLE badged.webhook_queue (
     -- Grows by one each time the subject is queued again.
     changes      bigint      NOT NULL,
@@ -154,21 +142,17 @@ CREATE TABLE badged.webhook_queue (
 CREATE INDEX webhook_queue_due ON badged.webhook_queue (webhook, due) WHERE due IS NOT NULL;
 
 -- Progress of notifying devices after badges have changed without an event in the log. Such a
--- change raises the revision of the partition, and then all its devices become due. If only
--- some users are affected, badged.tell_of_users makes their devices due and raises the revision
--- here too.
+-- change raises the revision of the partition, and then all its devices become due, unless
+-- badged.tell_of_users raises the revision here too.
 CREATE TABLE badged.notifier_partitions (
-    -- The revision of the partition for which all devices were, or are being, made due.
-    revision     bigint   NOT NULL,
+    revision     bigint   NOT NULL, -- for which all devices were, or are being, made due
     partition_id smallint PRIMARY KEY,
     -- The last user whose devices were made due; null when all were.
     after_user   text     COLLATE "C"
 );
 
--- Creates a partition's tables of devices, alerts, rounds and calls of webhooks.
 CREATE FUNCTION badged.create_queues(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     -- Vacuum often: updates of the column due are not heap-only (ADR 65), and alerts are soon
@@ -183,23 +167,12 @@ END
 $$;
 
 INSERT INTO badged.notifier_partitions (revision, partition_id) SELECT 0, partition_id FROM badged.partitions;
-DO $$
-DECLARE
-    p integer;
-BEGIN
-    FOR p IN SELECT badged.existing_partitions() LOOP
-        PERFORM badged.create_queues(p);
-        EXECUTE format($f$INSERT INTO badged.%I VALUES ('badged_notifier', 0, '0')$f$, badged.log_table(p) || '_offsets');
-    END LOOP;
-END
-$$;
+SELECT badged.create_queues(partition_id) FROM badged.partitions;
 
--- Queues calls of webhooks for each new dead letter, however it is inserted. Calls for dead
--- letters from brokers are queued in the first partition. Dead letters that a move of a
--- partition copies here are skipped: the move also copies their calls.
+-- Queues calls of webhooks for each new dead letter, for those from brokers in the first partition.
+-- A move of a partition copies the calls for the dead letters that it copies.
 CREATE FUNCTION badged.tell_of_dead_letters() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO badged.webhook_queue (partition_id, webhook, type, subject, queued_at, due, changes, attempts)
@@ -213,16 +186,13 @@ $$;
 CREATE TRIGGER tell_of_dead_letters AFTER INSERT ON badged.dead_letters
     REFERENCING NEW TABLE AS buried FOR EACH STATEMENT EXECUTE FUNCTION badged.tell_of_dead_letters();
 
--- Progress of consumer groups that publish badges, besides their positions in the log: the
--- groups of `badged tail`, and for each webhook the group 'badged webhook ' || name. A change of
--- badges without an event in the log raises the revision of the partition. Then each group
--- publishes the badges of all users of the partition again.
+-- Progress of consumer groups that publish badges: the groups of `badged tail`, and for each
+-- webhook the group 'badged webhook ' || name. If the revision of a partition is raised, each group
+-- publishes the badges of all its users again.
 CREATE TABLE badged.tail_partitions (
     consumer_group text     NOT NULL COLLATE "C",
-    -- The revision for which all badges were, or are being, published; -1 before the first.
-    revision       bigint   NOT NULL DEFAULT -1,
+    revision       bigint   NOT NULL DEFAULT -1, -- as in notifier_partitions
     partition_id   smallint NOT NULL,
-    -- The last user whose badge was published; null when all were.
     after_user     text     COLLATE "C",
     PRIMARY KEY (consumer_group, partition_id)
 );
@@ -244,12 +214,10 @@ BEGIN
 END
 $$;
 
--- Creates positions in a partition for the webhooks that report badges; a new webhook begins
--- behind the folded events. Deletes the positions of other webhooks, so that archiving does not
--- wait for them.
+-- Creates positions in a partition for the webhooks that report badges; a new webhook begins behind
+-- the folded events. Deletes other positions of webhooks, so that archiving does not wait for them.
 CREATE FUNCTION badged.settle_webhooks(partition integer) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     offsets CONSTANT text := badged.log_table(partition) || '_offsets';
@@ -273,8 +241,7 @@ $$;
 
 -- Creates or deletes positions after any change of a webhook, however it is made.
 CREATE FUNCTION badged.settle_webhooks() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM badged.settle_webhooks(p.partition_id::integer) FROM (SELECT partition_id FROM badged.partitions ORDER BY partition_id) AS p;
@@ -286,12 +253,11 @@ CREATE TRIGGER settle_webhooks AFTER INSERT OR DELETE ON badged.webhooks
 CREATE TRIGGER settle_changed_webhooks AFTER UPDATE ON badged.webhooks
     FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.events <> NEW.events) EXECUTE FUNCTION badged.settle_webhooks();
 
--- Notifies devices and webhooks of the given users, whose badges have changed without an event
--- in the log. The caller has raised the revision of the partition once in this transaction; the
--- function raises the notifiers' revisions by one, so that they do not notify all users.
+-- Notifies devices and webhooks of users whose badges have changed without an event in the log. The
+-- caller has raised the revision of the partition once in this transaction; the function raises the
+-- notifiers' revisions by one, so that they do not notify all users.
 CREATE FUNCTION badged.tell_of_users(partition integer, users text[]) RETURNS void
-    LANGUAGE plpgsql STRICT
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql STRICT SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     UPDATE badged.notifier_partitions AS n SET revision = n.revision + 1 WHERE n.partition_id = partition;
@@ -311,20 +277,15 @@ BEGIN
 END
 $$;
 
--- How far each partition of a broker's stream is read. The transaction that appends the events
--- also moves the position.
+-- How far each partition of a broker's stream is read. The transaction that appends moves it.
 CREATE TABLE badged.ingest_positions (
     broker      text COLLATE "C" NOT NULL,
     stream      text COLLATE "C" NOT NULL,
-    -- 0 where streams have no partitions.
-    partition   integer          NOT NULL,
-    -- Distinguishes a stream from an earlier stream of the same name. '' if the broker
-    -- cannot distinguish them.
+    partition   integer          NOT NULL, -- 0 where streams have none
+    -- Distinguishes a stream from an earlier one of the same name; '' if the broker cannot do so.
     incarnation text COLLATE "C" NOT NULL,
-    -- The position of the last message that was read, as the broker writes it; '' before
-    -- the first.
+    -- Of the last message that was read, as the broker writes it; '' before the first.
     position    text COLLATE "C" NOT NULL DEFAULT '',
-    -- How many messages were read.
     messages    bigint           NOT NULL DEFAULT 0,
     -- How often the partition of the stream went back to an earlier position.
     resets      integer          NOT NULL DEFAULT 0,
@@ -332,22 +293,20 @@ CREATE TABLE badged.ingest_positions (
     PRIMARY KEY (broker, stream, partition, incarnation)
 );
 
--- With several databases: up to which message of a broker each partition of the log has the
--- events. The transaction that appends events of messages to partitions of the log moves their
--- places. The database that stores the position of the broker's partition needs no places: it
--- moves the position itself, but only once all other databases have the messages. Until then
--- their places are ahead of the position.
+-- With several databases: up to which message of a broker each partition of the log has the events.
+-- The transaction that appends events moves the places of their partitions of the log. The database
+-- that stores the position of the broker's partition needs no places: it moves the position, once
+-- all other databases have the messages. Until then their places are ahead of the position.
 CREATE TABLE badged.ingest_places (
     broker       text COLLATE "C" NOT NULL,
     stream       text COLLATE "C" NOT NULL,
     incarnation  text COLLATE "C" NOT NULL,
-    -- The position of the last message whose events the partition of the log has, or of a
-    -- later message without events for the partition.
+    -- Of the last message whose events the partition of the log has, or of a later message without
+    -- events for the partition.
     position     text COLLATE "C" NOT NULL,
-    -- The partition of the broker's stream.
     partition    integer          NOT NULL,
-    -- The value of resets in badged.ingest_positions when the place was moved. If it differs
-    -- now, the place is ignored.
+    -- As in badged.ingest_positions when the place was moved. If it differs now, the place is
+    -- ignored.
     resets       integer          NOT NULL,
     partition_id smallint         NOT NULL,
     PRIMARY KEY (partition_id, broker, stream, partition, incarnation)

@@ -1,12 +1,10 @@
--- Partitions in several databases, the shards of a cluster: which shard holds a partition, how
--- partitions move between shards, and how they are split.
+-- Shards: which of them holds a partition, how partitions move between them, and how they are split.
 
 -- +goose Up
 -- +goose StatementBegin
 -- Returns whether the database has any data of publishers or users.
 CREATE FUNCTION badged.is_used() RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     p integer;
@@ -21,21 +19,17 @@ BEGIN
 END
 $$;
 
--- Stores an entry in this shard's copy of the map, unless the copy has the same or a later
--- revision of it.
+-- Stores an entry in this shard's copy of the map, unless the copy has it or a later revision.
 CREATE FUNCTION badged.map_partition(partition integer, shard text, revision bigint) RETURNS void
     LANGUAGE sql
-    SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
     INSERT INTO badged.shard_partitions AS m (partition_id, shard, revision) VALUES (partition, shard, revision)
     ON CONFLICT (partition_id) DO UPDATE SET shard = excluded.shard, revision = excluded.revision, since = excluded.since
     WHERE m.revision < excluded.revision;
 END;
 
--- Raises the error for a partition that this database does not hold.
 CREATE FUNCTION badged.refuse_partition(partition integer) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     owner text := (SELECT m.shard FROM badged.shard_partitions AS m WHERE m.partition_id = partition);
@@ -49,11 +43,9 @@ BEGIN
 END
 $$;
 
--- Refuses appends to a partition that is on another shard. Only the logs of such partitions have
--- the trigger, so appends to other partitions take no longer.
+-- Refuses appends. Only the logs of partitions that are on another shard have the trigger.
 CREATE FUNCTION badged.refuse_not_held() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM badged.refuse_partition(TG_ARGV[0]::integer);
@@ -61,14 +53,11 @@ BEGIN
 END
 $$;
 
--- Ends holding a partition: another shard gets it, at a revision of the map. Once this
--- transaction has committed, no batch of the partition commits here. The caller keeps the gates
--- of the partition closed; the function waits for no lock of a publisher that waits at a gate.
--- The rows of the partition stay. Returns the epoch, null if this shard did not hold the
--- partition.
+-- Ends holding a partition, whose rows stay: another shard gets it, at a revision of the map. The
+-- caller keeps the gates closed; the function waits for no lock of a publisher that waits at a
+-- gate. Returns the epoch, null if this shard did not hold the partition.
 CREATE FUNCTION badged.release_moved_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     was text;
@@ -81,11 +70,10 @@ BEGIN
 END
 $$;
 
--- Ends holding a partition without a gate: it waits for transactions that have appended to the
--- partition, and for its batch. Once this transaction has committed, appends are refused.
+-- Ends holding a partition without a gate: waits for transactions that have appended to it, and for
+-- its batch. Once this transaction has committed, appends are refused.
 CREATE FUNCTION badged.release_partition(partition integer, shard text, revision bigint) RETURNS text
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log CONSTANT text := badged.log_table(partition);
@@ -97,11 +85,9 @@ END
 $$;
 
 -- Begins holding a partition at a revision of the map, with the epoch that it had on the other
--- shard, to which its rows belong. If the partition came from a split, the functions that
--- publish are created again, since they have one statement for each partition.
+-- shard.
 CREATE FUNCTION badged.hold_partition(partition integer, revision bigint, epoch text) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     log text := badged.log_table(partition);
@@ -114,79 +100,65 @@ BEGIN
     INSERT INTO badged.partitions (partition_id, epoch, incarnation)
     VALUES (partition, epoch, left(pg_walfile_name(pg_current_wal_lsn()), 8) || '/' || extract(epoch FROM pg_postmaster_start_time())::text);
     PERFORM badged.map_partition(partition, s.name, revision) FROM badged.shard AS s;
+    -- If the partition came from a split, the functions need a statement for it.
     IF partition >= (SELECT s.partitions FROM badged.settings AS s) THEN
         PERFORM badged.make_append_functions();
     END IF;
 END
 $$;
 
--- Hinted handoff: messages to rooms that another shard does not have because it was unreachable.
--- A hint has the messages of one call for one shard, as a JSON array of events, and is deleted
--- once it is replayed.
+-- Hinted handoff: the messages to rooms of one call, as a JSON array of events, that another shard
+-- does not have because it was unreachable. A hint is deleted once it is replayed.
 CREATE TABLE badged.hints (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- The shard that must get the messages, and how many moves of partitions the map had.
     shard        text        NOT NULL,
     moves        bigint      NOT NULL,
     stored_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- The number of messages.
-    count        integer     NOT NULL,
+    count        integer     NOT NULL, -- of messages
     messages     text        NOT NULL,
-    -- If this hint replaces an earlier one: the shard and the id of the hint that stored the
-    -- messages first. Positions refer to the first hint.
+    -- If this hint replaces an earlier one: the first hint, to which positions refer.
     origin_shard text        COLLATE "C",
     origin_id    bigint
 );
 CREATE INDEX hints_of_shard ON badged.hints (shard, id);
 CREATE INDEX hints_by_origin ON badged.hints (origin_shard, origin_id) WHERE origin_id IS NOT NULL;
 
--- A partition moves from one shard to another while both serve, or is split into two.
---
--- During a move, triggers on the tables of the partition record which rows change, and the mover
--- copies these rows again. The triggers also implement two gates, one for publishers and one for
--- other writers: advisory locks that writers acquire shared. The mover closes a gate by the
--- exclusive lock, which ends with its session, while the other shard begins to hold the
--- partition. The triggers stay after the move, and refuse writers with an older map.
-
--- Moves of partitions. A move has a row on the shard that has the partition, the source, and a
--- row on the shard that gets it, the target.
+-- Moves of partitions from a shard, the source, to another, the target, while both serve (ADR 83),
+-- and splits. Both shards have a row. Triggers record which rows of the source change, and wait at
+-- two gates: advisory locks, one for publishers and one for other writers. The triggers stay after
+-- the move, and refuse writers with an older map.
 CREATE TABLE badged.moves (
     partition_id   smallint PRIMARY KEY,
-    -- The move has the same id on both shards.
-    move_id        uuid        NOT NULL,
+    move_id        uuid        NOT NULL, -- the same on both shards
     role           text        NOT NULL CHECK (role IN ('source', 'target')),
     source         text        NOT NULL COLLATE "C",
     target         text        NOT NULL COLLATE "C",
     -- The revision of the partition in the map once the move is done.
     revision       bigint      NOT NULL,
-    -- On the source: copying, then released. On the target: copying, then copied while
-    -- changes are copied, ready when it has all rows, and held.
+    -- On the source: copying, then released. On the target: copying, then copied while changes are
+    -- copied, ready when it has all rows, and held.
     state          text        NOT NULL CHECK (state IN ('copying', 'copied', 'ready', 'released', 'held')),
-    -- On the target: the last copied row of the source's log, and how many rows were copied.
-    -- copied_id is a transaction id of the source.
+    -- On the target: the last copied row of the source's log, with its transaction id there.
     copied_id      bigint      NOT NULL DEFAULT 0,
     copied_offset  bigint      NOT NULL DEFAULT 0,
     copied_rows    bigint      NOT NULL DEFAULT 0,
-    -- On the target: the offsets of its rows of the log begin behind this one. No place that
-    -- the partition ever had, as in archives, has a greater offset.
+    -- On the target: the offsets of its rows of the log begin behind this one, the greatest that
+    -- any place of the partition had, as in archives.
     behind         bigint      NOT NULL DEFAULT 0,
-    -- The last round of copying, a random name on both shards of a move. The source commits
-    -- it after everything that the round has read, and the target together with everything
-    -- that the round has written. So the rounds of both are equal only if the target has all
-    -- rows of the source from that round and neither database has lost a commit since. Null
-    -- before the first round.
+    -- The last round of copying, a random name. The source commits it after everything that the
+    -- round has read, and the target together with everything that the round has written. So the
+    -- rounds of both are equal only if the target has all rows of the source from that round and
+    -- neither database has lost a commit since.
     round          uuid,
-    -- The era of this database when the move began: the other shard counts the copied rows by
-    -- places in the log, which renumbering changes.
+    -- Of this database when the move began: renumbering changes the places of the copied rows.
     era            bigint,
-    -- The epoch of the partition, once the target is ready.
-    epoch          text,
+    epoch          text, -- once the target is ready
     begun_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Rows of the partition that have changed since the move began. kind is the name of the table
--- without the partition, and key identifies the row. With an empty key, any rows of the table
--- may have changed.
+-- without the partition. With an empty key, any rows of the table may have changed.
 CREATE TABLE badged.move_changes (
     number       bigint   GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     partition_id smallint NOT NULL,
@@ -198,8 +170,7 @@ CREATE TABLE badged.move_changes (
 -- copied tables mention.
 CREATE TABLE badged.move_places (
     partition_id  smallint NOT NULL,
-    -- The transaction id and offset on the source.
-    source_id     bigint   NOT NULL,
+    source_id     bigint   NOT NULL, -- of the transaction
     source_offset bigint   NOT NULL,
     -- The offset here of the last row up to that place, and whether a row is exactly there.
     place         bigint   NOT NULL,
@@ -211,15 +182,12 @@ CREATE TABLE badged.move_places (
 -- and its changes are not recorded.
 CREATE FUNCTION badged.is_moved_here(partition integer) RETURNS boolean
     LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
     RETURN coalesce(partition::text = ANY (string_to_array(current_setting('badged.moving', true), ',')), false);
 
--- Waits while a gate of a partition is closed, and then fails if the partition is on another
--- shard. The mover cannot close the gate until the calling transaction ends. The function does
--- nothing in the session of the mover, which badged.is_moved_here detects.
+-- Waits while a gate of a partition is closed, and then fails if the partition is on another shard.
+-- The mover cannot close the gate until the calling transaction ends.
 CREATE FUNCTION badged.pass_gate(class integer, partition integer) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     IF badged.is_moved_here(partition) THEN
@@ -238,11 +206,9 @@ BEGIN
 END
 $$;
 
--- The trigger on the log of a partition: the gate for publishers. While only this gate is
--- closed, events that are already appended can still be folded.
+-- The trigger on the log of a partition: the gate for publishers.
 CREATE FUNCTION badged.gate_appends() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM badged.pass_gate(1650552167, TG_ARGV[0]::integer); -- "bamg"
@@ -251,22 +217,18 @@ END
 $$;
 
 -- Creates the trigger by which the table changed records changes of a partition's rows, and by
--- which its writers wait at the gate. kind is the name of the table without the partition, and
--- shared is set if the table has the rows of all partitions. key has the columns that identify
--- a row; without columns, the trigger records only that something has changed.
---
--- Each kind has its own trigger function, since PL/pgSQL caches the plans of static statements.
+-- which its writers wait at the gate. shared is set if the table has the rows of all partitions.
+-- key has the columns that identify a row; without them only the fact of a change is recorded. Each
+-- kind has its own function, since PL/pgSQL caches the plans of static statements.
 CREATE FUNCTION badged.watch_changes(partition integer, changed text, kind text, shared boolean, key text[]) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     row_key CONSTANT text := 'ARRAY[' || (SELECT coalesce(string_agg(format('ROW.%I::text', k), ', '), '') FROM unnest(key) AS k) || ']::text[]';
 BEGIN
     EXECUTE format($f$
         CREATE OR REPLACE FUNCTION badged.%I() RETURNS trigger
-            LANGUAGE plpgsql
-            SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+            LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
         AS $b$
 #variable_conflict use_variable
 DECLARE
@@ -303,8 +265,7 @@ $$;
 
 -- The trigger on the log that records that an erasure has changed events.
 CREATE FUNCTION badged.note_erased() RETURNS trigger
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO badged.move_changes (partition_id, kind, key) SELECT m.partition_id, 'events', '{}'
@@ -313,13 +274,11 @@ BEGIN
 END
 $$;
 
--- Makes this shard, the target of a move, hold the partition. Call it only after the source has
--- released the partition in that round of that move: then this shard has all rows, unless it has
--- lost the round. Returns whether the shard holds the partition because of that move. Several
--- sessions may call it at once. It waits at most a second for a lock.
+-- Makes the target of a move hold the partition, after the source has released it in that round of
+-- that move: then this shard has all rows, unless it has lost the round. Returns whether the shard
+-- holds the partition because of that move. Several sessions may call it at once.
 CREATE FUNCTION badged.complete_move(partition integer, move uuid, round uuid) RETURNS boolean
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
 AS $$
 DECLARE
     log text := badged.log_table(partition);
@@ -336,23 +295,21 @@ BEGIN
     END IF;
     PERFORM badged.hold_partition(partition, m.revision, m.epoch);
     EXECUTE format('DROP TRIGGER IF EXISTS gate ON badged.%I', log);
-    -- Holding the partition has raised its revision, but the move changes no badge. So raise
-    -- the notifiers' revisions too, and no device or webhook becomes due.
-    EXECUTE format('UPDATE badged.notifier_partitions AS n SET revision = o.revision FROM badged.%I AS o
-        WHERE n.partition_id = $1 AND o.consumer_group = ''projector'' AND n.revision = o.revision - 1', log || '_offsets') USING partition;
-    EXECUTE format('UPDATE badged.tail_partitions AS t SET revision = o.revision FROM badged.%I AS o
-        WHERE t.partition_id = $1 AND o.consumer_group = ''projector'' AND t.revision = o.revision - 1', log || '_offsets') USING partition;
+    -- Holding the partition has raised its revision, but the move changes no badge: raise the
+    -- notifiers' revisions too, so that no device or webhook becomes due.
+    PERFORM badged.for_tables('{notifier_partitions,tail_partitions}', format($f$
+        UPDATE badged.%%I AS t SET revision = o.revision FROM badged.%I AS o
+        WHERE t.partition_id = %s AND o.consumer_group = 'projector' AND t.revision = o.revision - 1$f$,
+        log || '_offsets', partition));
     UPDATE badged.moves AS x SET state = 'held' WHERE x.partition_id = partition;
     RETURN true;
 END
 $$;
 
--- Makes the source of a move hold a partition again that it has released, after the target has
--- lost a part of its rows. The rows of the source are still complete. Clients may have states
--- from the target, so a new epoch begins. The move continues as before the release.
+-- Makes the source hold a partition again that it has released, after the target has lost a part of
+-- its rows, and continues the move. Clients may have states from the target, so an epoch begins.
 CREATE FUNCTION badged.take_back_partition(partition integer, revision bigint) RETURNS void
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     PERFORM FROM badged.moves AS m WHERE m.partition_id = partition AND m.role = 'source' AND m.state = 'released' AND m.target <> '' FOR UPDATE;
@@ -364,23 +321,18 @@ BEGIN
 END
 $$;
 
--- Partitions that this shard has given up, while the other shard does not yet have their last
--- events.
+-- Partitions that this shard has given up, until the other shard has their last events.
 CREATE TABLE badged.stale_partitions (
     partition_id smallint    PRIMARY KEY,
-    -- The other shard, and since when it holds the partition.
     owner        text        NOT NULL COLLATE "C",
-    since        timestamptz NOT NULL,
-    given_up_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    since        timestamptz NOT NULL
 );
 
--- Gives up a partition that another shard holds at a later revision of the map: this database
--- was restored to a time before it released the partition. Once this transaction has committed,
--- appends are refused. Returns whether this shard held the partition. It waits at most a second
--- for transactions that have appended to it.
+-- Gives up a partition that another shard holds at a later revision of the map: this database was
+-- restored to a time before it released the partition. Once this transaction has committed, appends
+-- are refused. Returns whether this shard held the partition.
 CREATE FUNCTION badged.give_up_partition(partition integer, owner text, revision bigint, since timestamptz) RETURNS boolean
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s'
 AS $$
 BEGIN
     PERFORM FROM badged.partitions AS p WHERE p.partition_id = partition FOR UPDATE;
@@ -396,67 +348,55 @@ BEGIN
 END
 $$;
 
--- Records that the other shard has the last events of a partition that was given up. The rows
--- stay here, as after a move that did not delete them.
+-- Records that the other shard has the last events of a partition that was given up. The rows stay.
 CREATE FUNCTION badged.settle_stale_partition(partition integer) RETURNS void
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
     INSERT INTO badged.moves (partition_id, move_id, role, source, target, revision, state)
     SELECT s.partition_id, gen_random_uuid(), 'source', (SELECT name FROM badged.shard), s.owner, 0, 'released'
     FROM badged.stale_partitions AS s WHERE s.partition_id = partition
     ON CONFLICT (partition_id) DO UPDATE SET move_id = excluded.move_id, role = excluded.role, source = excluded.source, target = excluded.target,
         revision = excluded.revision, state = excluded.state, epoch = NULL, round = NULL;
     DELETE FROM badged.stale_partitions AS s WHERE s.partition_id = partition;
-END
-$$;
+END;
 
--- Creates the tables of a partition that comes from a split, with the grants of its ancestor
--- among the first partitions. It does nothing if the tables exist. This shard does not yet hold
--- the partition, so appends are refused. Set lock_timeout.
+-- Creates the tables of a partition that comes from a split, unless they exist, with the grants of
+-- its ancestor among the first partitions. This shard does not yet hold the partition, so appends
+-- are refused. Set lock_timeout.
 CREATE FUNCTION badged.create_partition(partition integer) RETURNS void
     LANGUAGE plpgsql STRICT
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     first  CONSTANT integer := (SELECT (partition - l.base) % s.partitions FROM badged.settings AS s, badged.level_of(partition) AS l);
     like_  CONSTANT text := badged.partition_table('', first); -- such as _p00
     suffix CONSTANT text := badged.partition_table('', partition);
     log    CONSTANT text := badged.log_table(partition);
-    granted text;
 BEGIN
     IF partition IN (SELECT badged.existing_partitions()) THEN
         RETURN;
     END IF;
     PERFORM badged.create_log(partition), badged.create_state(partition), badged.create_baseline(partition), badged.create_queues(partition);
     EXECUTE format('CREATE TRIGGER not_held BEFORE INSERT ON badged.%I FOR EACH STATEMENT EXECUTE FUNCTION badged.refuse_not_held(%s)', log, partition);
-    FOR granted IN
-        SELECT c.relname FROM pg_class AS c
-        WHERE c.relnamespace = 'badged'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname ~ (like_ || '(_offsets|_baseline)?$')
-    LOOP
-        PERFORM badged.copy_grants(granted, replace(granted, like_, suffix), true);
-    END LOOP;
+    PERFORM badged.copy_grants(relname, replace(relname, like_, suffix), true) FROM pg_class
+    WHERE relnamespace = 'badged'::regnamespace AND relkind IN ('r', 'p')
+      AND relname ~ (like_ || '(_offsets|_baseline)?$');
     PERFORM badged.copy_grants(log, badged.log_range_table(partition, 1));
 END
 $$;
 
--- Completes a split: ends a partition, and makes this database hold its two children, which
--- already have its users and all its rows. The caller keeps the gates of the partition closed.
--- Each child gets the positions of all consumer groups, the epoch and the revision of the
--- partition, and half of its count of folded events. Returns whether this database held the
--- partition.
+-- Completes a split: ends a partition, and makes this database hold its two children, which already
+-- have all its rows. The caller keeps the gates closed. Each child gets all positions, the epoch and
+-- the revision, and half of the count of folded events. Returns whether it held the partition.
 CREATE FUNCTION badged.split_partition(partition integer, children integer[]) RETURNS boolean
     LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     offsets CONSTANT text := badged.log_table(partition) || '_offsets';
-    sequence CONSTANT text := pg_get_serial_sequence('badged.' || badged.log_table(partition), 'offset');
+    sequence CONSTANT regclass :=
+        pg_get_serial_sequence('badged.' || badged.log_table(partition), 'offset');
     shard   CONSTANT text := (SELECT s.name FROM badged.shard AS s);
     child   integer;
     log     text;
-    moved   bigint;
 BEGIN
     FOREACH child IN ARRAY children LOOP
         log := badged.log_table(child);
@@ -464,7 +404,8 @@ BEGIN
         EXECUTE format('UPDATE badged.%I SET folded = (folded + $1) / 2', log || '_offsets')
         USING CASE child WHEN children[1] THEN 1 ELSE 0 END;
         -- Continue the offsets: events that are folded late get places behind the position.
-        EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''offset''), coalesce(pg_sequence_last_value(%L), 1))', 'badged.' || log, sequence) INTO moved;
+        PERFORM setval(pg_get_serial_sequence('badged.' || log, 'offset')::regclass,
+            coalesce(pg_sequence_last_value(sequence), 1));
         INSERT INTO badged.partitions (partition_id, epoch, revision, incarnation)
         SELECT child, p.epoch, p.revision, p.incarnation FROM badged.partitions AS p WHERE p.partition_id = partition;
         INSERT INTO badged.timeline_ends (partition, timeline, next_timeline, transaction_id, pending, noticed_at)
@@ -490,7 +431,7 @@ BEGIN
 END
 $$;
 
--- Rights. All roles may call only the functions below: they reveal nothing, and every role that
+-- Rights. All roles may call only these functions: they reveal nothing, and every role that
 -- appends, opens the log, folds or reads badges calls them.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION badged.rank(bigint, bigint[], bigint[]), badged.above(bigint, bigint[], bigint[]), badged.log_era(), badged.log_needs_repair(), badged.living_partitions(),

@@ -206,11 +206,13 @@ func Partitions(ctx context.Context, conn *pgx.ConnConfig) (n int, err error) {
 }
 
 // open returns a database handle. Its sessions have the settings that migrations need: the number
-// of partitions to create, and a lock_timeout.
+// of partitions to create, a lock_timeout, and a search_path that hides no built-in function.
 func open(conn *pgx.ConnConfig, partitions int) *sql.DB {
 	// Set the settings by a statement, because connection poolers drop startup parameters.
 	return stdlib.OpenDB(*conn, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, `SELECT set_config('badged.partitions', $1, false), set_config('lock_timeout', $2, false)`,
+		_, err := c.Exec(ctx, `
+SELECT set_config('badged.partitions', $1, false), set_config('lock_timeout', $2, false),
+    set_config('search_path', 'pg_catalog, pg_temp', false)`,
 			strconv.Itoa(partitions), strconv.FormatInt(lockTimeout.Milliseconds(), 10))
 		return err
 	}))

@@ -1,6 +1,6 @@
--- The outbox: publishing in plain SQL in a database that has no log. The functions have the
--- same names as in a database with a log, and accept and refuse the same events. They store
--- the events until `badged relay` has carried them to badged.
+-- The outbox: publishing in plain SQL in a database that has no log. The functions have the names
+-- of those in a database with a log, and accept and refuse the same events. They store the events
+-- until `badged relay` has carried them to badged.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -27,11 +27,9 @@ CREATE TABLE badged.outbox_refused (
     payload      text        NOT NULL
 );
 
--- Stores an event within the caller's transaction. It returns 0: the event has no
--- position in the log yet.
+-- Stores an event. It returns 0: the event has no position in the log yet.
 CREATE FUNCTION badged.publish(event jsonb) RETURNS bigint
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     data        jsonb := event -> 'data';
@@ -51,11 +49,9 @@ BEGIN
 END
 $$;
 
--- Stores the events of a JSON array, at most 10,000, all or none, in their order. The array may be
--- empty. Returns 0, as badged.publish.
+-- Stores the events of a JSON array, at most 10,000, in their order.
 CREATE FUNCTION badged.publish_batch(events jsonb) RETURNS bigint
-    LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     transaction CONSTANT xid8 := pg_current_xact_id();
@@ -69,7 +65,6 @@ BEGIN
 END
 $$;
 
--- Publishers are granted the two functions above, which call the others with the rights of their
--- owner.
+-- Publishers are granted the two functions above, which run with the rights of their owner.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA badged FROM PUBLIC;
 -- +goose StatementEnd
