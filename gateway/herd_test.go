@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -68,14 +67,6 @@ func TestCancelledReadsAreLeftOut(t *testing.T) {
 			t.Errorf("%d states were read for %d clients", w.tables.reads, readsAtOnce)
 		}
 	})
-}
-
-// greet connects as a user and says hello, and does not wait for the answer.
-func (w *world) greet(user string) *client {
-	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
-	return c
 }
 
 // Clients above the limit are queued, and greeted when other greetings end.
