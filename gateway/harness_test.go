@@ -515,14 +515,6 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 	return &client{t: w.t, conn: conn}
 }
 
-// greet connects with a token and says hello, and does not wait for the answer.
-func (w *world) greet(token string) *client {
-	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + token}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
-	return c
-}
-
 // connect says hello without a state and takes the snapshot.
 func (w *world) connect(user string) (*client, frame) {
 	w.t.Helper()

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,14 @@ func TestCancelledReadsAreLeftOut(t *testing.T) {
 			t.Errorf("%d states were read for %d clients", w.tables.reads, readsAtOnce)
 		}
 	})
+}
+
+// greet connects with a token and says hello, and does not wait for the answer.
+func (w *world) greet(token string) *client {
+	w.t.Helper()
+	c := w.dial(http.Header{"Authorization": {"Bearer " + token}}, protocol.Subprotocol)
+	c.say(`{"t":"hello"}`)
+	return c
 }
 
 // Clients above the limit are queued, and greeted when other greetings end.

@@ -168,7 +168,7 @@ func TestBrokenConnectionsAreFailures(t *testing.T) {
 			f.Server.Close()
 			got = f.send(t, f.push(1, 1))
 			if got.Verdict != Failed || !got.Unreachable || strings.Contains(got.Reason, f.phone) {
-				t.Errorf("nobody listens: outcome %+v, want a failure without the token", got)
+				t.Errorf("without a server: outcome %+v, want a failure without the token", got)
 			}
 		})
 	}
