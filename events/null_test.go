@@ -12,7 +12,7 @@ import (
 )
 
 // nullCase is an event with nulls, and either an equal event without them or
-// the expected error. The tests of the HTTP API share the table.
+// the expected error.
 type nullCase struct {
 	Name  string          `json:"name"`
 	Event json.RawMessage `json:"event"`

@@ -94,8 +94,7 @@ func TestViewOfCategories(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, Mentions: 5, Category: "hr"})
 	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Mentions: 2, Category: "likes"})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann//chat,likes")
 	f := c.hears("snapshot v3 5@3 map[chat:2 likes:3] 2 map[chat:1 likes:1] [b/likes 3, a/chat 2]")
 	epoch := f.Epoch
 	if epoch == "e1" {
@@ -151,11 +150,9 @@ func TestViewOfAPath(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Mentions: 1, Category: "acme/general"})
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, Category: "acme2"})
 	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Category: "acme"})
-	all := w.dial(http.Header{"Authorization": {"Bearer ann//acme,acme/general"}}, protocol.Subprotocol)
-	all.say(`{"t":"hello"}`)
+	all := w.greet("ann//acme,acme/general")
 	all.hears("snapshot v3 5@1 map[acme:5 acme/general:2] 2 map[acme:2 acme/general:1] [b/acme 3, a/acme/general 2]")
-	below := w.dial(http.Header{"Authorization": {"Bearer ann//acme/general"}}, protocol.Subprotocol)
-	below.say(`{"t":"hello"}`)
+	below := w.greet("ann//acme/general")
 	below.hears("snapshot v3 2@1 map[acme/general:2] 1 map[acme/general:1] [a/acme/general 2]")
 	w.settled()
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 4, Mentions: 1, Category: "acme/general"})
@@ -186,8 +183,7 @@ func TestFreshTokenOfOtherCategories(t *testing.T) {
 	w := newWorld(t, nil)
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "b", Unread: 3, Category: "likes"})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann")
 	c.hears("snapshot v2 5@0 map[chat:2 likes:3] 2 map[chat:1 likes:1] [b/likes 3, a/chat 2]")
 	for i, step := range []struct{ token, want string }{
 		{"ann//chat", "snapshot v2 2@0 map[chat:2] 1 map[chat:1] [a/chat 2]"},
@@ -225,8 +221,7 @@ func TestFreshTokenDuringARead(t *testing.T) {
 		}
 	}
 	w.tables.mu.Unlock()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann//chat")
 	c.hears("snapshot v2 2@0 map[chat:2] 1 map[chat:1] [a/chat 2]")
 	c.hears("snapshot v2 3@0 map[likes:3] 1 map[likes:1] [b/likes 3]")
 }
@@ -237,8 +232,7 @@ func TestCommandsInCategories(t *testing.T) {
 	w.set(pubsub.Conversation{ConversationID: "a", Unread: 2, LastSeq: 2, Category: "chat"})
 	w.set(pubsub.Conversation{ConversationID: "secret", Unread: 5, LastSeq: 5, Category: "hr"})
 	w.set(pubsub.Conversation{ConversationID: "gone", LastSeq: 5, Category: "chat", Left: true})
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat,likes"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann//chat,likes")
 	c.hear()
 	const none = "not_found you have no such conversation in the categories of your token"
 	id := "0b9df1d8-96b5-4a9b-9a6e-2c2a4d3e5f60"
@@ -285,8 +279,7 @@ func TestReadOfAConversationNotYetFolded(t *testing.T) {
 	w.tables.catchUp = func(s *pubsub.Snapshot) {
 		s.Conversations = append(s.Conversations, pubsub.Conversation{ConversationID: "a", Unread: 1, LastSeq: 1, Level: "default", Category: "chat", Version: 1})
 	}
-	c := w.dial(http.Header{"Authorization": {"Bearer ann//chat"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann//chat")
 	c.hear()
 	c.say(`{"t":"read","id":1,"conversation_id":"a","up_to_seq":1}`)
 	if f := c.hear(); f.T != "ok" {

@@ -51,6 +51,9 @@ func TestDrainSpreadsCloses(t *testing.T) {
 		if took := time.Since(began); took > n*time.Second {
 			t.Errorf("draining took %v", took)
 		}
+		if connections, users := w.counter(w.metrics.connections), w.gateway.hub.countUsers(); connections != 0 || users != 0 {
+			t.Errorf("%v connections and %d users in the hub are left", connections, users)
+		}
 	})
 }
 
@@ -100,8 +103,8 @@ func TestDrainServesOpenConnections(t *testing.T) {
 			t.Errorf("the answer is %s", f.raw)
 		}
 		newcomer := w.dial(nil, protocol.Subprotocol)
-		if code, _, _ := newcomer.farewell(); code != protocol.CloseDraining {
-			t.Errorf("a newcomer is closed with %d", code)
+		if code, _, bye := newcomer.farewell(); code != protocol.CloseDraining || bye.ReconnectMS == 0 {
+			t.Errorf("a newcomer is closed with %d after %s", code, bye.raw)
 		}
 		_ = here.conn.CloseNow()
 		<-stopped

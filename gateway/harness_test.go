@@ -518,8 +518,7 @@ func (w *world) dial(header http.Header, protocols ...string) *client {
 // connect says hello without a state and takes the snapshot.
 func (w *world) connect(user string) (*client, frame) {
 	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet(user)
 	f := c.hear()
 	if f.T != "snapshot" {
 		w.t.Fatalf("the answer to hello is %s", f.raw)

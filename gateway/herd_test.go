@@ -70,10 +70,10 @@ func TestCancelledReadsAreLeftOut(t *testing.T) {
 	})
 }
 
-// greet connects as a user and says hello, and does not wait for the answer.
-func (w *world) greet(user string) *client {
+// greet connects with a token and says hello, and does not wait for the answer.
+func (w *world) greet(token string) *client {
 	w.t.Helper()
-	c := w.dial(http.Header{"Authorization": {"Bearer " + user}}, protocol.Subprotocol)
+	c := w.dial(http.Header{"Authorization": {"Bearer " + token}}, protocol.Subprotocol)
 	c.say(`{"t":"hello"}`)
 	return c
 }

@@ -83,8 +83,7 @@ func TestUnauthenticatedConnectionsDoNotCount(t *testing.T) {
 func TestStreamsCountAsConnections(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.UserConnections = 1 })
 	w.listen("ann", "").mustHear()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
-	c.say(`{"t":"hello"}`)
+	c := w.greet("ann")
 	if code, _, _ := c.farewell(); code != protocol.CloseUserConnections {
 		t.Errorf("closed with %d", code)
 	}

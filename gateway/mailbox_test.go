@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/badged/badged/gateway/internal/view"
-	"github.com/badged/badged/gateway/protocol"
 	"github.com/badged/badged/pubsub"
 )
 
@@ -147,17 +146,5 @@ func TestMailboxMerges(t *testing.T) {
 	}
 	if d := m.Take(); d.Badge != nil || len(d.Replies) != 0 {
 		t.Errorf("took twice: %+v", d)
-	}
-}
-
-func TestMailboxBoundsAnswers(t *testing.T) {
-	m := view.NewMailbox(func() {})
-	for i := range view.MaxReplies {
-		if !m.Reply(protocol.BareFrame{T: "pong"}) {
-			t.Fatalf("no room for answer %d", i)
-		}
-	}
-	if m.Reply(protocol.BareFrame{T: "pong"}) {
-		t.Error("answers pile up without bound")
 	}
 }

@@ -364,25 +364,15 @@ func TestRefusals(t *testing.T) {
 
 func TestPlainRequestIsRefusedWithAHint(t *testing.T) {
 	w := newWorld(t, nil)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := w.http.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = res.Body.Close()
-	if res.StatusCode != http.StatusUpgradeRequired {
-		t.Errorf("status %d", res.StatusCode)
+	if res := w.request(http.MethodGet, "", "", ""); res.status != http.StatusUpgradeRequired {
+		t.Errorf("status %d", res.status)
 	}
 }
 
 func TestFreshTokenKeepsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, nil)
-		c := w.dial(http.Header{"Authorization": {"Bearer ann/1m"}}, protocol.Subprotocol)
-		c.say(`{"t":"hello"}`)
+		c := w.greet("ann/1m")
 		c.hear()
 		c.say(`{"t":"auth","id":1,"token":"ann/1h"}`)
 		if f := c.hear(); f.T != "ok" || f.ExpiresInMS < (59*time.Minute).Milliseconds() {
@@ -428,36 +418,6 @@ func TestFrameAfterTheTokenHasEnded(t *testing.T) {
 	}
 }
 
-func TestDrain(t *testing.T) {
-	w := newWorld(t, nil)
-	var clients []*client
-	for i := range 5 {
-		c, _ := w.connect(fmt.Sprintf("u%d", i))
-		clients = append(clients, c)
-	}
-	go w.stop()
-	for _, c := range clients {
-		code, _, bye := c.farewell()
-		if code != protocol.CloseDraining || bye.Code != float64(protocol.CloseDraining) || bye.ReconnectMS > 1000 {
-			t.Errorf("closed with %d after %s", code, bye.raw)
-		}
-	}
-	w.stop()
-	if n := w.counter(w.metrics.connections); n != 0 {
-		t.Errorf("%v connections are left", n)
-	}
-	if n := w.gateway.hub.countUsers(); n != 0 {
-		t.Errorf("%d users are left in the hub", n)
-	}
-}
-
-func TestSilentClientIsClosed(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.PingInterval = 30 * time.Millisecond })
-	c, _ := w.connect("ann")
-	_ = c // sends nothing more; its library answers pings only while it reads
-	eventually(func() bool { return w.counter(w.metrics.closes.WithLabelValues("4201")) == 1 })
-}
-
 func TestClientThatAnswersPingsStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPipedWorld(t, func(c *Config) { c.PingInterval = time.Second })
@@ -466,22 +426,6 @@ func TestClientThatAnswersPingsStays(t *testing.T) {
 			if f := c.hear(); f.T != "ping" {
 				t.Fatalf("heard %s", f.raw)
 			}
-		}
-	})
-}
-
-func TestClientThatDoesNotReadIsClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newPipedWorld(t, nil)
-		w.connect("ann")
-		for i := range 2000 { // more than what is buffered on the way
-			w.send("ann", fmt.Sprintf("c%d", i), 1)
-			synctest.Wait()
-		}
-		time.Sleep(w.gateway.cfg.WriteTimeout + closeTimeout)
-		synctest.Wait()
-		if n := w.counter(w.metrics.closes.WithLabelValues("4103")); n != 1 {
-			t.Errorf("%v clients were too slow", n)
 		}
 	})
 }
@@ -511,8 +455,7 @@ func TestTablesAway(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.ReconcileInterval = 20 * time.Millisecond })
 	here, _ := w.connect("ann")
 	w.tables.setFail(errors.New("the database is away"))
-	newcomer := w.dial(http.Header{"Authorization": {"Bearer bob"}}, protocol.Subprotocol)
-	newcomer.say(`{"t":"hello"}`)
+	newcomer := w.greet("bob")
 	if code, _, bye := newcomer.farewell(); code != protocol.CloseResync || bye.ReconnectMS < 1000 {
 		t.Errorf("the newcomer is closed with %d after %s", code, bye.raw)
 	}
@@ -551,15 +494,3 @@ func (deaf) Join(ctx context.Context, _ ...pubsub.Address) error {
 }
 func (deaf) Leave(context.Context, ...pubsub.Address) error { return nil }
 func (deaf) Close() error                                   { return nil }
-
-// A gateway refuses clients before Run and after it.
-func TestGatewayThatDoesNotRunRefuses(t *testing.T) {
-	w := newWorld(t, nil)
-	w.gateway.mu.Lock()
-	w.gateway.draining = true
-	w.gateway.mu.Unlock()
-	c := w.dial(http.Header{"Authorization": {"Bearer ann"}}, protocol.Subprotocol)
-	if code, _, bye := c.farewell(); code != protocol.CloseDraining || bye.ReconnectMS == 0 {
-		t.Errorf("closed with %d after %s", code, bye.raw)
-	}
-}

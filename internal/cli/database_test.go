@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/pubsub"
@@ -150,29 +149,6 @@ func TestDatabaseThatCannotBeUsed(t *testing.T) {
 					t.Errorf("it shows the password:\n%s", r.err)
 				}
 			})
-		}
-	}
-}
-
-func TestUserWhoseEventsAreNotFolded(t *testing.T) {
-	database := pgtest.NewDB(t, migrated())
-	log, err := events.Open(t.Context(), poolOf(t, database))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.Append(t.Context(), events.Event{
-		ID: "1", Source: "chat", Type: events.MessageDelivered,
-		Data: events.Data{ConversationID: "tea", UserIDs: []string{"eve"}, Seq: 1},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{{}, {"--json"}} {
-		r := badged(t, append([]string{"user", "show", "eve", "--database-url=" + database}, args...)...)
-		if !strings.Contains(r.err, "is behind: 1 event not folded yet") || r.code != exitDone {
-			t.Errorf("%q: exit code %d, stderr %q", args, r.code, r.err)
-		}
-		if strings.Contains(r.out, "Nothing has ever happened") {
-			t.Errorf("%q: it prints:\n%s", args, r.out)
 		}
 	}
 }

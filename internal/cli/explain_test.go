@@ -121,28 +121,16 @@ Events that changed no count:
 }
 
 func TestUserExplainUsage(t *testing.T) {
-	for _, args := range [][]string{
-		{"user", "explain", "ann"},
-		{"user", "explain", "--database-url=postgres://localhost/chat"},
-		{"user", "explain", "ann", "--at=yesterday", "--database-url=postgres://localhost/chat"},
-	} {
-		if r := badged(t, args...); r.code != exitUsage {
-			t.Errorf("%v exits with %d:\n%s", args, r.code, r.err)
-		}
-	}
-	for args, want := range map[string]string{
-		"--delivered=1001":                           "--delivered must be a number from 0 to 1000",
-		"--conversation=" + strings.Repeat("c", 129): "--conversation must have at most 128 bytes",
-		"--before=xx --delivered=1":                  "--before: ",
-		"--before=1/1":                               "--before needs --delivered",
-		"--before=1/1 --delivered=0":                 "--before needs --delivered",
-	} {
-		r := badged(t, append([]string{"user", "explain", "ann", "--database-url=postgres://127.0.0.1:1/chat"}, strings.Fields(args)...)...)
-		if r.code != exitUsage || !strings.HasPrefix(r.err, "badged: "+want) {
-			t.Errorf("%s exits with %d:\n%s", args, r.code, r.err)
-		}
-	}
-	if r := badged(t, "user", "explain", "a\nb", "--database-url=postgres://localhost/chat"); r.code != exitUsage || !strings.Contains(r.err, "must not hold control characters") {
-		t.Errorf("of no user: exits with %d:\n%s", r.code, r.err)
-	}
+	const db = " --database-url=postgres://127.0.0.1:1/chat"
+	expectUsage(t, map[string]string{
+		"user explain ann":                                                 "--database-url",
+		"user explain" + db:                                                "expected \"<user>\"",
+		"user explain ann --at=yesterday" + db:                             "--at: must be a time",
+		"user explain ann --delivered=1001" + db:                           "--delivered must be a number from 0 to 1000",
+		"user explain ann --conversation=" + strings.Repeat("c", 129) + db: "--conversation must have at most 128 bytes",
+		"user explain ann --before=xx --delivered=1" + db:                  "--before: ",
+		"user explain ann --before=1/1" + db:                               "--before needs --delivered",
+		"user explain ann --before=1/1 --delivered=0" + db:                 "--before needs --delivered",
+		"user explain a\x01b" + db:                                         "must not hold control characters",
+	})
 }

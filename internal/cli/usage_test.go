@@ -48,27 +48,6 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestHelpNamesEveryCommand(t *testing.T) {
-	out := mustDo(t, "--help")
-	for _, command := range everyCommand(t) {
-		if !strings.Contains(out, "\n  "+strings.Join(command, " ")) {
-			t.Errorf("%s is not among them:\n%s", strings.Join(command, " "), out)
-		}
-	}
-}
-
-func TestHelpShowsDefaultsAndTheEnvironment(t *testing.T) {
-	out := mustDo(t, "serve", "--help")
-	for _, want := range []string{
-		`--listen="127.0.0.1:8080"`, "--roles=api,projector,gateway,notifier,ingest", "--reconcile-interval=30s", "--dedup-window=336h", "--drain-duration=2s", "--drain-timeout=5s", `--log-level="info"`,
-		"($BADGED_DATABASE_URL)", "($BADGED_PUBLISHER_KEYS)", "($BADGED_JWT_KEYS)",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("help does not show %s:\n%s", want, out)
-		}
-	}
-}
-
 // A script whose variable is not set must not do for all what is meant for one.
 func TestEmptyFlags(t *testing.T) {
 	t.Setenv("BADGED_DATABASE_URL", "postgres://nowhere.invalid/badged")

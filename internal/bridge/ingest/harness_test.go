@@ -1,7 +1,6 @@
 package ingest_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,14 +42,9 @@ func run(t *testing.T, db *projectortest.Database, sources []ingest.Source, chan
 	if r.Ingester, err = ingest.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	stop := projectortest.Run(t, r.Run)
 	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		stop()
 		r.Close()
 	})
 	t.Cleanup(func() {
@@ -77,19 +71,6 @@ func (l *logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
-}
-
-// await polls until something is so.
-func await(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	deadline := time.After(time.Minute)
-	for !so() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited in vain for %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 // appended returns how many events the log has.
@@ -124,7 +105,7 @@ func letters(t *testing.T, db *projectortest.Database) []string {
 func (r *running) metric(t *testing.T, name, want string) {
 	t.Helper()
 	var err error
-	await(t, name, func() bool {
+	projectortest.Until(t, name, func() bool {
 		err = testutil.GatherAndCompare(r.registry, strings.NewReader(want), name)
 		return err == nil || strings.Contains(r.logs.String(), "no such")
 	})

@@ -36,12 +36,7 @@ func newSharded(t *testing.T) *sharded {
 	for _, name := range []string{"a", "b", "c"} {
 		url := pgtest.NewDB(t, schematest.Migrated(shardedPartitions))
 		for _, all := range []*[]cluster.Candidate{&forming, &running} {
-			pool, err := pgxpool.New(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			*all = append(*all, cluster.Candidate{Name: name, Pool: pool})
+			*all = append(*all, cluster.Candidate{Name: name, Pool: projectortest.NewPool(t, url, nil)})
 		}
 		s.pools = append(s.pools, running[len(running)-1].Pool)
 	}
@@ -74,9 +69,7 @@ func (s *sharded) ingestAll(t *testing.T, b *fakeBroker) {
 // exec runs a statement on a shard.
 func (s *sharded) exec(t *testing.T, shard int, sql string) {
 	t.Helper()
-	if _, err := s.pools[shard].Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, s.pools[shard], sql)
 }
 
 // logs returns how many events each partition has, on all shards together.
@@ -98,7 +91,7 @@ func (s *sharded) logs(t *testing.T) []int {
 // awaitRead waits until that many messages are read.
 func (s *sharded) awaitRead(t *testing.T, n int) {
 	t.Helper()
-	await(t, fmt.Sprintf("%d messages to be read", n), func() bool {
+	projectortest.Until(t, fmt.Sprintf("%d messages to be read", n), func() bool {
 		var read int
 		if err := s.pools[0].QueryRow(t.Context(), `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`).Scan(&read); err != nil {
 			t.Fatal(err)
@@ -159,7 +152,7 @@ func TestShardsDoNotRepeat(t *testing.T) {
 	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
 	r := s.ingest(t, b)
 	want := []int{1, 0, 3, 4, 3, 3} // the first shard has the members only
-	await(t, "the other shards", func() bool { return slices.Equal(s.logs(t), want) })
+	projectortest.Until(t, "the other shards", func() bool { return slices.Equal(s.logs(t), want) })
 	r.stop()
 	// A partition moves, with what it has, to the shard that lacks the batch.
 	var epoch string
@@ -198,7 +191,7 @@ func TestPartitionsOfASplitDoNotRepeat(t *testing.T) {
 	s.exec(t, 0, fails)
 	s.exec(t, 0, `INSERT INTO broken VALUES (1)`)
 	r := s.ingest(t, b)
-	await(t, "the shard b", func() bool { return s.logs(t)[2] == 4 })
+	projectortest.Until(t, "the shard b", func() bool { return s.logs(t)[2] == 4 })
 	r.stop()
 	d := projectortest.Open(t, s.pools[1].Config().ConnString())
 	d.Start(t, func(cfg *projector.Config) {
@@ -246,7 +239,7 @@ func TestMembersOfABatchThatIsReadAgainCountItsMessages(t *testing.T) {
 		folding = append(folding, d)
 	}
 	r := s.ingest(t, b)
-	await(t, "the shard b", func() bool { return s.logs(t)[2] > 0 })
+	projectortest.Until(t, "the shard b", func() bool { return s.logs(t)[2] > 0 })
 	r.stop()
 	folding[1].AwaitFolded(t)
 	s.exec(t, 0, `DELETE FROM broken`)
@@ -322,7 +315,7 @@ func TestLateReaderOfShards(t *testing.T) {
 	r := s.ingest(t, b)
 	s.awaitRead(t, 2)
 	close(leave)
-	await(t, "the late reader to notice", func() bool { return strings.Contains(late.logs.String(), "another process has read further") })
+	projectortest.Until(t, "the late reader to notice", func() bool { return strings.Contains(late.logs.String(), "another process has read further") })
 	r.stop()
 	late.stop()
 	if got, want := s.logs(t), []int{1, 1, 1, 1, 1, 1}; !slices.Equal(got, want) {
@@ -348,7 +341,7 @@ func TestAPartitionThatNoShardHolds(t *testing.T) {
 	s.exec(t, 1, `DELETE FROM badged.partitions WHERE partition_id IN (SELECT partition_id FROM released)`)
 	b.messages = append(b.messages, eventTo(1, partition))
 	r := s.ingest(t, b)
-	await(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
+	projectortest.Until(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
 	if want := fmt.Sprintf("shard b does not hold partition %d", partition); !strings.Contains(r.logs.String(), want) {
 		t.Errorf("the log does not say that %s", want)
 	}
@@ -375,7 +368,7 @@ func TestARefusalThatLasts(t *testing.T) {
 		cfg.Cluster = s.Cluster
 		cfg.SetSwitchTime(time.Millisecond)
 	})
-	await(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
+	projectortest.Until(t, "an error", func() bool { return strings.Contains(r.logs.String(), "level=ERROR") })
 	if said := r.logs.String(); strings.Index(said, "has moved or was split; reading again") > strings.Index(said, "level=ERROR") || !strings.Contains(said, events.ErrNotHeld.Error()) {
 		t.Error("it does not tell of a move first, and then of what is refused")
 	}

@@ -62,7 +62,7 @@ func TestRedisStreams(t *testing.T) {
 	}}).Err(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "four messages", func() bool { return read(t, db) == 4 })
+	projectortest.Until(t, "four messages", func() bool { return read(t, db) == 4 })
 	if n := appended(t, db); n != 3 {
 		t.Errorf("the log has %d events", n)
 	}
@@ -97,7 +97,7 @@ func TestRedisPositionIsKept(t *testing.T) {
 		for i := range 5 {
 			add(t, c, "s", event(100*round+i+1))
 		}
-		await(t, "the round", func() bool { return read(t, db) == 5*(round+1) })
+		projectortest.Until(t, "the round", func() bool { return read(t, db) == 5*(round+1) })
 		r.stop()
 	}
 	if n := appended(t, db); n != 15 {
@@ -119,7 +119,7 @@ func TestRedisTrimmedEntries(t *testing.T) {
 	}
 	sources := sourcesOf(t, server.URL()+"?stream=s")
 	r := run(t, db, sources)
-	await(t, "what is left", func() bool { return read(t, db) == 4 })
+	projectortest.Until(t, "what is left", func() bool { return read(t, db) == 4 })
 	r.stop()
 	if got := letters(t, db); len(got) != 0 {
 		t.Fatalf("entries count as lost that were trimmed before: %q", got)
@@ -136,7 +136,7 @@ func TestRedisTrimmedEntries(t *testing.T) {
 # TYPE badged_ingest_lost_total counter
 badged_ingest_lost_total{broker="redis",stream="s"} 7
 `)
-	await(t, "a dead letter", func() bool { return len(letters(t, db)) == 1 })
+	projectortest.Until(t, "a dead letter", func() bool { return len(letters(t, db)) == 1 })
 	if got := letters(t, db)[0]; got != "redis/s/lost: the broker deleted up to 7 messages before they were read; let the broker keep messages longer, and publish the lost events again" {
 		t.Errorf("the letter: %s", got)
 	}
@@ -144,7 +144,7 @@ badged_ingest_lost_total{broker="redis",stream="s"} 7
 	// Told once.
 	run(t, db, sources)
 	add(t, c, "s", event(21))
-	await(t, "the last", func() bool { return read(t, db) == 8 })
+	projectortest.Until(t, "the last", func() bool { return read(t, db) == 8 })
 	if got := letters(t, db); len(got) != 1 {
 		t.Errorf("told again: %q", got)
 	}
@@ -157,7 +157,7 @@ func TestRedisStreamMadeAgain(t *testing.T) {
 	server, c := newRedis(t)
 	r := run(t, db, sourcesOf(t, server.URL()+"?stream=s"))
 	add(t, c, "s", event(1))
-	await(t, "the first", func() bool { return read(t, db) == 1 })
+	projectortest.Until(t, "the first", func() bool { return read(t, db) == 1 })
 	_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.Del(t.Context(), "s")
 		p.XAdd(t.Context(), &redis.XAddArgs{Stream: "s", ID: "5-0", Values: []string{"payload", event(2)}})
@@ -166,7 +166,7 @@ func TestRedisStreamMadeAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the second", func() bool { return read(t, db) == 2 })
+	projectortest.Until(t, "the second", func() bool { return read(t, db) == 2 })
 	if !strings.Contains(r.logs.String(), "the stream was created again") || appended(t, db) != 2 {
 		t.Errorf("the log has %d events", appended(t, db))
 	}
@@ -179,7 +179,7 @@ func TestRedisAway(t *testing.T) {
 	server, c := newRedis(t)
 	server.Kill()
 	r := run(t, db, sourcesOf(t, strings.Replace(server.URL(), "//", "//ada:hunter2@", 1)+"?stream=s"))
-	await(t, "the trouble", func() bool { return r.Health() != nil })
+	projectortest.Until(t, "the trouble", func() bool { return r.Health() != nil })
 	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
 	}
@@ -193,8 +193,8 @@ func TestRedisAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	add(t, c, "s", event(1))
-	await(t, "the event", func() bool { return read(t, db) == 1 })
-	await(t, "health", func() bool { return r.Health() == nil })
+	projectortest.Until(t, "the event", func() bool { return read(t, db) == 1 })
+	projectortest.Until(t, "health", func() bool { return r.Health() == nil })
 	if strings.Contains(r.logs.String(), "hunter2") {
 		t.Error("the password is in the logs")
 	}
@@ -232,15 +232,15 @@ func TestRedisTakeover(t *testing.T) {
 		}
 		return fmt.Sprint(families[i].GetMetric()[0].GetGauge().GetValue())
 	}
-	await(t, "a fair share", func() bool { return owned(one) == "1" && owned(two) == "1" })
+	projectortest.Until(t, "a fair share", func() bool { return owned(one) == "1" && owned(two) == "1" })
 	add(t, c, "a", event(1))
 	add(t, c, "b", event(2))
-	await(t, "both", func() bool { return read(t, db) == 2 })
+	projectortest.Until(t, "both", func() bool { return read(t, db) == 2 })
 	one.stop()
-	await(t, "the takeover", func() bool { return owned(two) == "2" })
+	projectortest.Until(t, "the takeover", func() bool { return owned(two) == "2" })
 	add(t, c, "a", event(3))
 	add(t, c, "b", event(4))
-	await(t, "all", func() bool { return read(t, db) == 4 })
+	projectortest.Until(t, "all", func() bool { return read(t, db) == 4 })
 	if n := appended(t, db); n != 4 {
 		t.Errorf("the log has %d events", n)
 	}

@@ -90,7 +90,7 @@ func TestMessageThatPostgresRefuses(t *testing.T) {
 	}
 	b.messages[4] = strings.Replace(b.messages[4], `"source":"chat"`, `"source":"chat-poison"`, 1)
 	run(t, db, []ingest.Source{ingest.SourceOf("fake", b)})
-	await(t, "all", func() bool { return read(t, db) == 7 })
+	projectortest.Until(t, "all", func() bool { return read(t, db) == 7 })
 	if got := letters(t, db); len(got) != 2 || !strings.HasPrefix(got[0], "fake/chat/3/lost: ") || !strings.HasPrefix(got[1], "fake/chat/3/4: ") || !strings.Contains(got[1], "poison") {
 		t.Errorf("dead letters: %q", got)
 	}
@@ -119,7 +119,7 @@ func TestFence(t *testing.T) {
 			return nil
 		}
 	})
-	await(t, "the rest", func() bool { return read(t, db) == 4 })
+	projectortest.Until(t, "the rest", func() bool { return read(t, db) == 4 })
 	if n := appended(t, db); n != 2 {
 		t.Errorf("the log has %d events instead of the two that the other process has not read", n)
 	}
@@ -147,7 +147,7 @@ func TestMessagesWaitForFolding(t *testing.T) {
 			return nil
 		}
 	})
-	await(t, "the event", func() bool { return read(t, db) == 1 })
+	projectortest.Until(t, "the event", func() bool { return read(t, db) == 1 })
 	if asked.Load() != 3 || b.opened.Load() != 1 {
 		t.Errorf("asked %d times, opened %d readers", asked.Load(), b.opened.Load())
 	}
@@ -162,7 +162,7 @@ func TestNewIncarnation(t *testing.T) {
 	}
 	db.Exec(t, `INSERT INTO badged.ingest_positions (broker, stream, partition, incarnation, position) VALUES ('fake', 'chat', 3, 'earlier', '99')`)
 	r := run(t, db, []ingest.Source{ingest.SourceOf("fake", &fakeBroker{messages: []string{event(1)}})})
-	await(t, "the event", func() bool { return read(t, db) == 1 })
+	projectortest.Until(t, "the event", func() bool { return read(t, db) == 1 })
 	if !strings.Contains(r.logs.String(), "was deleted and created again") {
 		t.Error("it does not say that the stream is another")
 	}

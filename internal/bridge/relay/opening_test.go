@@ -9,13 +9,14 @@ import (
 
 	"github.com/badged/badged/internal/bridge/relay"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/migrations"
 )
 
-// unopened returns the outbox of an unavailable database, and what opens it. Each attempt
+// unopened returns a relay of the outbox of an unavailable database. Each attempt to open that
 // sends to tried.
-func unopened(t *testing.T, url string) (cfg relay.Config, to *target, tried chan struct{}) {
+func unopened(t *testing.T, url string) (r *relay.Relay, to *target, tried chan struct{}) {
 	t.Helper()
 	pool, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -30,11 +31,15 @@ func unopened(t *testing.T, url string) (cfg relay.Config, to *target, tried cha
 		t.Fatalf("an outbox that is away: %v", err)
 	}
 	to, tried = newTarget(nil), make(chan struct{}, 100)
-	return relay.Config{Outbox: outbox, Target: to, Check: func(ctx context.Context) error {
+	r, err = relay.New(relay.Config{Outbox: outbox, Target: to, Check: func(ctx context.Context) error {
 		err := outbox.Check(ctx)
 		tried <- struct{}{}
 		return err
-	}}, to, tried
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, to, tried
 }
 
 // A relay that starts while the database of the outbox is away is not healthy, and carries
@@ -43,30 +48,17 @@ func TestRelayWaitsForTheDatabaseOfTheOutbox(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t)
 	url := server.NewDB(t, schematest.Outbox())
-	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := newPoolOn(t, url)
 	publish(t, pool, "a", "b")
 	pool.Close()
 	server.Kill()
-	cfg, to, tried := unopened(t, url)
-	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, to, tried := unopened(t, url)
 	if r.Health() == nil {
 		t.Error("it is healthy before it has reached the outbox")
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	projectortest.Run(t, r.Run)
 	for range 2 { // it goes on after an attempt that failed
-		select {
-		case <-tried:
-		case err := <-done:
-			t.Fatalf("it ends while the outbox is away: %v", err)
-		}
+		projectortest.Await(t, tried, "an attempt")
 	}
 	if err := r.Health(); !relay.Away(err) {
 		t.Errorf("while the outbox is away: %v", err)
@@ -78,10 +70,6 @@ func TestRelayWaitsForTheDatabaseOfTheOutbox(t *testing.T) {
 	if err := r.Health(); err != nil {
 		t.Errorf("once the outbox is back: %v", err)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 }
 
 // A database that turns out to have no outbox ends the relay, as it does when it starts.
@@ -90,11 +78,7 @@ func TestRelayEndsWithoutAnOutbox(t *testing.T) {
 	server := pgtest.NewServer(t)
 	url := server.NewDB(t, pgtest.Template{})
 	server.Kill()
-	cfg, _, tried := unopened(t, url)
-	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _, tried := unopened(t, url)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(t.Context()) }()
 	<-tried
@@ -129,17 +113,8 @@ func TestRelayEndsWhileItWaitsForTheOutbox(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	cfg, _, tried := unopened(t, url)
-	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	r, _, tried := unopened(t, url)
+	stop := projectortest.Run(t, r.Run)
 	<-tried
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	stop()
 }

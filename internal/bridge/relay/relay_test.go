@@ -23,6 +23,7 @@ import (
 	"github.com/badged/badged/internal/bridge/relay"
 	"github.com/badged/badged/internal/bridge/traffic"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
 )
 
@@ -102,7 +103,12 @@ func unhealthy(r *relay.Relay, text string) func() bool {
 
 func newPool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	cfg, err := pgxpool.ParseConfig(pgtest.NewDB(t, schematest.Outbox()))
+	return newPoolOn(t, pgtest.NewDB(t, schematest.Outbox()))
+}
+
+func newPoolOn(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,18 +135,8 @@ func run(t testing.TB, pool *pgxpool.Pool, to relay.Target, change func(*relay.C
 	if r, err = relay.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		outbox.Close()
-	})
-	t.Cleanup(stop)
-	return r, stop
+	t.Cleanup(outbox.Close)
+	return r, projectortest.Run(t, r.Run)
 }
 
 type executor interface {
@@ -239,18 +235,10 @@ func TestYoungTransaction(t *testing.T) {
 	t.Parallel()
 	// No other transaction may be completed meanwhile.
 	server := pgtest.NewServer(t)
-	cfg, err := pgxpool.ParseConfig(server.NewDB(t, schematest.Outbox()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	to := newTarget(nil)
+	pool, to := newPoolOn(t, server.NewDB(t, schematest.Outbox())), newTarget(nil)
 	run(t, pool, to, nil)
 	var old, young pgx.Tx
+	var err error
 	for _, tx := range []*pgx.Tx{&old, &young} {
 		if *tx, err = pool.Begin(t.Context()); err != nil {
 			t.Fatal(err)

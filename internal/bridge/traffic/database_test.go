@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/badged/badged/events"
@@ -67,18 +66,6 @@ func TestLoadIntoADatabase(t *testing.T) {
 		t.Errorf("summary %+v, want %d unread", got, total)
 	}
 	checkBadges(t, database.model, unread)
-}
-
-func TestDatabaseTargetIsNotFoldedYet(t *testing.T) {
-	database := &modelDatabase{model: newModel()}
-	target := &DatabaseTarget{log: database, badges: database}
-	if _, err := target.Badges(t.Context(), []string{"a"}, 1); !errors.Is(err, ErrNotFolded) {
-		t.Errorf("error is %v", err)
-	}
-	badges, err := target.Badges(t.Context(), []string{"a"}, 0)
-	if diff := cmp.Diff([]pubsub.Badge{{UserID: "a"}}, badges); err != nil || diff != "" {
-		t.Errorf("error %v, badges (-want +got):\n%s", err, diff)
-	}
 }
 
 func TestDatabaseErrorsThatPass(t *testing.T) {

@@ -106,9 +106,17 @@ func answerBadges(t *testing.T, m *model, w http.ResponseWriter, r *http.Request
 }
 
 func problem(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body)
+	answering(status, "application/problem+json", body)(0, w, nil)
+}
+
+// answering is a fault of all requests.
+func answering(status int, contentType, body string) func(n int64, w http.ResponseWriter, r *http.Request) bool {
+	return func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+		return true
+	}
 }
 
 func TestLoadOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
@@ -189,10 +197,7 @@ func TestLoadOverHTTPSurvivesAServerThatFailsInTheMiddle(t *testing.T) {
 }
 
 func TestLoadOverHTTPGivesUp(t *testing.T) {
-	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		problem(w, http.StatusServiceUnavailable, `{"type":"urn:badged:problem","detail":"the database cannot be reached"}`)
-		return true
-	})
+	target := serve(t, newModel(), answering(http.StatusServiceUnavailable, "application/problem+json", `{"type":"urn:badged:problem","detail":"the database cannot be reached"}`))
 	path := writeFile(t, "t", "a b 1\n")
 	_, err := Load(t.Context(), Config{File: path, Target: target, GiveUpAfter: 10 * time.Second, clock: newTestClock()})
 	want := "publish " + path + ", lines 1 to 1: gave up after 10s without progress: " +
@@ -203,12 +208,9 @@ func TestLoadOverHTTPGivesUp(t *testing.T) {
 }
 
 func TestLoadOverHTTPShowsWhichLineIsRefused(t *testing.T) {
-	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		problem(w, http.StatusBadRequest, `{"type":"urn:badged:problem","title":"Bad Request","status":400,
+	target := serve(t, newModel(), answering(http.StatusBadRequest, "application/problem+json", `{"type":"urn:badged:problem","title":"Bad Request","status":400,
 			"detail":"some events are invalid; nothing was stored",
-			"errors":[{"index":1,"field":"type","message":"is written by badged itself only"}]}`)
-		return true
-	})
+			"errors":[{"index":1,"field":"type","message":"is written by badged itself only"}]}`))
 	path := writeFile(t, "t", "\n"+delivered+"\n\n"+marked+"\n")
 	_, err := Load(t.Context(), Config{File: path, Target: target, clock: newTestClock()})
 	want := "publish " + path + ", lines 2 to 4: " +
@@ -297,12 +299,7 @@ func TestWhatBadgedAnswers(t *testing.T) {
 		{"a server that takes everything", "text/plain", "ok", 202, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-				w.Header().Set("Content-Type", tt.contentType)
-				w.WriteHeader(tt.status)
-				_, _ = io.WriteString(w, tt.body)
-				return true
-			})
+			target := serve(t, newModel(), answering(tt.status, tt.contentType, tt.body))
 			if err := target.Check(t.Context()); tt.passes != (err == nil) || err != nil && !tt.byBadged && !strings.Contains(err.Error(), "check the server URL") {
 				t.Errorf("it is checked with %v", err)
 			}
@@ -346,22 +343,21 @@ func TestHTTPTargetUntrustedCertificateIsNotTransient(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetIsNotFoldedYet(t *testing.T) {
-	target := serve(t, newModel(), nil)
-	if _, err := target.Badges(t.Context(), []string{"a"}, 1); !errors.Is(err, ErrNotFolded) {
-		t.Errorf("error is %v", err)
-	}
-	badges, err := target.Badges(t.Context(), []string{"a"}, 0)
-	if diff := cmp.Diff([]pubsub.Badge{{UserID: "a"}}, badges); err != nil || diff != "" {
-		t.Errorf("error %v, badges (-want +got):\n%s", err, diff)
+func TestTargetsThatAreNotFoldedYet(t *testing.T) {
+	database := &modelDatabase{model: newModel()}
+	for name, target := range map[string]Target{"HTTP": serve(t, newModel(), nil), "a database": &DatabaseTarget{log: database, badges: database}} {
+		if _, err := target.Badges(t.Context(), []string{"a"}, 1); !errors.Is(err, ErrNotFolded) {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		badges, err := target.Badges(t.Context(), []string{"a"}, 0)
+		if diff := cmp.Diff([]pubsub.Badge{{UserID: "a"}}, badges); err != nil || diff != "" {
+			t.Errorf("%s: error %v, badges (-want +got):\n%s", name, err, diff)
+		}
 	}
 }
 
 func TestHTTPTargetChecksTheNumberOfBadges(t *testing.T) {
-	target := serve(t, newModel(), func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		_, _ = io.WriteString(w, `{"badges":[]}`)
-		return true
-	})
+	target := serve(t, newModel(), answering(http.StatusOK, "application/json", `{"badges":[]}`))
 	if _, err := target.Badges(t.Context(), []string{"a"}, 0); err == nil || err.Error() != "asked for the badges of 1 users, got 0" {
 		t.Errorf("error is %v", err)
 	}

@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,60 +27,44 @@ func failTimes(n int, err error) func(context.Context) error {
 	}
 }
 
-func TestRetryBacksOff(t *testing.T) {
-	clock := newTestClock()
-	r, notes := newTestRetrier(clock)
-	if err := r.Do(t.Context(), failTimes(8, &TransientError{Err: errDown})); err != nil {
-		t.Fatal(err)
-	}
+func TestRetry(t *testing.T) {
 	const ms = time.Millisecond
-	want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms}
-	if diff := cmp.Diff(want, clock.slept); diff != "" {
-		t.Errorf("waits (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"down: trying again for up to 1m0s", "going on"}, *notes); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
-	}
-}
-
-func TestRetryWaitsAsLongAsAsked(t *testing.T) {
-	clock := newTestClock()
-	r, _ := newTestRetrier(clock)
-	if err := r.Do(t.Context(), failTimes(2, &TransientError{Err: errDown, After: 7 * time.Second})); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]time.Duration{7 * time.Second, 7 * time.Second}, clock.slept); diff != "" {
-		t.Errorf("waits (-want +got):\n%s", diff)
-	}
-}
-
-func TestRetryPollsUntilFolded(t *testing.T) {
-	clock := newTestClock()
-	r, notes := newTestRetrier(clock)
-	if err := r.Do(t.Context(), failTimes(3, ErrNotFolded)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]time.Duration{foldPoll, foldPoll, foldPoll}, clock.slept); diff != "" {
-		t.Errorf("waits (-want +got):\n%s", diff)
-	}
-	if len(*notes) > 0 {
-		t.Errorf("it is no outage, but the user read %q", *notes)
-	}
-}
-
-func TestRetryGivesUpWithoutProgress(t *testing.T) {
-	clock := newTestClock()
-	r, _ := newTestRetrier(clock)
-	err := r.Do(t.Context(), failTimes(1000, &TransientError{Err: errDown}))
-	if !errors.Is(err, errDown) || err.Error() != "gave up after 1m0s without progress: down" {
-		t.Errorf("error is %v", err)
-	}
-	var waited time.Duration
-	for _, d := range clock.slept {
-		waited += d
-	}
-	if waited != time.Minute {
-		t.Errorf("it took %s", waited)
+	doubled := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms}
+	down := &TransientError{Err: errDown}
+	outage := []string{"down: trying again for up to 1m0s", "going on"}
+	for _, tt := range []struct {
+		name   string
+		fails  int
+		err    error
+		before func(c *testClock, r *Retrier)
+		want   string // the error
+		waits  []time.Duration
+		notes  []string
+	}{
+		{"it backs off", 8, down, nil, "", append(slices.Clone(doubled), 5000*ms, 5000*ms), outage},
+		{"it waits as long as asked", 2, &TransientError{Err: errDown, After: 7 * time.Second}, nil, "", []time.Duration{7 * time.Second, 7 * time.Second}, outage},
+		{"it polls until events are folded, which is no outage", 3, ErrNotFolded, nil, "", []time.Duration{foldPoll, foldPoll, foldPoll}, nil},
+		{"it gives up without progress", 1000, down, nil, "gave up after 1m0s without progress: down", slices.Concat(doubled, slices.Repeat([]time.Duration{5000 * ms}, 10), []time.Duration{3700 * ms}), outage[:1]},
+		{"idle time does not count", 3, down, func(c *testClock, r *Retrier) { r.succeeded(); c.pass(time.Hour) }, "", doubled[:3], outage},
+		{"it stops at an error that does not pass", 1, errDown, nil, "down", nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clock := newTestClock()
+			r, notes := newTestRetrier(clock)
+			if tt.before != nil {
+				tt.before(clock, r)
+			}
+			err := r.Do(t.Context(), failTimes(tt.fails, tt.err))
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, errDown) || err.Error() != tt.want) {
+				t.Errorf("error is %v, want %q", err, tt.want)
+			}
+			if diff := cmp.Diff(tt.waits, clock.slept); diff != "" {
+				t.Errorf("waits (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.notes, *notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -92,24 +77,7 @@ func TestRetryGoesOnWhileAnotherCallSucceeds(t *testing.T) {
 	}
 }
 
-func TestRetryDoesNotCountIdleTime(t *testing.T) {
-	clock := newTestClock()
-	r, _ := newTestRetrier(clock)
-	r.succeeded()
-	clock.pass(time.Hour)
-	if err := r.Do(t.Context(), failTimes(3, &TransientError{Err: errDown})); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestRetryStops(t *testing.T) {
-	t.Run("at an error that does not pass", func(t *testing.T) {
-		clock := newTestClock()
-		r, _ := newTestRetrier(clock)
-		if err := r.Do(t.Context(), failTimes(1, errDown)); !errors.Is(err, errDown) || len(clock.slept) > 0 {
-			t.Errorf("error is %v after %d waits", err, len(clock.slept))
-		}
-	})
+func TestRetryEndsWithItsContext(t *testing.T) {
 	t.Run("when the context ends during a wait", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		clock := newTestClock()
@@ -129,15 +97,4 @@ func TestRetryStops(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 	})
-}
-
-func TestSystemClockSleep(t *testing.T) {
-	if err := (systemClock{}).sleep(t.Context(), time.Nanosecond); err != nil {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := (systemClock{}).sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("error is %v", err)
-	}
 }

@@ -66,6 +66,13 @@ func (d *Database) Fold(t testing.TB) {
 	d.AwaitFolded(t)
 }
 
+// Happen appends events in one transaction, and folds them.
+func (d *Database) Happen(t testing.TB, evs ...events.Event) {
+	t.Helper()
+	d.Append(t, evs...)
+	d.Fold(t)
+}
+
 // StopFolding stops the projector of Fold, so that its caches of rows and keys are lost. The next
 // call of Fold starts another projector.
 func (d *Database) StopFolding() {

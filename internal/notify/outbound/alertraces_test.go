@@ -22,9 +22,7 @@ func TestAlertAddedWhileADeviceIsWritten(t *testing.T) {
 		written func(d outbound.Device) bool
 	}{
 		{"its app is closed", true, func(t *testing.T, b *bench, p outbound.DevicePush) {
-			if err := b.targets.HoldDevices(t.Context(), "gateway", []outbound.DeviceName{{UserID: p.UserID, DeviceID: p.DeviceID}}, 0); err != nil {
-				t.Error(err)
-			}
+			b.hold(t, "gateway", []outbound.DeviceName{{UserID: p.UserID, DeviceID: p.DeviceID}}, 0)
 		}, func(d outbound.Device) bool { return d.HeldUntil == nil }},
 		{"it was told", false, func(_ *testing.T, b *bench, p outbound.DevicePush) {
 			b.notifier.DeviceTold(p, time.Hour)

@@ -49,14 +49,12 @@ func TestAlertComesWithTheNumber(t *testing.T) {
 	put(t, b.targets, phone(ada, "tablet"))
 	b.expectSaid(t, "phone: 0", "tablet: 0")
 
-	b.Append(t, foldtest.Deliver("chat", 1, ada), saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada), saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
 	b.expectSaid(t, `phone: 2 "Lunch?"`, `tablet: 2 "Lunch?"`)
 
 	// The publisher tries again, with the same event and with another.
 	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
-	b.Append(t, foldtest.Named("again", saying("Lunch?", foldtest.Deliver("chat", 2, ada))))
-	b.Fold(t)
+	b.Happen(t, foldtest.Named("again", saying("Lunch?", foldtest.Deliver("chat", 2, ada))))
 	b.expectSaid(t)
 }
 
@@ -79,14 +77,12 @@ func TestAlertOfWhatDoesNotCountIsDropped(t *testing.T) {
 		put(t, b.targets, phone(ada, "phone"))
 		b.tellAll(t)
 		b.Append(t, saying("hi", foldtest.Deliver(c.name, 1, ada)))
-		b.Append(t, c.then)
-		b.Fold(t)
+		b.Happen(t, c.then)
 		if diff := cmp.Diff(c.want, b.tellAll(t), unordered); diff != "" {
 			t.Errorf("%s: said (-want +got):\n%s", c.name, diff)
 		}
 	}
-	b.Append(t, saying("you", foldtest.Mentioning(foldtest.Deliver("for mentions", 2, ada))))
-	b.Fold(t)
+	b.Happen(t, saying("you", foldtest.Mentioning(foldtest.Deliver("for mentions", 2, ada))))
 	b.expectSaid(t, `phone: 2 "you"`)
 }
 
@@ -125,8 +121,7 @@ func TestSenderIsNotNotified(t *testing.T) {
 	b.tellAll(t)
 	lunch := saying("Lunch?", foldtest.Deliver("chat", 1, ada, ben))
 	lunch.Data.SenderID = ada
-	b.Append(t, lunch)
-	b.Fold(t)
+	b.Happen(t, lunch)
 	b.expectSaid(t, `tablet: 1 "Lunch?"`)
 }
 
@@ -144,38 +139,28 @@ func TestRoomTellsItsMembers(t *testing.T) {
 	for _, user := range []string{ada, ben, eve} {
 		put(t, b.targets, phone(user, user))
 	}
-	b.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, ada, ben, eve))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("join", events.RoomJoined, "hall", nil, ada, ben, eve))
 	b.tellAll(t)
 
-	b.Append(t, saying("Welcome", post("hall", 1, func(d *events.Data) { d.SenderID = ben })))
-	b.Fold(t)
+	b.Happen(t, saying("Welcome", post("hall", 1, func(d *events.Data) { d.SenderID = ben })))
 	b.expectSaid(t, ada+`: 1 "Welcome"`, eve+`: 1 "Welcome"`)
-	b.Append(t, post("hall", 2, nil))
-	b.Fold(t)
+	b.Happen(t, post("hall", 2, nil))
 	b.expectSaid(t, ada+": 2", ben+": 1", eve+": 2")
 
-	b.Append(t, foldtest.Event("mute", events.ConversationLevelSet, "hall", foldtest.Level(events.LevelMentions), ada, eve))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("mute", events.ConversationLevelSet, "hall", foldtest.Level(events.LevelMentions), ada, eve))
 	b.tellAll(t)
-	b.Append(t, saying("Ada!", post("hall", 3, func(d *events.Data) { d.MentionedUserIDs = []string{ada, "stranger"} })))
-	b.Fold(t)
+	b.Happen(t, saying("Ada!", post("hall", 3, func(d *events.Data) { d.MentionedUserIDs = []string{ada, "stranger"} })))
 	b.expectSaid(t, ada+`: 1 "Ada!"`, ben+`: 2 "Ada!"`)
-	b.Append(t, saying("All!", post("hall", 4, func(d *events.Data) { d.MentionsAll = true })))
-	b.Fold(t)
+	b.Happen(t, saying("All!", post("hall", 4, func(d *events.Data) { d.MentionsAll = true })))
 	b.expectSaid(t, ada+`: 2 "All!"`, ben+`: 3 "All!"`, eve+`: 1 "All!"`)
-	b.Append(t, foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(4)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("recall", events.RoomRecalled, "hall", foldtest.Seq(4)))
 	b.expectSaid(t, ada+": 1", ben+": 2", eve+": 0")
 
-	b.Append(t, foldtest.Event("direct", events.ConversationLevelSet, "hall", foldtest.Level(events.LevelDirectMentions), ada, eve))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("direct", events.ConversationLevelSet, "hall", foldtest.Level(events.LevelDirectMentions), ada, eve))
 	b.tellAll(t)
-	b.Append(t, saying("All?", post("hall", 5, func(d *events.Data) { d.MentionsAll = true })))
-	b.Fold(t)
+	b.Happen(t, saying("All?", post("hall", 5, func(d *events.Data) { d.MentionsAll = true })))
 	b.expectSaid(t, ben+`: 3 "All?"`)
-	b.Append(t, saying("Eve and all!", post("hall", 6, func(d *events.Data) { d.MentionsAll, d.MentionedUserIDs = true, []string{eve} })))
-	b.Fold(t)
+	b.Happen(t, saying("Eve and all!", post("hall", 6, func(d *events.Data) { d.MentionsAll, d.MentionedUserIDs = true, []string{eve} })))
 	b.expectSaid(t, ben+`: 4 "Eve and all!"`, eve+`: 1 "Eve and all!"`)
 	projectortest.Until(t, "no rounds", func() bool {
 		return len(b.Lines(t, `SELECT conversation_id FROM badged.room_rounds UNION ALL SELECT conversation_id FROM badged.room_alerts`)) == 0
@@ -188,20 +173,15 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 	b := newBench(t)
 	members := inPartition(0, outbound.MaxPromptMembers+500)
 	ada, eve := members[0], members[len(members)-1]
-	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
+	b.putCRM(t)
 	for _, m := range members {
 		put(t, b.targets, phone(m, m))
 	}
-	b.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, members...))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("join", events.RoomJoined, "hall", nil, members...))
 	b.tellAll(t)
 	b.Exec(t, `DELETE FROM badged.webhook_queue`)
 
-	b.Append(t, post("hall", 1, nil))
-	b.Fold(t)
+	b.Happen(t, post("hall", 1, nil))
 	if said := b.tellAll(t); len(said) != len(members) {
 		t.Errorf("%d of %d members are told", len(said), len(members))
 	}
@@ -212,8 +192,7 @@ func TestLargeRoomIsToldInRounds(t *testing.T) {
 	c.NewState = []byte(`{"last_seq": 1}`)
 	b.notifier.CallTold(c)
 
-	b.Append(t, post("hall", 2, func(d *events.Data) { d.MentionedUserIDs = []string{eve} }))
-	b.Fold(t)
+	b.Happen(t, post("hall", 2, func(d *events.Data) { d.MentionedUserIDs = []string{eve} }))
 	projectortest.Until(t, "the mentioned member to be due", func() bool { return device(t, b.targets, eve, eve).Due != nil })
 	if d := device(t, b.targets, ada, ada); d.Due != nil {
 		t.Error("a member is told twice within the interval")

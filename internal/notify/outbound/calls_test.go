@@ -21,11 +21,7 @@ import (
 // putCRM registers a webhook crm that is told of badges.
 func (b *bench) putCRM(t *testing.T) outbound.Webhook {
 	t.Helper()
-	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
-	return crm
+	return putWebhook(t, b.targets, "crm", outbound.BadgeChanged)
 }
 
 // nextCalls takes up to limit calls of a webhook.
@@ -83,17 +79,14 @@ func (b *bench) tell(t *testing.T, what string, ok func(told []string) bool) (to
 func TestWebhookIsToldWhatChanged(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	b.putCRM(t) // what was folded before is not told
-	b.Append(t, foldtest.Deliver("chat", 2, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 2, ada))
 	first := b.nextCall(t, "crm")
 	if first.Type != outbound.BadgeChanged || first.Subject != ada || first.Badge.Total != 2 {
 		t.Fatalf("the first call: %+v", first)
 	}
-	b.Append(t, foldtest.Deliver("chat", 3, ada), foldtest.Deliver("chat", 4, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 3, ada), foldtest.Deliver("chat", 4, ada))
 	b.notifier.CallTold(first)
 	second := b.nextCall(t, "crm")
 	if second.Badge.Total != 4 {
@@ -119,8 +112,7 @@ UNION ALL SELECT count(*)::text FROM badged.webhook_queue`)
 	}
 	before := writes()
 	for i := range int64(5) {
-		b.Append(t, foldtest.Deliver(fmt.Sprint("chat ", i), 1, users...))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver(fmt.Sprint("chat ", i), 1, users...))
 		c := b.nextCall(t, "crm")
 		b.notifier.CallRetry(c, time.Hour, true)
 	}
@@ -169,12 +161,10 @@ func TestRefusedSubjectHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
 	b.putCRM(t)
 	ada, ben := foldtest.User(0, 0), foldtest.User(0, 1)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	refused := b.nextCall(t, "crm")
 	b.notifier.CallRetry(refused, time.Hour, true)
-	b.Append(t, foldtest.Deliver("other", 1, ben))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("other", 1, ben))
 	if c := b.nextCall(t, "crm"); c.Subject != ben {
 		t.Fatalf("behind what was refused is %+v", c)
 	} else {
@@ -204,8 +194,7 @@ func TestSubjectRefusedInSeveralPages(t *testing.T) {
 	b.putCRM(t)
 	ada := foldtest.User(0, 0)
 	for seq := range 2 {
-		b.Append(t, foldtest.Deliver("chat", int64(seq+1), ada))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver("chat", int64(seq+1), ada))
 		b.notifier.CallRetry(b.nextCall(t, "crm"), time.Hour, true)
 	}
 	b.notifier.CallsAccepted("crm")
@@ -217,13 +206,11 @@ func TestToldPageIsToldAgainAfterACrash(t *testing.T) {
 	b := newBench(t)
 	b.putCRM(t)
 	users := inPartition(0, 3)
-	b.Append(t, foldtest.Deliver("chat", 1, users...))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, users...))
 	first := b.nextCalls(t, "crm", 3)
 	for _, c := range first[:2] {
 		b.notifier.CallTold(c)
 	}
-	b.stop()
 	b.start(t, nil)
 	told := b.tell(t, "the page", func(told []string) bool { return len(sorted(told)) == 3 })
 	if diff := cmp.Diff(sorted(users), sorted(told)); diff != "" {
@@ -261,8 +248,7 @@ func TestTwoNotifiersTellAll(t *testing.T) {
 		}()
 	}
 	for i := range int64(20) {
-		b.Append(t, foldtest.Deliver("chat", i+1, users...))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver("chat", i+1, users...))
 	}
 	b.awaitTold(t)
 	cancel()
@@ -274,7 +260,6 @@ func TestTwoNotifiersTellAll(t *testing.T) {
 // A webhook that was behind is told of each user once, however many pages changed the user.
 func TestWebhookCatchesUp(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.PageEvents = 7 })
 	b.putCRM(t)
 	users := inPartition(0, 5)
@@ -293,22 +278,18 @@ WHERE f.consumer_group = $1 AND o.consumer_group = 'badged webhook crm'`, events
 // once in an interval.
 func TestWebhookIsToldOfRooms(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.RoomInterval = time.Hour })
 	b.putCRM(t)
 	members := inPartition(0, outbound.MaxToldMembers+1)
-	b.Append(t, foldtest.Event("join", events.RoomJoined, "den", nil, members[:3]...), foldtest.Event("join too", events.RoomJoined, "hall", nil, members...))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("join", events.RoomJoined, "den", nil, members[:3]...), foldtest.Event("join too", events.RoomJoined, "hall", nil, members...))
 	b.tellRest(t)
-	b.Append(t, post("den", 1, nil))
-	b.Fold(t)
+	b.Happen(t, post("den", 1, nil))
 	told := b.tell(t, "the members", func(told []string) bool { return len(told) >= 3 })
 	if diff := cmp.Diff(sorted(members[:3]), sorted(told)); diff != "" {
 		t.Error(diff)
 	}
 	for i := range int64(3) {
-		b.Append(t, post("hall", 1+i, nil))
-		b.Fold(t)
+		b.Happen(t, post("hall", 1+i, nil))
 		if i == 0 {
 			c := b.nextCall(t, "crm")
 			if c.Type != outbound.RoomChanged || c.Subject != "hall" || c.Room.LastSeq != 1 {
@@ -352,11 +333,9 @@ func TestPositionsOfWebhooks(t *testing.T) {
 	if got := positions(); got != "00" {
 		t.Errorf("a disabled webhook has positions in %s partitions", got)
 	}
-	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
 	set(outbound.Paused, outbound.BadgeChanged)
-	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 1)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, foldtest.User(0, 1)))
 	set(outbound.Active, outbound.BadgeChanged)
 	if c := b.nextCall(t, "crm"); c.Subject != foldtest.User(0, 1) {
 		t.Errorf("told is %s, who changed while the webhook was disabled", c.Subject)
@@ -383,8 +362,7 @@ func TestPositionsOfWebhooks(t *testing.T) {
 func TestNewRevisionIsToldOfAllUsers(t *testing.T) {
 	b := newBench(t)
 	users := inPartition(0, 3)
-	b.Append(t, foldtest.Deliver("chat", 1, users...))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, users...))
 	b.putCRM(t)
 	b.Exec(t, `UPDATE badged.partitions SET epoch = 'new' WHERE partition_id = 0`)
 	told := b.tell(t, "all users", func(told []string) bool { return len(told) >= 3 })
@@ -403,15 +381,11 @@ WHERE t.partition_id = 0 AND f.consumer_group = $1 AND t.revision = f.revision A
 // Since when something has been unread is stored once, not with each message.
 func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 	b := newBench(t)
-	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
+	putWebhook(t, b.targets, "crm", outbound.UnreadReminder)
 	ada := foldtest.User(0, 0)
 	deliver := func(seq int64, tell string, same bool) outbound.Call {
 		t.Helper()
-		b.Append(t, foldtest.Deliver("chat", seq, ada))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver("chat", seq, ada))
 		c := b.nextCall(t, "crm")
 		if c.Type != outbound.UnreadReminder || c.Subject != ada {
 			t.Fatalf("due is %+v", c)
@@ -440,8 +414,7 @@ func TestRemindersAreStoredWhenTheyChange(t *testing.T) {
 func TestOnlyUsersWhoChangedWithoutTheLogAreTold(t *testing.T) {
 	b := newBench(t)
 	users := inPartition(0, 3)
-	b.Append(t, foldtest.Deliver("chat", 1, users...))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, users...))
 	b.putCRM(t)
 	put(t, b.targets, phone(users[1], "phone"))
 	b.expectSaid(t, "phone: 1")
@@ -523,11 +496,9 @@ func TestErasingFoldingAndTellingDoNotDeadlock(t *testing.T) {
 func TestWebhookIsToldTogether(t *testing.T) {
 	b := newBench(t)
 	b.putCRM(t)
-	b.stop()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.CallInterval, cfg.IdleInterval = time.Hour, time.Hour })
 	users := inPartition(0, 6)
-	b.Append(t, foldtest.Deliver("chat", 1, users[0]))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, users[0]))
 	if first := b.nextCall(t, "crm"); first.Subject != users[0] {
 		t.Fatalf("the first call: %+v", first)
 	}
@@ -540,8 +511,7 @@ func TestWebhookIsToldTogether(t *testing.T) {
 		}
 	}()
 	for i, user := range users[1:] {
-		b.Append(t, foldtest.Deliver("chat", int64(2+i), user))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver("chat", int64(2+i), user))
 	}
 	b.notifier.CallsRenewed("crm") // as when the interval is over
 	<-asked

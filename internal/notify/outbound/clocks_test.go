@@ -28,8 +28,7 @@ func TestDeviceIsToldAfterAWrongClock(t *testing.T) {
 		`SET told_at = told_at + $1::interval, due = clock_timestamp() + $1::interval, told = NULL`,
 	} {
 		b.Exec(t, `UPDATE badged.devices `+wrong, month)
-		b.Append(t, foldtest.Deliver("chat", int64(i+1), ada))
-		b.Fold(t)
+		b.Happen(t, foldtest.Deliver("chat", int64(i+1), ada))
 		p := b.next(t)
 		expectNumber(t, p, ada, int64(i+1))
 		b.notifier.DeviceTold(p, time.Hour)
@@ -45,8 +44,7 @@ func TestAlertOfAlmostADayIsPushed(t *testing.T) {
 	ada := foldtest.User(0, 0)
 	put(t, b.targets, phone(ada, "phone"))
 	b.tellAll(t)
-	b.Append(t, saying("hello", foldtest.Deliver("chat", 1, ada)))
-	b.Fold(t)
+	b.Happen(t, saying("hello", foldtest.Deliver("chat", 1, ada)))
 	p := b.next(t)
 	b.Exec(t, `UPDATE badged.alerts SET queued_at = queued_at - interval '23 hours'`)
 	b.notifier.DeviceHold(p, 0)
@@ -58,10 +56,7 @@ func TestAlertOfAlmostADayIsPushed(t *testing.T) {
 // Calls and rounds through rooms that wait for a month are made at once.
 func TestCallsAreMadeAfterAWrongClock(t *testing.T) {
 	b := newBench(t)
-	crm := outbound.Webhook{Name: "crm", URL: "https://crm.example", Secrets: [][]byte{{1}}, Events: []string{outbound.BadgeChanged}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), crm, 0); err != nil {
-		t.Fatal(err)
-	}
+	b.putCRM(t)
 	ada := foldtest.User(0, 0)
 	if err := b.targets.Enqueue(t.Context(), 0, outbound.BadgeChanged, ada); err != nil {
 		t.Fatal(err)
@@ -72,11 +67,9 @@ func TestCallsAreMadeAfterAWrongClock(t *testing.T) {
 	}
 
 	put(t, b.targets, phone(ada, "phone"))
-	b.Append(t, foldtest.Event("join", events.RoomJoined, "hall", nil, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("join", events.RoomJoined, "hall", nil, ada))
 	b.tellAll(t)
-	b.Append(t, post("hall", 1, nil))
-	b.Fold(t)
+	b.Happen(t, post("hall", 1, nil))
 	b.tellAll(t)
 	b.Exec(t, `INSERT INTO badged.room_rounds_p00 (partition_id, conversation_id, due, changed) VALUES (0, 'hall', clock_timestamp() + $1::interval, true)
 ON CONFLICT DO NOTHING`, month)
@@ -88,16 +81,11 @@ ON CONFLICT DO NOTHING`, month)
 // queued until then counts from when they agree.
 func TestRemindersWaitUntilClocksAgree(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	clock := &dbclock.Clock{}
 	clock.Set(time.Now().Add(month))
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Clock = clock })
-	mail := outbound.Webhook{Name: "mail", URL: "https://mail.example", Secrets: [][]byte{{1}}, Events: []string{outbound.UnreadReminder}, Batch: 1, State: outbound.Active}
-	if err := b.targets.PutWebhook(t.Context(), mail, 0); err != nil {
-		t.Fatal(err)
-	}
-	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
-	b.Fold(t)
+	putWebhook(t, b.targets, "mail", outbound.UnreadReminder)
+	b.Happen(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
 	b.nextCall(t, "mail") // by the clock of Postgres itself, which is right
 	ben := foldtest.User(0, 1)
 	b.Exec(t, `INSERT INTO badged.webhook_queue (partition_id, webhook, type, subject, queued_at, due, changes, attempts)

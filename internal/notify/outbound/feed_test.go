@@ -16,7 +16,6 @@ import (
 // has folded.
 func TestWhatTheProjectorSaysIsNotRead(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	registry := prometheus.NewRegistry()
 	b.start(t, func(cfg *outbound.NotifierConfig) {
 		cfg.PollInterval = time.Hour // it reads when it is told to only
@@ -30,8 +29,7 @@ func TestWhatTheProjectorSaysIsNotRead(t *testing.T) {
 	fold := func(by *outbound.Notifier, evs ...events.Event) {
 		t.Helper()
 		b.hears.Store(by)
-		b.Append(t, evs...)
-		b.Fold(t)
+		b.Happen(t, evs...)
 		folded := b.Position(t, 0)
 		projectortest.Until(t, "the projector says what it has folded", func() bool {
 			said := b.said[0].Load()
@@ -94,8 +92,7 @@ func TestFirstEventsBeforeTheNotifier(t *testing.T) {
 	b.notifier.DeviceTold(b.next(t), 0)
 	b.awaitRest(t)
 	b.stop()
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.PollInterval = time.Hour })
 	expectNumber(t, b.next(t), ada, 1)
 }

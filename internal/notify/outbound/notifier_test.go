@@ -50,9 +50,12 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// start runs a notifier that looks often; change may be nil.
+// start runs a notifier that looks often, after it has stopped the one before; change may be nil.
 func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 	t.Helper()
+	if b.stop != nil {
+		b.stop()
+	}
 	cfg := outbound.NotifierConfig{
 		Pool: b.Pool, Layouts: b.Log,
 		PollInterval: 2 * time.Millisecond, CallInterval: 2 * time.Millisecond, IdleInterval: 5 * time.Millisecond,
@@ -68,6 +71,22 @@ func (b *bench) start(t *testing.T, change func(*outbound.NotifierConfig)) {
 		t.Fatal(err)
 	}
 	b.notifier, b.stop = n, projectortest.Run(t, n.Run)
+}
+
+// hold stores that the gateway has connections of devices for a while; 0 ends that.
+func (b *bench) hold(t *testing.T, gateway string, names []outbound.DeviceName, lease time.Duration) {
+	t.Helper()
+	if err := b.targets.HoldDevices(t.Context(), gateway, names, lease); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitChange waits until the only device has changed since a push was taken.
+func (b *bench) awaitChange(t *testing.T, p outbound.DevicePush) {
+	t.Helper()
+	projectortest.Until(t, "a change of the device", func() bool {
+		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, p.Changes)[0] == "true"
+	})
 }
 
 // next takes the next device of the app chat that must be told.
@@ -174,8 +193,7 @@ func expectNumber(t *testing.T, p outbound.DevicePush, user string, number int64
 func TestDeviceIsToldWhatChanged(t *testing.T) {
 	b := newBench(t)
 	ada, ben := foldtest.User(0, 0), foldtest.User(1, 0)
-	b.Append(t, foldtest.Deliver("chat", 1, ada, ben))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada, ben))
 	put(t, b.targets, phone(ada, "phone"))
 	first := b.next(t)
 	expectNumber(t, first, ada, 1)
@@ -185,16 +203,12 @@ func TestDeviceIsToldWhatChanged(t *testing.T) {
 	b.notifier.DeviceTold(first, 0)
 	b.awaitQuiet(t)
 
-	b.Append(t, foldtest.Deliver("chat", 2, ada, ben))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 2, ada, ben))
 	second := b.next(t)
 	expectNumber(t, second, ada, 2)
 	// It changes while the push is under way.
-	b.Append(t, foldtest.Deliver("chat", 3, ada, ben))
-	b.Fold(t)
-	projectortest.Until(t, "a change of the device", func() bool {
-		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, second.Changes)[0] == "true"
-	})
+	b.Happen(t, foldtest.Deliver("chat", 3, ada, ben))
+	b.awaitChange(t, second)
 	b.notifier.DeviceTold(second, 0)
 	third := b.next(t)
 	expectNumber(t, third, ada, 3)
@@ -210,11 +224,8 @@ func TestDeviceIsToldWhatChanged(t *testing.T) {
 	}
 	b.notifier.DeviceTold(again, time.Hour)
 	b.awaitQuiet(t)
-	b.Append(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(3), ada))
-	b.Fold(t)
-	projectortest.Until(t, "a change of the device", func() bool {
-		return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, again.Changes)[0] == "true"
-	})
+	b.Happen(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(3), ada))
+	b.awaitChange(t, again)
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("within its quiet time it is due at %v", d.Due)
 	}
@@ -240,12 +251,10 @@ func TestASplitIsNoError(t *testing.T) {
 
 func TestWhatIsDueIsMeasured(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	registry := prometheus.NewRegistry()
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Metrics = outbound.NewMetrics(registry) })
 	b.putCRM(t)
-	b.Append(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, foldtest.User(0, 0)))
 	put(t, b.targets, phone(foldtest.User(0, 0), "phone"))
 	b.next(t)
 	if err := b.notifier.Measure(t.Context(), 0); err != nil {
@@ -270,8 +279,7 @@ func TestMeasuringReadsNoLog(t *testing.T) {
 	ada := foldtest.User(0, 0)
 	put(t, b.targets, phone(ada, "phone"))
 	b.expectSaid(t, "phone: 0")
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	b.expectSaid(t, "phone: 1")
 	b.stop()
 	b.Exec(t, `INSERT INTO badged.events_p00 (transaction_id, "offset", uuid, own, events, payload, metadata)
@@ -297,8 +305,7 @@ func TestSameNumberIsNotTold(t *testing.T) {
 		b.notifier.DeviceTold(p, 0)
 	}
 	b.awaitQuiet(t) // until that is stored, what they were told is not known
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	p := b.next(t)
 	expectNumber(t, p, ada, 1)
 	if p.DeviceID != "phone" {
@@ -323,7 +330,6 @@ func TestPushesThatMayHaveComeAreFollowed(t *testing.T) {
 			b.notifier.DeviceRetry(p, 0, 0, "the connection broke")
 		}},
 		{"its sender was killed", func(t *testing.T, b *bench, _ outbound.DevicePush) {
-			b.stop()
 			b.start(t, nil)
 		}},
 		{"it failed, and the app was started", func(t *testing.T, b *bench, p outbound.DevicePush) {
@@ -345,15 +351,11 @@ func TestPushesThatMayHaveComeAreFollowed(t *testing.T) {
 			first := b.next(t)
 			b.notifier.DeviceTold(first, 0)
 			b.awaitQuiet(t)
-			b.Append(t, foldtest.Deliver("chat", 1, ada))
-			b.Fold(t)
+			b.Happen(t, foldtest.Deliver("chat", 1, ada))
 			sent := b.next(t)
 			expectNumber(t, sent, ada, 1)
-			b.Append(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(1), ada))
-			b.Fold(t)
-			projectortest.Until(t, "a change of the device", func() bool {
-				return b.Lines(t, `SELECT (changes > $1)::text FROM badged.devices`, sent.Changes)[0] == "true"
-			})
+			b.Happen(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(1), ada))
+			b.awaitChange(t, sent)
 			tt.ends(t, b, sent)
 			again := b.next(t)
 			expectNumber(t, again, ada, 0)
@@ -392,25 +394,18 @@ func TestDeviceOfSeveralGateways(t *testing.T) {
 	put(t, b.targets, phone(ada, "phone"))
 	b.expectSaid(t, "phone: 0")
 	name := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
-	hold := func(gateway string, lease time.Duration) {
-		t.Helper()
-		if err := b.targets.HoldDevices(t.Context(), gateway, name, lease); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold("killed", time.Millisecond)
+	b.hold(t, "killed", name, time.Millisecond)
 	projectortest.Until(t, "the end of a lease", func() bool { return time.Now().After(*device(t, b.targets, ada, "phone").HeldUntil) })
-	hold("east", time.Hour)
-	hold("west", time.Hour) // the phone has moved
-	hold("west", time.Hour)
-	hold("east", 0)
-	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
-	b.Fold(t)
+	b.hold(t, "east", name, time.Hour)
+	b.hold(t, "west", name, time.Hour) // the phone has moved
+	b.hold(t, "west", name, time.Hour)
+	b.hold(t, "east", name, 0)
+	b.Happen(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
 	b.awaitRest(t)
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("the phone, which another gateway holds, is due at %v", d.Due)
 	}
-	hold("west", 0)
+	b.hold(t, "west", name, 0)
 	b.expectSaid(t, `phone: 1 "Lunch?"`)
 }
 
@@ -422,27 +417,19 @@ func TestConnectedDeviceIsHeld(t *testing.T) {
 	put(t, b.targets, phone(ada, "tablet"))
 	b.expectSaid(t, "phone: 0", "tablet: 0")
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}, {UserID: ada, DeviceID: "unknown"}, {UserID: foldtest.User(1, 0), DeviceID: "phone"}}
-	if err := b.targets.HoldDevices(t.Context(), "gateway", names, time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
-	b.Fold(t)
+	b.hold(t, "gateway", names, time.Hour)
+	b.Happen(t, saying("Lunch?", foldtest.Deliver("chat", 1, ada)))
 	b.expectSaid(t, `tablet: 1 "Lunch?"`)
 	if d := device(t, b.targets, ada, "phone"); d.Due == nil || time.Until(*d.Due) < 50*time.Minute {
 		t.Errorf("the phone is due at %v", d.Due)
 	}
-	if err := b.targets.HoldDevices(t.Context(), "gateway", names, 0); err != nil {
-		t.Fatal(err)
-	}
+	b.hold(t, "gateway", names, 0)
 	b.expectSaid(t, `phone: 1 "Lunch?"`)
 
 	// One that connects while it is due is held too.
-	b.Append(t, foldtest.Deliver("chat", 2, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 2, ada))
 	projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
-	if err := b.targets.HoldDevices(t.Context(), "gateway", names, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	b.hold(t, "gateway", names, time.Hour)
 	b.expectSaid(t, "tablet: 2")
 }
 
@@ -452,26 +439,19 @@ func TestNumberAfterTheAppWasOpenIsNotKnown(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
 	put(t, b.targets, phone(ada, "phone"))
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	sent := b.next(t)
 	for sent.Number != 1 {
 		b.notifier.DeviceTold(sent, 0)
 		sent = b.next(t)
 	}
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
-	hold := func(lease time.Duration) {
-		if err := b.targets.HoldDevices(t.Context(), "gateway", names, lease); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hold(time.Hour)
+	b.hold(t, "gateway", names, time.Hour)
 	b.notifier.DeviceTold(sent, 0) // what comes after it, through the socket, is newer
 	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").ToldAt != nil })
-	b.Append(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(1), ada), foldtest.Deliver("chat", 2, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Event("read", events.ConversationRead, "chat", foldtest.UpTo(1), ada), foldtest.Deliver("chat", 2, ada))
 	projectortest.Until(t, "a due phone", func() bool { return device(t, b.targets, ada, "phone").Due != nil })
-	hold(0)
+	b.hold(t, "gateway", names, 0)
 	expectNumber(t, b.next(t), ada, 1)
 }
 
@@ -483,9 +463,7 @@ func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
 	names := []outbound.DeviceName{{UserID: ada, DeviceID: "phone"}}
 	openAndClose := func() {
 		for _, lease := range []time.Duration{time.Minute, 0} {
-			if err := b.targets.HoldDevices(t.Context(), "gateway", names, lease); err != nil {
-				t.Fatal(err)
-			}
+			b.hold(t, "gateway", names, lease)
 		}
 	}
 	expectWait := func(after string) {
@@ -498,11 +476,9 @@ func TestClosingTheAppEndsNoOtherWait(t *testing.T) {
 	put(t, b.targets, phone(ada, "phone"))
 	b.notifier.DeviceTold(b.next(t), time.Hour)
 	projectortest.Until(t, "the report", func() bool { return device(t, b.targets, ada, "phone").Due == nil })
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	expectWait("a silent push")
-	b.Append(t, saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
-	b.Fold(t)
+	b.Happen(t, saying("Lunch?", foldtest.Deliver("chat", 2, ada)))
 	openAndClose()
 	p := b.next(t)
 	expectNumber(t, p, ada, 2)

@@ -100,7 +100,6 @@ func TestDevicesShowTheTables(t *testing.T) {
 			case 3, 4, 5, 6:
 				unreported = b.send(t, rapid.Uint64().Draw(rt, "outcomes"), shown) || unreported
 			case 7: // another process takes over
-				b.stop()
 				unreported = false
 				b.start(t, nil)
 			case 8: // Postgres ends sessions, of owners and within transactions
@@ -108,7 +107,6 @@ func TestDevicesShowTheTables(t *testing.T) {
 			}
 		}
 		if unreported { // a sender that forgets what it took has died
-			b.stop()
 			b.start(t, nil)
 		}
 		for _, p := range b.drain(t, func(p outbound.DevicePush) { b.notifier.DeviceTold(p, 0) }) {

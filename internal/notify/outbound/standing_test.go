@@ -35,13 +35,11 @@ func (*logReads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 // Without targets the position follows the projector, and nothing reads the log.
 func TestUsersWithoutTargetsCostNothing(t *testing.T) {
 	b := newBench(t)
-	b.stop()
 	var log logReads
 	pool := projectortest.NewPool(t, b.URL, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = &log })
 	b.start(t, func(cfg *outbound.NotifierConfig) { cfg.Pool = pool })
 	ada := foldtest.User(0, 0)
-	b.Append(t, saying("hi", foldtest.Deliver("chat", 1, ada)), foldtest.Deliver("chat", 2, foldtest.User(1, 0)))
-	b.Fold(t)
+	b.Happen(t, saying("hi", foldtest.Deliver("chat", 1, ada)), foldtest.Deliver("chat", 2, foldtest.User(1, 0)))
 	b.awaitRest(t)
 	if n := log.Load(); n > 0 {
 		t.Errorf("%d statements read the log", n)
@@ -49,8 +47,7 @@ func TestUsersWithoutTargetsCostNothing(t *testing.T) {
 
 	put(t, b.targets, phone(ada, "phone"))
 	b.expectSaid(t, "phone: 1")
-	b.Append(t, foldtest.Deliver("chat", 3, ada), foldtest.Deliver("chat", 4, foldtest.User(1, 0)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 3, ada), foldtest.Deliver("chat", 4, foldtest.User(1, 0)))
 	b.expectSaid(t, "phone: 2")
 	if log.Load() == 0 {
 		t.Error("no statement read the log for the user who has a device")
@@ -61,8 +58,7 @@ func TestUsersWithoutTargetsCostNothing(t *testing.T) {
 func TestNewEpochIsTold(t *testing.T) {
 	b := newBench(t)
 	ada := foldtest.User(0, 0)
-	b.Append(t, foldtest.Deliver("chat", 1, ada))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada))
 	put(t, b.targets, phone(ada, "phone"))
 	b.expectSaid(t, "phone: 1")
 	b.StopFolding()
@@ -85,8 +81,7 @@ func TestLagOfTheNotifier(t *testing.T) {
 	b.expectSaid(t, "phone: 0")
 	b.stop()
 	before := b.position(t, 0)
-	b.Append(t, foldtest.Deliver("chat", 1, ada), foldtest.Deliver("chat", 1, foldtest.User(1, 0)))
-	b.Fold(t)
+	b.Happen(t, foldtest.Deliver("chat", 1, ada), foldtest.Deliver("chat", 1, foldtest.User(1, 0)))
 	lags, err := lag.Measure(t.Context(), b.Pool, []int{0, 1}, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -147,22 +147,22 @@ func TestDevicesOfRevokedTokens(t *testing.T) {
 	}
 }
 
-// putWebhook stores a webhook.
-func putWebhook(t *testing.T, targets *outbound.Targets) outbound.Webhook {
+// putWebhook stores a webhook that is told of events of some types.
+func putWebhook(t *testing.T, targets *outbound.Targets, name string, types ...string) outbound.Webhook {
 	t.Helper()
-	crm := outbound.Webhook{
-		Name: "crm", URL: "https://crm.example/hook", Secrets: [][]byte{[]byte("secret")}, Events: []string{outbound.DriftFound}, Batch: 1, State: outbound.Active,
+	w := outbound.Webhook{
+		Name: name, URL: "https://" + name + ".example", Secrets: [][]byte{[]byte("secret")}, Events: types, Batch: 1, State: outbound.Active,
 	}
-	if err := targets.PutWebhook(t.Context(), crm, 0); err != nil {
+	if err := targets.PutWebhook(t.Context(), w, 0); err != nil {
 		t.Fatal(err)
 	}
-	return crm
+	return w
 }
 
 func TestWebhooks(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
-	crm := putWebhook(t, targets)
+	crm := putWebhook(t, targets, "crm", outbound.DriftFound)
 	old, err := targets.Webhook(t.Context(), "crm")
 	if err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestWebhooks(t *testing.T) {
 func TestRecordsOfCalls(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
-	crm := putWebhook(t, targets)
+	crm := putWebhook(t, targets, "crm", outbound.DriftFound)
 	read := func() outbound.Webhook {
 		t.Helper()
 		w, err := targets.Webhook(t.Context(), "crm")
@@ -267,11 +267,7 @@ func TestBuriedLettersAreQueued(t *testing.T) {
 	d := projectortest.New(t)
 	targets := outbound.NewTargets(d.Pool, d.Log)
 	for name, eventType := range map[string]string{"ops": outbound.DeadletterBuried, "crm": outbound.DriftFound} {
-		if err := targets.PutWebhook(t.Context(), outbound.Webhook{
-			Name: name, URL: "https://hooks.example/", Secrets: [][]byte{}, Events: []string{eventType}, Batch: 1, State: outbound.Active,
-		}, 0); err != nil {
-			t.Fatal(err)
-		}
+		putWebhook(t, targets, name, eventType)
 	}
 	d.Exec(t, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason)
 SELECT 1, '7', n, gen_random_uuid(), 'broken' FROM generate_series(1, 2) AS n`)

@@ -22,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/badged/badged/internal/devtest/vendors"
-	"github.com/badged/badged/internal/notify/egress"
 	"github.com/badged/badged/internal/notify/outbound"
 )
 
@@ -123,17 +122,6 @@ func TestAnswersOfVendors(t *testing.T) {
 	}
 }
 
-func TestRetryAfterAsADate(t *testing.T) {
-	at := time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)
-	got := egress.RetryAfter(http.Header{"Retry-After": {at}}, time.Now(), maxRetryAfter)
-	if got < 9*time.Minute || got > 10*time.Minute {
-		t.Errorf("waits %s, want about 10m", got)
-	}
-	if got := egress.RetryAfter(http.Header{"Retry-After": {"99999999999999999999"}}, time.Now(), maxRetryAfter); got != maxRetryAfter {
-		t.Errorf("waits %s after more seconds than a number holds, want %s", got, maxRetryAfter)
-	}
-}
-
 // A redirect would carry tokens to whatever address it names, and another server's 200 is
 // no acceptance.
 func TestRedirectsAreNotFollowed(t *testing.T) {
@@ -177,6 +165,11 @@ func TestBrokenConnectionsAreFailures(t *testing.T) {
 			if got := f.send(t, f.push(1, 1)); got.Verdict != Sent {
 				t.Errorf("the next push: %+v", got)
 			}
+			f.Server.Close()
+			got = f.send(t, f.push(1, 1))
+			if got.Verdict != Failed || !got.Unreachable || strings.Contains(got.Reason, f.phone) {
+				t.Errorf("without a server: outcome %+v, want a failure without the token", got)
+			}
 		})
 	}
 }
@@ -203,18 +196,6 @@ func TestAddressOfAToken(t *testing.T) {
 		if a, b := tt.platform.AddressOf([]byte(tt.a)), tt.platform.AddressOf([]byte(tt.b)); (a == b) != tt.same {
 			t.Errorf("%s: the addresses of %s and %s are %q and %q", tt.platform, tt.a, tt.b, a, b)
 		}
-	}
-}
-
-func TestUnreachableVendorsAreFailures(t *testing.T) {
-	for _, f := range fakes(t) {
-		t.Run(string(f.platform), func(t *testing.T) {
-			f.Server.Close()
-			got := f.send(t, f.push(1, 1))
-			if got.Verdict != Failed || !got.Unreachable || strings.Contains(got.Reason, f.phone) {
-				t.Errorf("outcome %+v, want a failure without the token", got)
-			}
-		})
 	}
 }
 

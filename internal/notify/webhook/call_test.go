@@ -163,7 +163,7 @@ func TestErrorsQuoteLittle(t *testing.T) {
 func TestLogsHaveNoSecrets(t *testing.T) {
 	var log bytes.Buffer
 	q := newQueue(outbound.Webhook{Name: "crm", URL: "https://127.0.0.1:1/hook?token=s3cret"})
-	_, stop := start(t, q, http.DefaultTransport, func(cfg *Config) {
+	stop := start(t, q, http.DefaultTransport, func(cfg *Config) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	q.badge("crm", "ada", 1, 1)
@@ -181,7 +181,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 // A call that panics is a failure of that call.
 func TestPanicIsAFailure(t *testing.T) {
 	q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-	_, stop := start(t, q, panicking{})
+	stop := start(t, q, panicking{})
 	q.badge("crm", "ada", 1, 1)
 	q.await(t, "the failure is recorded", func() bool { return q.webhooks["crm"].LastError != "" })
 	stop()

@@ -20,18 +20,15 @@ func TestWebhookIsCalledAfterAWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ahead atomic.Int64
 		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
 		var down atomic.Bool
 		down.Store(true)
-		e.answer = func(received) (*http.Response, error) {
+		ahead.Store(int64(month))
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) {
 			if down.Load() {
 				return nil, errDown
 			}
 			return nil, nil //nolint:nilnil // the default answer
-		}
-		ahead.Store(int64(month))
-		_, stop := start(t, q, e, func(cfg *Config) { cfg.Now = now })
+		}, func(cfg *Config) { cfg.Now = now })
 		for i := range int64(tripAfter) {
 			q.badge("crm", strconv.FormatInt(i, 10), 1, 1)
 		}
@@ -51,7 +48,6 @@ func TestWebhookIsCalledAfterAWrongClock(t *testing.T) {
 		if w := q.webhook("crm"); w.Step != 0 || !w.Due.IsZero() {
 			t.Errorf("after a call that succeeded it is %+v", w)
 		}
-		stop()
 	})
 }
 

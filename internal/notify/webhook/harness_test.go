@@ -270,6 +270,8 @@ type endpoints struct {
 	calls  []received
 	// came is signalled on each call.
 	came chan struct{}
+	// stop stops the sender that makes the calls.
+	stop func()
 }
 
 func newEndpoints(t *testing.T) *endpoints {
@@ -346,8 +348,20 @@ func (e *endpoints) all() []received {
 	return slices.Clone(e.calls)
 }
 
+// serve plays the endpoint of one webhook, by default crm, and runs a sender until the test ends.
+func serve(t *testing.T, w outbound.Webhook, answer func(received) (*http.Response, error), change ...func(*Config)) (*queue, *endpoints) {
+	t.Helper()
+	if w.Name == "" {
+		w.Name, w.URL = "crm", "https://crm.example/hook"
+	}
+	q, e := newQueue(w), newEndpoints(t)
+	e.answer = answer
+	e.stop = start(t, q, e, change...)
+	return q, e
+}
+
 // start runs a sender until the test ends or stop is called.
-func start(t *testing.T, q *queue, transport http.RoundTripper, change ...func(*Config)) (s *Sender, stop func()) {
+func start(t *testing.T, q *queue, transport http.RoundTripper, change ...func(*Config)) (stop func()) {
 	t.Helper()
 	cfg := Config{Queue: q, Store: q, Caller: &Caller{Client: &http.Client{Transport: transport}, Origin: "badged.example"}}
 	for _, c := range change {
@@ -367,7 +381,7 @@ func start(t *testing.T, q *queue, transport http.RoundTripper, change ...func(*
 		}
 	})
 	t.Cleanup(stop)
-	return s, stop
+	return stop
 }
 
 var errDown = errors.New("connection refused")

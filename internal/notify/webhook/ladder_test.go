@@ -18,10 +18,7 @@ import (
 // An endpoint that is down is called by the ladder, and paused after two days.
 func TestLadder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
-		e.answer = func(received) (*http.Response, error) { return nil, errDown }
-		_, stop := start(t, q, e, slowRefresh)
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) { return nil, errDown }, slowRefresh)
 		q.badge("crm", "ada", 1, 1)
 		time.Sleep(72 * time.Hour)
 		synctest.Wait()
@@ -58,7 +55,6 @@ func TestLadder(t *testing.T) {
 		if want := map[string][]int64{"ada": {2}, "ben": {1}}; fmt.Sprint(told) != fmt.Sprint(want) {
 			t.Errorf("resumed, the endpoint was told the versions %v, want %v", told, want)
 		}
-		stop()
 	})
 }
 
@@ -98,7 +94,7 @@ func TestSuccessResetsTheLadder(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the default answer
 		}
-		_, stop := start(t, q, e)
+		start(t, q, e)
 		for i := range 20 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
@@ -123,22 +119,18 @@ func TestSuccessResetsTheLadder(t *testing.T) {
 		if told := versions(t, e.all()[before:]); len(told) != 20 {
 			t.Errorf("%d users were told, want 20: %v", len(told), slices.Sorted(maps.Keys(told)))
 		}
-		stop()
 	})
 }
 
 // An event that the endpoint cannot take climbs the ladder alone.
 func TestOneBadEventHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook", Batch: 10})
-		e := newEndpoints(t)
-		e.answer = func(r received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{Batch: 10}, func(r received) (*http.Response, error) {
 			if strings.Contains(string(r.body), "poison") {
 				return status(http.StatusUnprocessableEntity)
 			}
 			return nil, nil //nolint:nilnil // the default answer
-		}
-		_, stop := start(t, q, e, slowRefresh)
+		}, slowRefresh)
 		q.badge("crm", "ada", 1, 1)
 		q.badge("crm", "poison", 1, 1)
 		time.Sleep(10 * time.Second) // those in its call were told at the second attempt
@@ -160,7 +152,6 @@ func TestOneBadEventHoldsUpNoOther(t *testing.T) {
 		if w := q.webhook("crm"); w.Step != 0 || w.State != outbound.Active {
 			t.Errorf("the webhook is %+v", w)
 		}
-		stop()
 	})
 }
 
@@ -177,13 +168,10 @@ func TestStepsAreRounds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-				e := newEndpoints(t)
-				e.answer = func(r received) (*http.Response, error) {
+				q, _ := serve(t, outbound.Webhook{}, func(r received) (*http.Response, error) {
 					r.sleep(c.took)
 					return status(http.StatusInternalServerError)
-				}
-				_, stop := start(t, q, e)
+				})
 				for i := range 40 {
 					q.put("crm", outbound.Call{Type: outbound.BadgeChanged, Subject: fmt.Sprint("user ", i), Badge: badge("ada", 1, 1), Attempts: i % 12})
 					time.Sleep(c.gap)
@@ -198,7 +186,6 @@ func TestStepsAreRounds(t *testing.T) {
 				if w := q.webhook("crm"); w.Step != 2 || w.Due.Sub(w.LastFailureAt) > 34*time.Second {
 					t.Errorf("after the call at the first step the webhook is %+v", w)
 				}
-				stop()
 			})
 		})
 	}
@@ -213,13 +200,12 @@ func TestWaitingCallsAreHeld(t *testing.T) {
 		for i := range 32 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
-		_, stop := start(t, q, e)
+		start(t, q, e)
 		time.Sleep(8 * time.Second) // five calls, and less than the first step
 		synctest.Wait()
 		if n := len(e.all()); n != tripAfter {
 			t.Errorf("%d calls, want %d", n, tripAfter)
 		}
-		stop()
 	})
 }
 
@@ -227,16 +213,13 @@ func TestWaitingCallsAreHeld(t *testing.T) {
 // that the endpoint works again.
 func TestBadEventIsNotTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
 		began := time.Now()
-		e.answer = func(r received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{}, func(r received) (*http.Response, error) {
 			if time.Since(began) < time.Second || strings.Contains(string(r.body), "poison") {
 				return status(http.StatusBadRequest)
 			}
 			return nil, nil //nolint:nilnil // the default answer
-		}
-		_, stop := start(t, q, e)
+		})
 		for i := range 5 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
@@ -257,23 +240,19 @@ func TestBadEventIsNotTheProbe(t *testing.T) {
 				t.Errorf("%s was not told in 45 s", user)
 			}
 		}
-		stop()
 	})
 }
 
 // A webhook that works again says so, also if no other call follows.
 func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
 		var calls atomic.Int64
-		e.answer = func(received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) {
 			if calls.Add(1) == 2 {
 				return status(http.StatusServiceUnavailable)
 			}
 			return nil, nil //nolint:nilnil // the default answer
-		}
-		_, stop := start(t, q, e)
+		})
 		q.badge("crm", "ada", 1, 1)
 		<-e.came
 		time.Sleep(3 * time.Second)
@@ -286,7 +265,6 @@ func TestSuccessAfterAFailureIsRecorded(t *testing.T) {
 		if w := q.webhook("crm"); w.LastError != "" || !w.FailingSince.IsZero() || !w.LastSuccessAt.Equal(succeededAt) {
 			t.Errorf("after the success the webhook is %+v", w)
 		}
-		stop()
 	})
 }
 
@@ -304,15 +282,12 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 		{"https://crm.example/other", 3500 * time.Millisecond, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-			e := newEndpoints(t)
 			began := make(chan struct{}, 1)
-			e.answer = func(r received) (*http.Response, error) {
+			q, _ := serve(t, outbound.Webhook{}, func(r received) (*http.Response, error) {
 				began <- struct{}{}
 				r.sleep(3 * time.Second)
 				return nil, nil //nolint:nilnil // the default answer
-			}
-			_, stop := start(t, q, e)
+			})
 			q.fail(errDown)
 			q.badge("crm", "ada", 1, 1)
 			<-began
@@ -324,7 +299,6 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 			if w := q.webhook("crm"); w.LastSuccessAt.IsZero() == change.kept {
 				t.Errorf("after %+v the webhook is %+v", change, w)
 			}
-			stop()
 		})
 	}
 }
@@ -333,15 +307,12 @@ func TestSuccessWithEarlierSettingsIsRecorded(t *testing.T) {
 // recorded just before.
 func TestFailuresAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
-		e.answer = func(r received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{}, func(r received) (*http.Response, error) {
 			if r.events[0].Subject == "ada" {
 				return nil, nil //nolint:nilnil // the default answer
 			}
 			return status(http.StatusFound)
-		}
-		_, stop := start(t, q, e)
+		})
 		q.badge("crm", "ada", 1, 1)
 		<-e.came
 		synctest.Wait() // the success comes before the failure
@@ -367,7 +338,7 @@ func TestFailuresAreRecorded(t *testing.T) {
 		q.badge("crm", "fay", 1, 1)
 		<-e.came
 		failedAt = time.Now()
-		stop()
+		e.stop()
 		if w := q.webhook("crm"); !w.LastFailureAt.Equal(failedAt) {
 			t.Errorf("the failure before the sender stopped is not recorded: %+v", w)
 		}
@@ -399,7 +370,7 @@ func TestRetryAfter(t *testing.T) {
 				return nil, nil //nolint:nilnil // the default answer
 			}
 			began := time.Now()
-			_, stop := start(t, q, e)
+			stop := start(t, q, e)
 			q.badge("crm", "ada", 1, 1)
 			<-e.came
 			synctest.Wait()

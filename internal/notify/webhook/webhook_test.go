@@ -17,10 +17,7 @@ import (
 
 func TestGoneDisables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
-		e.answer = func(received) (*http.Response, error) { return status(http.StatusGone) }
-		_, stop := start(t, q, e, slowRefresh)
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) { return status(http.StatusGone) }, slowRefresh)
 		q.badge("crm", "ada", 1, 1)
 		time.Sleep(time.Hour)
 		q.badge("crm", "ben", 1, 1)
@@ -32,19 +29,15 @@ func TestGoneDisables(t *testing.T) {
 		if w := q.webhook("crm"); w.State != outbound.Disabled || w.Step == 0 || !strings.Contains(w.LastError, "410 Gone") {
 			t.Errorf("the webhook is %+v", w)
 		}
-		stop()
 	})
 }
 
 // Redirects are failures, which a sender must not follow.
 func TestRedirectsAreFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
-		e.answer = func(received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) {
 			return status(http.StatusFound, "Location", "https://other.example/")
-		}
-		_, stop := start(t, q, e, func(cfg *Config) {
+		}, func(cfg *Config) {
 			cfg.Caller.Client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		})
 		q.badge("crm", "ada", 1, 1)
@@ -53,7 +46,6 @@ func TestRedirectsAreFailures(t *testing.T) {
 		if w := q.webhook("crm"); w.LastStatus != http.StatusFound || !strings.Contains(w.LastError, "redirects are not followed") {
 			t.Errorf("the webhook is %+v", w)
 		}
-		stop()
 	})
 }
 
@@ -70,7 +62,7 @@ func TestSlowEndpointDelaysNoOther(t *testing.T) {
 			}
 			return nil, nil //nolint:nilnil // the default answer
 		}
-		_, stop := start(t, q, e)
+		start(t, q, e)
 		for i := range 500 {
 			user := fmt.Sprint("user ", i)
 			q.badge("slow", user, 1, 1)
@@ -92,7 +84,6 @@ func TestSlowEndpointDelaysNoOther(t *testing.T) {
 		if fast != 500 || slow != 32 {
 			t.Errorf("the fast endpoint got %d calls, want 500; the slow one %d, want 32 in flight", fast, slow)
 		}
-		stop()
 	})
 }
 
@@ -104,7 +95,7 @@ func TestBatches(t *testing.T) {
 		for i := range 250 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
-		_, stop := start(t, q, e)
+		start(t, q, e)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		var sizes []int
@@ -118,7 +109,6 @@ func TestBatches(t *testing.T) {
 		if told := versions(t, e.all()); len(told) != 250 {
 			t.Errorf("%d users were told, want 250", len(told))
 		}
-		stop()
 	})
 }
 
@@ -130,13 +120,12 @@ func TestRate(t *testing.T) {
 		for i := range 30 {
 			q.badge("crm", fmt.Sprint("user ", i), 1, 1)
 		}
-		_, stop := start(t, q, e)
+		start(t, q, e)
 		time.Sleep(10*time.Second + 500*time.Millisecond)
 		synctest.Wait()
 		if n := len(e.all()); n < 10 || n > 11 {
 			t.Errorf("%d calls in ten seconds, want 10 or 11 at 60 a minute", n)
 		}
-		stop()
 	})
 }
 
@@ -233,7 +222,7 @@ func TestReminders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(outbound.Webhook{Name: "mail", URL: "https://mail.example/hook"})
 		e := newEndpoints(t)
-		_, stop := start(t, q, e, slowRefresh, func(cfg *Config) {
+		start(t, q, e, slowRefresh, func(cfg *Config) {
 			cfg.RemindAfter = map[string]time.Duration{"chat": time.Hour, "*": 24 * time.Hour}
 		})
 		version := int64(0)
@@ -293,7 +282,6 @@ func TestReminders(t *testing.T) {
 		set(map[string]int64{}) // read in time
 		time.Sleep(48 * time.Hour)
 		expect()
-		stop()
 	})
 }
 
@@ -321,16 +309,13 @@ func TestEventsOfManyCategories(t *testing.T) {
 // A stopped sender finishes its calls, and gives back what it took.
 func TestStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueue(outbound.Webhook{Name: "crm", URL: "https://crm.example/hook"})
-		e := newEndpoints(t)
-		e.answer = func(received) (*http.Response, error) {
+		q, e := serve(t, outbound.Webhook{}, func(received) (*http.Response, error) {
 			time.Sleep(2 * time.Second)
 			return nil, nil //nolint:nilnil // the default answer
-		}
-		_, stop := start(t, q, e)
+		})
 		q.badge("crm", "ada", 1, 1)
 		time.Sleep(time.Second)
-		stop()
+		e.stop()
 		if r := q.rows["crm"]["ada"]; r.taken || !r.due.IsZero() {
 			t.Errorf("the call in progress was not reported: %+v", r)
 		}
@@ -339,7 +324,7 @@ func TestStop(t *testing.T) {
 			r.sleep(time.Hour)
 			return nil, errDown
 		}
-		_, stop = start(t, q, e)
+		stop := start(t, q, e)
 		q.badge("crm", "ada", 2, 2)
 		time.Sleep(time.Second)
 		began := time.Now()

@@ -37,31 +37,6 @@ func (s *server) events(t *testing.T, userID string, header http.Header) (next f
 	}, res.Header
 }
 
-func TestEventStreamFollowsPublishedAndRead(t *testing.T) {
-	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
-	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
-	next, _ := s.events(t, "ada", http.Header{})
-	if f := next(); f.T != "snapshot" || f.Total != 1 {
-		t.Errorf("the first event is %+v, want one unread", f)
-	}
-	s.publish(t, message("lunch", 2, "ada"))
-	if f := next(); f.T != "changes" || f.Total != 2 || f.Conversations[0].Unread != 2 {
-		t.Errorf("then %+v, want two unread", f)
-	}
-	r := newRequest(t, http.MethodPost, s.url+"/v1/commands", `{"t":"read","id":7,"conversation_id":"lunch","up_to_seq":2}`)
-	r.Header.Set("Authorization", "Bearer "+s.token(t, "ada"))
-	if a := s.send(t, r); a.status != http.StatusOK || a.body != `{"t":"ok","id":7}`+"\n" {
-		t.Errorf("the command is answered with %d %s", a.status, a.body)
-	}
-	if f := next(); f.T != "changes" || f.Total != 0 {
-		t.Errorf("then %+v, want nothing unread", f)
-	}
-	go s.halt()
-	if f := next(); f.T != "bye" {
-		t.Errorf("the last event is %+v", f)
-	}
-}
-
 // Pages of allowed origins can use the routes; browsers get no permission for
 // others.
 func TestOriginsOfEventStreams(t *testing.T) {
@@ -87,6 +62,13 @@ func TestOriginsOfEventStreams(t *testing.T) {
 			t.Errorf("%s may read the stream: %q, want %q", origin, got, want)
 		}
 		next()
+		socket, status, err := upgrade(t, s, http.Header{"Origin": {origin}})
+		if err == nil {
+			_ = socket.Close() // the server may have
+		}
+		if (err == nil) != (want != "") {
+			t.Errorf("%s may open a WebSocket: %d", origin, status)
+		}
 	}
 	// The other routes never allow pages of other origins.
 	r := newRequest(t, http.MethodGet, s.url+"/v1/users/ada/badge", "")
@@ -115,14 +97,10 @@ func TestKeySetThatCannotBeFetched(t *testing.T) {
 		t.Errorf("with a known key: %+v", f)
 	}
 	s.impatient = true
-	unknown := func(method, path string) answer {
-		r := newRequest(t, method, s.url+path, "")
-		// {"alg":"HS256","kid":"unknown"}: the key set may have this key.
-		r.Header.Set("Authorization", "Bearer eyJhbGciOiJIUzI1NiIsImtpZCI6InVua25vd24ifQ.e30.AA")
-		return s.send(t, r)
-	}
+	// {"alg":"HS256","kid":"unknown"}: the key set may have this key.
+	const unknown = "eyJhbGciOiJIUzI1NiIsImtpZCI6InVua25vd24ifQ.e30.AA"
 	for path, method := range map[string]string{"/v1/users/ada/badge": http.MethodGet, "/v1/sse": http.MethodGet, "/v1/commands": http.MethodPost} {
-		if a := unknown(method, path); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
+		if a := s.ask(t, unknown, method, path, "", ""); a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
 			t.Errorf("%s: with an unknown key: %d %s", path, a.status, a.body)
 		}
 	}

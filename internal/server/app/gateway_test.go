@@ -268,46 +268,6 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-func TestOriginsOfBrowsers(t *testing.T) {
-	databaseURL := pgtest.NewDB(t, migrated())
-	for _, test := range []struct {
-		name    string
-		allowed []string
-		// want is by Origin; "own" is the server's.
-		want map[string]int
-	}{
-		{"by default the server's own only", nil, map[string]int{
-			"own": http.StatusSwitchingProtocols, "https://chat.example": http.StatusForbidden, "": http.StatusSwitchingProtocols,
-		}},
-		{"those that are allowed", []string{"https://chat.example"}, map[string]int{
-			"own": http.StatusForbidden, "https://chat.example": http.StatusSwitchingProtocols, "https://evil.example": http.StatusForbidden,
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			cfg := settings(databaseURL)
-			cfg.AllowedOrigins = test.allowed
-			s := run(t, open(t, cfg))
-			for origin, want := range test.want {
-				header := http.Header{}
-				switch origin {
-				case "":
-				case "own":
-					header.Set("Origin", s.url)
-				default:
-					header.Set("Origin", origin)
-				}
-				conn, status, err := upgrade(t, s, header)
-				if status != want {
-					t.Errorf("origin %q: status %d (%v), want %d", origin, status, err, want)
-				}
-				if err == nil {
-					_ = conn.Close()
-				}
-			}
-		})
-	}
-}
-
 func TestAuthenticator(t *testing.T) {
 	a := open(t, settings(pgtest.NewDB(t, migrated())))
 	s := &server{App: a}

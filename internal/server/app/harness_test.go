@@ -144,11 +144,18 @@ func newRequest(t *testing.T, method, url, body string) *http.Request {
 	return r
 }
 
+// ask sends a request with a key or a token and returns the answer.
+func (s *server) ask(t *testing.T, key, method, path, contentType, body string) answer {
+	t.Helper()
+	r := newRequest(t, method, s.url+path, body)
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", contentType)
+	return s.send(t, r)
+}
+
 func (s *server) get(t *testing.T, path string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodGet, s.url+path, "")
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	return s.send(t, r)
+	return s.ask(t, publisherKey, http.MethodGet, path, "", "")
 }
 
 // publish publishes NDJSON and returns its position.
@@ -172,10 +179,7 @@ func (s *server) publish(t *testing.T, ndjson string) (position string) {
 // tryPublish publishes NDJSON and returns the answer.
 func (s *server) tryPublish(t *testing.T, ndjson string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodPost, s.url+"/v1/events", ndjson)
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	return s.send(t, r)
+	return s.ask(t, publisherKey, http.MethodPost, "/v1/events", "application/x-ndjson", ndjson)
 }
 
 // awaitReady waits until the server is ready: Postgres may be too busy to answer a check.
@@ -187,7 +191,13 @@ func (s *server) awaitReady(t *testing.T) {
 // token returns a token of a user.
 func (s *server) token(t *testing.T, userID string) string {
 	t.Helper()
-	token, err := s.Tokens().Sign(userID, time.Hour, time.Now())
+	return s.tokenOf(t, userID, time.Now())
+}
+
+// tokenOf returns a token of a user that was issued at a time.
+func (s *server) tokenOf(t *testing.T, userID string, issued time.Time) string {
+	t.Helper()
+	token, err := s.Tokens().Sign(userID, time.Hour, issued)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,7 @@ func lockTable(t *testing.T, url, table string) (release func()) {
 // badgeAs asks for a user's badge with a token.
 func (s *server) badgeAs(t *testing.T, userID, token string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodGet, s.url+"/v1/users/"+userID+"/badge", "")
-	r.Header.Set("Authorization", "Bearer "+token)
-	return s.send(t, r)
+	return s.ask(t, token, http.MethodGet, "/v1/users/"+userID+"/badge", "", "")
 }
 
 // greeting returns the first frame of a connection with a token.
@@ -92,14 +90,8 @@ func TestRevocationsThatCannotBeRead(t *testing.T) {
 	url := pgtest.NewDB(t, migrated())
 	s := run(t, open(t, settings(url)))
 	s.awaitReady(t)
-	tokens := map[string]string{}
-	for _, user := range []string{"ann", "bob"} {
-		token, err := s.Tokens().Sign(user, time.Hour, time.Now().Add(-time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens[user] = token
-	}
+	issued := time.Now().Add(-time.Minute)
+	tokens := map[string]string{"ann": s.tokenOf(t, "ann", issued), "bob": s.tokenOf(t, "bob", issued)}
 	release := lockTable(t, url, "erased_revocations")
 	s.impatient = true
 	a := s.disconnect(t, "ann")

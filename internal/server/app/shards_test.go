@@ -106,10 +106,7 @@ func (s *server) query(t *testing.T, users []string, position string) answer {
 	if position != "" {
 		body = fmt.Sprintf(`{"user_ids":%s,"at_least":%q,"timeout":"30s"}`, quotedList(users), position)
 	}
-	r := newRequest(t, http.MethodPost, s.url+"/v1/badges/query", body)
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	r.Header.Set("Content-Type", "application/json")
-	return s.send(t, r)
+	return s.ask(t, publisherKey, http.MethodPost, "/v1/badges/query", "application/json", body)
 }
 
 func wantTotals(t *testing.T, got map[string]int64, users []string, want int64) {
@@ -152,18 +149,12 @@ func TestEventsGoToTheShardsOfTheirUsers(t *testing.T) {
 	}
 }
 
-// A room has members on every shard. Those who join first on their shard have read what
-// was posted before.
 // What several large calls have for a shard shares transactions, though one of them has
 // an event that its shard refuses.
 func TestLargeCallsShareTransactions(t *testing.T) {
 	urls := []string{newShard(t), newShard(t)}
 	s := run(t, open(t, shardSettings(t, urls...)))
-	pool, err := pgxpool.New(t.Context(), urls[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := s.databases[0].serving
 	users := onEach("u")
 	const calls, size = 6, 300
 	seq := 0
@@ -205,6 +196,8 @@ func transactions(t *testing.T, pool *pgxpool.Pool) (n int) {
 	return n
 }
 
+// A room has members on every shard. Those who join first on their shard have read what
+// was posted before.
 func TestRoomsSpanShards(t *testing.T) {
 	s := run(t, open(t, shardSettings(t, newShard(t), newShard(t), newShard(t))))
 	users := onEach("u")

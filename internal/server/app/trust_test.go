@@ -3,13 +3,14 @@ package app
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/schematest"
@@ -35,46 +36,24 @@ func (s *server) publishLimited(t *testing.T, id string, n int, users []string) 
 	for i := range n {
 		ndjson.WriteString(event(fmt.Sprintf("%s-%d", id, i), "message.delivered", fmt.Sprintf(`"conversation_id":%q,"seq":%d,"user_ids":%s`, id, i+1, quotedList(users))))
 	}
-	r := newRequest(t, http.MethodPost, s.url+"/v1/events", ndjson.String())
-	r.Header.Set("Authorization", "Bearer limited")
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	return s.send(t, r)
+	return s.ask(t, "limited", http.MethodPost, "/v1/events", "application/x-ndjson", ndjson.String())
 }
 
 // disconnect disconnects a user and revokes the tokens issued until now.
 func (s *server) disconnect(t *testing.T, userID string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodPost, s.url+"/v1/users/"+url.PathEscape(userID)+"/disconnect", `{"revoke":true}`)
-	r.Header.Set("Authorization", "Bearer "+publisherKey)
-	r.Header.Set("Content-Type", "application/json")
-	return s.send(t, r)
-}
-
-// statusOf returns the status that a user's own token gets for the user's badge.
-func (s *server) statusOf(t *testing.T, userID, token string) int {
-	t.Helper()
-	r := newRequest(t, http.MethodGet, s.url+"/v1/users/"+url.PathEscape(userID)+"/badge", "")
-	r.Header.Set("Authorization", "Bearer "+token)
-	return s.send(t, r).status
+	return s.ask(t, publisherKey, http.MethodPost, "/v1/users/"+userID+"/disconnect", "application/json", `{"revoke":true}`)
 }
 
 // lines returns the rows of a query with one text.
 func (d *database) lines(t *testing.T, sql string) []string {
 	t.Helper()
-	var all []string
 	rows, err := d.serving.Query(t.Context(), sql)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, line)
-	}
-	if err := rows.Err(); err != nil {
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -141,10 +120,7 @@ func TestTheTrailWhileAShardIsAway(t *testing.T) {
 	reader := open(t, cfg)
 	lost.Kill()
 	s := run(t, open(t, cfg))
-	r := newRequest(t, http.MethodPost, s.url+"/v1/events", event("1", "message.delivered", `"conversation_id":"c","seq":1,"user_ids":["ada"]`))
-	r.Header.Set("Authorization", "Bearer guessed")
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	if a := s.send(t, r); a.status != http.StatusUnauthorized {
+	if a := s.ask(t, "guessed", http.MethodPost, "/v1/events", "application/x-ndjson", event("1", "message.delivered", `"conversation_id":"c","seq":1,"user_ids":["ada"]`)); a.status != http.StatusUnauthorized {
 		t.Errorf("a wrong key: %d %s", a.status, a.body)
 	}
 	if err := s.stop(); err != nil {
@@ -169,12 +145,8 @@ func TestRevocationsOverShards(t *testing.T) {
 	issued := time.Now().Add(-time.Minute)
 	tokens := map[string]string{}
 	for _, u := range users {
-		token, err := one.Tokens().Sign(u, time.Hour, issued)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tokens[u] = token
-		if status := two.statusOf(t, u, token); status != http.StatusOK {
+		tokens[u] = one.tokenOf(t, u, issued)
+		if status := two.badgeAs(t, u, tokens[u]).status; status != http.StatusOK {
 			t.Fatalf("the token of %s gets %d", u, status)
 		}
 	}
@@ -184,7 +156,7 @@ func TestRevocationsOverShards(t *testing.T) {
 			t.Fatalf("disconnect %s: %d %s", u, a.status, a.body)
 		}
 		for _, s := range []*server{one, two} {
-			eventually(t, "the token is refused", func() bool { return s.statusOf(t, u, tokens[u]) == http.StatusUnauthorized })
+			eventually(t, "the token is refused", func() bool { return s.badgeAs(t, u, tokens[u]).status == http.StatusUnauthorized })
 		}
 		got := one.databases[i].lines(t, `SELECT who || ' ' || (arguments ->> 'user') FROM badged.audit WHERE action = 'user.disconnect'`)
 		if want := []string{"chat " + u}; !slices.Equal(got, want) {
@@ -202,7 +174,7 @@ func TestRevocationsOverShards(t *testing.T) {
 		t.Errorf("disconnect a user of the other shard: %d %s", a.status, a.body)
 	}
 	late := run(t, open(t, cfg)) // which cannot read what is revoked there
-	if status := late.statusOf(t, first, tokens[first]); status != http.StatusUnauthorized {
+	if status := late.badgeAs(t, first, tokens[first]).status; status != http.StatusUnauthorized {
 		t.Errorf("a revoked token of the shard that is there gets %d", status)
 	}
 	if err := lost.Restart(t.Context()); err != nil {
@@ -210,7 +182,7 @@ func TestRevocationsOverShards(t *testing.T) {
 	}
 	answered := 0
 	eventually(t, "the shard is back", func() bool {
-		answered = late.statusOf(t, last, tokens[last])
+		answered = late.badgeAs(t, last, tokens[last]).status
 		return answered != http.StatusServiceUnavailable
 	})
 	if answered != http.StatusUnauthorized {

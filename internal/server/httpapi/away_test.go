@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -33,13 +31,7 @@ func (operationsAway) Jobs(context.Context, operations.Kind, int, int) ([]operat
 
 // A list says which shards are missing from it.
 func TestListsNameShardsThatAreAway(t *testing.T) {
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Operations: operationsAway{}, Away: func() []string { return []string{"b"} },
-		Keys: mustKeys(t, "root=another", "ops="+adminKey), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := build(t, httpapi.Config{Operations: operationsAway{}, Away: func() []string { return []string{"b"} }})
 	if a := call(t, api, adminKey, "GET rebuilds", ""); a.status != http.StatusOK || strings.TrimSpace(a.body) != `{"rebuilds":[],"away":["b"]}` {
 		t.Errorf("it answers %d %s", a.status, a.body)
 	}
@@ -108,16 +100,7 @@ func TestBadgesWhileAShardIsAway(t *testing.T) {
 	}, header http.Header,
 	) {
 		t.Helper()
-		api, err := httpapi.New(httpapi.Config{
-			Appender: &appender{}, Badges: b, Tokens: tokens{}, Keys: mustKeys(t, "chat="+publisherKey), Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/badges/query", strings.NewReader(body))
-		r.Header.Set("Authorization", "Bearer "+publisherKey)
-		r.Header.Set("Content-Type", "application/json")
-		a := send(t, api, r)
+		a := post(t, build(t, httpapi.Config{Badges: b}), "/v1/badges/query", plain, body)
 		if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
 			t.Fatalf("%s: %v", a.body, err)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -51,13 +50,7 @@ func (b *largeBadges) ShownBadges(ctx context.Context, userIDs []string) ([]pubs
 // byte.
 func queryLarge(t *testing.T, b *largeBadges, began func()) (status int, answer []byte, err error) {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: b, Tokens: tokens{}, Keys: mustKeys(t, "chat="+publisherKey), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(api)
+	server := httptest.NewServer(build(t, httpapi.Config{Badges: b}))
 	defer server.Close()
 	ids := make([]string, 500)
 	for i := range ids {

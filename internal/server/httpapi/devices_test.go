@@ -51,24 +51,15 @@ func (f *fakeDevices) Delete(ctx context.Context, userID, deviceID string) error
 func deviceAPI(t *testing.T) (*httpapi.API, *fakeDevices) {
 	t.Helper()
 	f := &fakeDevices{}
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: f,
-		Keys: mustKeys(t, "ops="+adminKey),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api, f
+	return build(t, httpapi.Config{Devices: f}), f
 }
 
-func deviceRequest(t *testing.T, method, path, auth, body string) *http.Request {
+func askDevices(t *testing.T, api http.Handler, method, path, auth, body string) answer {
 	t.Helper()
 	if method != http.MethodPut { // the other routes have no body
 		body = ""
 	}
-	r := newRequest(t, method, path, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer "+auth)
-	return r
+	return ask(t, api, auth, method, path, "", body)
 }
 
 func TestDevicesBelongToTheirUser(t *testing.T) {
@@ -95,7 +86,7 @@ func TestDevicesBelongToTheirUser(t *testing.T) {
 			{oldToken, 401},
 			{"a-wrong-key", 401},
 		} {
-			got := send(t, api, deviceRequest(t, route.method, route.path, tt.auth, body))
+			got := askDevices(t, api, route.method, route.path, tt.auth, body)
 			if tt.status == 0 && got.status >= 300 || tt.status != 0 && got.status != tt.status {
 				t.Errorf("%s %s with %s: status %d, want %d: %s", route.method, route.path, tt.auth, got.status, tt.status, got.body)
 			}
@@ -128,7 +119,7 @@ func TestRegistrations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api, f := deviceAPI(t)
-			a := send(t, api, deviceRequest(t, "PUT", "/v1/users/ada/devices/phone", adaToken, tt.body))
+			a := askDevices(t, api, "PUT", "/v1/users/ada/devices/phone", adaToken, tt.body)
 			var got string
 			if len(f.put) == 1 {
 				p := f.put[0]
@@ -154,7 +145,7 @@ func TestRefusedRegistrations(t *testing.T) {
 		{outbound.ErrTooManyDevices, "409 the user has 100 devices already: delete those that are not in use"},
 	} {
 		f.err = tt.err
-		if got := send(t, api, deviceRequest(t, "PUT", "/v1/users/ada/devices/phone", adaToken, body)).story(t); got != tt.want {
+		if got := askDevices(t, api, "PUT", "/v1/users/ada/devices/phone", adaToken, body).story(t); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
@@ -165,8 +156,7 @@ func TestBlankDeviceIDs(t *testing.T) {
 	api, f := deviceAPI(t)
 	for _, method := range []string{"PUT", "GET", "DELETE"} {
 		for _, id := range []string{"%20", "%20%20", "%C2%A0"} {
-			r := deviceRequest(t, method, "/v1/users/ada/devices/"+id, adaToken, `{"platform":"apns","app":"ios","token":"0a1b"}`)
-			if got := send(t, api, r).story(t); got != "400 device id must not be blank" {
+			if got := askDevices(t, api, method, "/v1/users/ada/devices/"+id, adaToken, `{"platform":"apns","app":"ios","token":"0a1b"}`).story(t); got != "400 device id must not be blank" {
 				t.Errorf("%s %s: %q", method, id, got)
 			}
 		}
@@ -182,7 +172,7 @@ func TestUsersAreLimited(t *testing.T) {
 		api, _ := deviceAPI(t)
 		const body = `{"platform":"apns","app":"ios","token":"0a1b2c3d"}`
 		put := func(auth, user string) answer {
-			return send(t, api, deviceRequest(t, "PUT", "/v1/users/"+user+"/devices/phone", auth, body))
+			return askDevices(t, api, "PUT", "/v1/users/"+user+"/devices/phone", auth, body)
 		}
 		n := 0
 		for n < 100 && put(adaToken, "ada").status < 300 {
@@ -192,7 +182,7 @@ func TestUsersAreLimited(t *testing.T) {
 			t.Errorf("%d registrations at once, want 20", n)
 		}
 		for _, method := range []string{"PUT", "GET", "DELETE"} {
-			got := send(t, api, deviceRequest(t, method, "/v1/users/ada/devices/phone", adaToken, body))
+			got := askDevices(t, api, method, "/v1/users/ada/devices/phone", adaToken, body)
 			if want := "429 too many requests with this user's token; repeat the request after Retry-After"; got.story(t) != want || got.header.Get("Retry-After") != "1" {
 				t.Errorf("%s: %q after %q", method, got.story(t), got.header.Get("Retry-After"))
 			}
@@ -200,10 +190,10 @@ func TestUsersAreLimited(t *testing.T) {
 		if got := put(publisherKey, "ada").status; got != 200 {
 			t.Errorf("the publisher gets %d", got)
 		}
-		if got := send(t, api, deviceRequest(t, "GET", "/v1/users/ben/devices", benToken, "")).status; got != 200 {
+		if got := askDevices(t, api, "GET", "/v1/users/ben/devices", benToken, "").status; got != 200 {
 			t.Errorf("another user gets %d", got)
 		}
-		if got := send(t, api, deviceRequest(t, "GET", "/v1/users/ada/badge", adaToken, "")).status; got != 200 {
+		if got := askDevices(t, api, "GET", "/v1/users/ada/badge", adaToken, "").status; got != 200 {
 			t.Errorf("the same user gets %d for the badge", got)
 		}
 		time.Sleep(time.Second) // of the bubble
@@ -221,11 +211,11 @@ func TestUsersAreLimited(t *testing.T) {
 func TestUnknownDevices(t *testing.T) {
 	api, _ := deviceAPI(t)
 	for _, method := range []string{"GET", "DELETE"} {
-		if got := send(t, api, deviceRequest(t, method, "/v1/users/ada/devices/watch", adaToken, "")).story(t); got != "404 the user has no such device" {
+		if got := askDevices(t, api, method, "/v1/users/ada/devices/watch", adaToken, "").story(t); got != "404 the user has no such device" {
 			t.Errorf("%s: %q", method, got)
 		}
 	}
-	if got := send(t, api, deviceRequest(t, "GET", "/v1/users/ben/devices", benToken, "")); strings.TrimSpace(got.body) != `{"devices":[]}` {
+	if got := askDevices(t, api, "GET", "/v1/users/ben/devices", benToken, ""); strings.TrimSpace(got.body) != `{"devices":[]}` {
 		t.Errorf("a user without devices: %s", got.body)
 	}
 }

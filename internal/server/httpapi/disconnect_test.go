@@ -52,15 +52,7 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fakeDisconnects{}
-			api, err := httpapi.New(httpapi.Config{
-				Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Disconnects: f, Keys: mustKeys(t),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := newRequest(t, http.MethodPost, "/v1/users/"+tt.user+"/disconnect", strings.NewReader(tt.body))
-			r.Header.Set("Authorization", "Bearer "+publisherKey)
-			a := send(t, api, r)
+			a := post(t, build(t, httpapi.Config{Disconnects: f}), "/v1/users/"+tt.user+"/disconnect", "", tt.body)
 			got := "202 " + strings.TrimSpace(a.body)
 			if a.status != http.StatusAccepted {
 				got = a.story(t)

@@ -178,21 +178,36 @@ func newFixture(t *testing.T) *fixture {
 
 func newAPI(t *testing.T, a httpapi.Appender, b httpapi.Badges, log *slog.Logger) *httpapi.API {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{
-		Appender: a, Badges: b, Tokens: tokens{}, Partitions: func() int { return 64 },
-		Keys:   mustKeys(t, "ops="+adminKey),
-		Logger: log,
-	})
+	return build(t, httpapi.Config{Appender: a, Badges: b, Partitions: func() int { return 64 }, Logger: log})
+}
+
+// build returns an API with fakes of the parts that every API needs, where cfg has none.
+func build(t *testing.T, cfg httpapi.Config) *httpapi.API {
+	t.Helper()
+	cfg.Tokens = tokens{}
+	if cfg.Appender == nil {
+		cfg.Appender = &appender{}
+	}
+	if cfg.Badges == nil {
+		cfg.Badges = &fakeBadges{}
+	}
+	if cfg.Keys == nil {
+		cfg.Keys = mustKeys(t)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	api, err := httpapi.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return api
 }
 
-// mustKeys returns the publisher's key and those of admins.
-func mustKeys(t *testing.T, admins ...string) *keyring.Ring {
+// mustKeys returns the publisher's key and those of two admins.
+func mustKeys(t *testing.T) *keyring.Ring {
 	t.Helper()
-	keys, errs := keyring.New(keyring.Config{Publishers: []string{"chat=" + publisherKey}, Admins: admins})
+	keys, errs := keyring.New(keyring.Config{Publishers: []string{"chat=" + publisherKey}, Admins: []string{"root=another", "ops=" + adminKey}})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -246,11 +261,30 @@ func get(t *testing.T, api http.Handler, target string) answer {
 
 func post(t *testing.T, api http.Handler, target, contentType, body string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodPost, target, strings.NewReader(body))
+	return ask(t, api, publisherKey, http.MethodPost, target, contentType, body)
+}
+
+// ask sends a request with a key or token.
+func ask(t *testing.T, api http.Handler, key, method, target, contentType, body string) answer {
+	t.Helper()
+	r := newRequest(t, method, target, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+key)
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
 	return send(t, api, r)
+}
+
+func mustDecode[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var v T
+	if a.status != http.StatusOK {
+		t.Fatalf("answer is %d %s", a.status, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	return v
 }
 
 func newRequest(t *testing.T, method, target string, body io.Reader) *http.Request {

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,14 +39,10 @@ func keysOf(t *testing.T, registry prometheus.Registerer, file ...accesstest.Key
 // fullAPI is an API with all routes, over fakes.
 func fullAPI(t *testing.T, a httpapi.Appender, keys *keyring.Ring) *httpapi.API {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{
-		Appender: a, Badges: &fakeBadges{}, Tokens: tokens{}, Devices: &fakeDevices{}, Disconnects: &fakeDisconnects{},
+	return build(t, httpapi.Config{
+		Appender: a, Devices: &fakeDevices{}, Disconnects: &fakeDisconnects{},
 		Explainer: &explainer{}, Operations: &fakeOperations{}, Webhooks: &webhooks{}, Keys: keys,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
 }
 
 // Every route admits exactly the kinds of keys that accesstest and its description name,
@@ -74,7 +69,7 @@ func TestEveryRouteWithEveryKey(t *testing.T) {
 			for _, key := range keys {
 				a := &appender{}
 				api := fullAPI(t, a, keysOf(t, nil, accesstest.Keys()...))
-				got := askFor(t, api, r, "", "Bearer "+key.Name)
+				got := askFor(t, api, r, "", key.Name)
 				switch {
 				case key.Expired:
 					if want := "401 the key " + key.Name + " has expired"; got.story(t) != want {
@@ -106,10 +101,8 @@ func TestEveryEventWithEveryKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, key := range append(accesstest.Keys(), accesstest.Unlimited(publisherKey, adminKey)...) {
-			r := newRequest(t, http.MethodPost, "/v1/events", bytes.NewReader(body))
-			r.Header.Set("Content-Type", events.ContentType)
-			r.Header.Set("Authorization", "Bearer "+key.Name)
-			got := send(t, fullAPI(t, &appender{}, keysOf(t, nil, accesstest.Keys()...)), r)
+			api := fullAPI(t, &appender{}, keysOf(t, nil, accesstest.Keys()...))
+			got := publishAs(t, api, key.Name, string(body))
 			want := http.StatusForbidden
 			switch route := (accesstest.Route{Kinds: []keyring.Kind{keyring.Publisher, keyring.Admin}, Rights: accesstest.ToPublish(typ.Type)}); {
 			case key.Expired:
@@ -122,6 +115,12 @@ func TestEveryEventWithEveryKey(t *testing.T) {
 			}
 		}
 	}
+}
+
+// publishAs publishes a body of JSON with a key.
+func publishAs(t *testing.T, api http.Handler, key, body string) answer {
+	t.Helper()
+	return ask(t, api, key, http.MethodPost, "/v1/events", plain, body)
 }
 
 // scoped is an event of a source and type for users, in JSON.
@@ -140,10 +139,7 @@ func TestEventsBeyondTheScopeOfTheKey(t *testing.T) {
 		Name: "crm", Kind: keyring.Publisher, Fields: ", sources: [crm, crm/*], types: [message.*, room.posted, room.joined], users: [acme-*, bob]",
 	}))
 	publish := func(events ...string) string {
-		r := newRequest(t, http.MethodPost, "/v1/events", strings.NewReader("["+strings.Join(events, ",")+"]"))
-		r.Header.Set("Content-Type", plain)
-		r.Header.Set("Authorization", "Bearer crm")
-		a := send(t, api, r)
+		a := publishAs(t, api, "crm", "["+strings.Join(events, ",")+"]")
 		if a.status == http.StatusAccepted {
 			return "ok"
 		}
@@ -234,10 +230,7 @@ func TestRoomsOfAKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newRequest(t, http.MethodPost, "/v1/events", bytes.NewReader(body))
-		r.Header.Set("Content-Type", plain)
-		r.Header.Set("Authorization", "Bearer eu")
-		got := send(t, api, r)
+		got := publishAs(t, api, "eu", string(body))
 		if test.want == "" && got.status != http.StatusAccepted || test.want != "" && got.story(t) != denied+test.want {
 			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, test.want)
 		}
@@ -248,10 +241,7 @@ func TestPublishingMoreThanTheKeyMay(t *testing.T) {
 	f := &appender{}
 	api := fullAPI(t, f, keysOf(t, nil, accesstest.Keys()...))
 	publish := func(key string, n int) answer {
-		r := newRequest(t, http.MethodPost, "/v1/events", strings.NewReader("["+strings.Join(slices.Repeat([]string{delivered("1")}, n), ",")+"]"))
-		r.Header.Set("Content-Type", plain)
-		r.Header.Set("Authorization", "Bearer "+key)
-		return send(t, api, r)
+		return publishAs(t, api, key, "["+strings.Join(slices.Repeat([]string{delivered("1")}, n), ",")+"]")
 	}
 	if a := publish("slow", 3); a.status != http.StatusAccepted {
 		t.Fatalf("the first request: %d %s", a.status, a.body)

@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
+	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/operations"
 	"github.com/badged/badged/internal/operations/deadletters"
 	"github.com/badged/badged/internal/partition/rebuild"
@@ -128,13 +127,7 @@ var errCut = errors.New("the database is gone")
 // Reads that show what users did are recorded, or refused.
 func TestReadsOfOperatorsAreRecorded(t *testing.T) {
 	o := &fakeOperations{}
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Explainer: &explainer{}, Operations: o,
-		Keys: mustKeys(t, "ops="+adminKey), Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := build(t, httpapi.Config{Explainer: &explainer{}, Operations: o})
 	if a := call(t, api, adminKey, "GET users/ada/explain", ""); a.status != http.StatusOK || o.read != "api ops user.explain {ada}" {
 		t.Errorf("it answers %d and records %q", a.status, o.read)
 	}
@@ -146,24 +139,14 @@ func TestReadsOfOperatorsAreRecorded(t *testing.T) {
 
 func newOperationsAPI(t *testing.T, o httpapi.Operations) *httpapi.API {
 	t.Helper()
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Operations: o,
-		Keys:   mustKeys(t, "root=another", "ops="+adminKey),
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
+	return build(t, httpapi.Config{Operations: o})
 }
 
 // call sends a request such as "GET rates" with a key.
 func call(t *testing.T, api http.Handler, key, request, body string) answer {
 	t.Helper()
 	method, target, _ := strings.Cut(request, " ")
-	r := newRequest(t, method, "/admin/v1/"+target, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer "+key)
-	return send(t, api, r)
+	return ask(t, api, key, method, "/admin/v1/"+target, "", body)
 }
 
 // Each route, the call that it makes, and its answer.
@@ -224,15 +207,12 @@ const notAdmins = "403 the key chat is a publisher's, and may not use the routes
 
 func TestOperationsRefuse(t *testing.T) {
 	for _, tc := range []struct{ request, body, want string }{
-		{"GET partitions?x=1", "", `400 "x" is not a parameter of this route`},
-		{"GET processes?x=1", "", `400 "x" is not a parameter of this route`},
 		{"GET rates?since=today", "", "400 since must be a time such as 2026-01-31T23:59:59Z"},
 		{"GET deadletters?limit=0", "", "400 limit must be a number from 1 to 500"},
 		{"GET deadletters?after=-1", "", "400 after must be an id of the list"},
 		{"GET audit?before=0", "", "400 before must be an id of the list"},
 		{"GET rebuilds?before=0", "", "400 before must be an id of the list"},
 		{"GET audit?before=x", "", "400 before must be an id of the list"},
-		{"GET rebuilds?after=1", "", `400 "after" is not a parameter of this route`},
 		{"GET rebuilds/x", "", "400 the id must be a positive number"},
 		{"DELETE deadletters/0", "", "400 the id must be a positive number"},
 		{"POST deadletters/99999999999999999999/retry", "", "400 the id must be a positive number"},
@@ -240,8 +220,6 @@ func TestOperationsRefuse(t *testing.T) {
 		{"GET rebuilds?before=99999999999", "", "400 before must be an id of the list"},
 		{"DELETE rebuilds/x", "", "400 the id must be a positive number"},
 		{"PUT rebuilds/7", "", "405 PUT is not a method of /admin/v1/rebuilds/7; use DELETE or GET"},
-		{"POST rebuilds", `{"force":true}`, `400 unknown field "force"`},
-		{"POST rebuilds", `[]`, "400 the body must be a JSON object, is a JSON array"},
 		{"POST rebuilds", `{"partition":4}`, "400 partition: there is no partition 4: they are numbered from 0 to 3"},
 		{"POST rebuilds", `{"partition":-1}`, "400 partition: there is no partition -1: they are numbered from 0 to 3"},
 		{"POST rebuilds", `{"partition":"1"}`, "400 partition must not be a JSON string"},
@@ -316,96 +294,43 @@ func TestOperationsOutliveTheirRequest(t *testing.T) {
 	}
 }
 
-// The service behind the routes acts on the database and records its actions.
-func TestOperationsOnADatabase(t *testing.T) {
-	pool := openPool(t, pgtest.NewDB(t, migrated()))
-	_, log := openAPI(t, pool)
-	woken := []int{}
+// A dead letter that is retried wakes the projectors of its partitions. One that cannot be retried
+// is told from one that does not exist.
+func TestDeadLettersOfADatabase(t *testing.T) {
+	pool := projectortest.NewPool(t, pgtest.NewDB(t, schematest.Migrated(2)), nil)
+	log, err := events.Open(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
 	dbs, err := cluster.Open(t.Context(), cluster.Config{Databases: []cluster.Candidate{{Pool: pool}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runner := operations.New(operations.Config{
-		Cluster: dbs, Append: log.AppendOwn, Process: "host/1", Interval: time.Millisecond,
-		Wake: func(p []int) { woken = append(woken, p...) },
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- runner.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
-	api := newOperationsAPI(t, runner)
-
-	home := events.PartitionOf("ada", partitions)
+	var woken []int
+	api := newOperationsAPI(t, operations.New(operations.Config{
+		Cluster: dbs, Append: log.AppendOwn, Process: "host/1", Wake: func(p []int) { woken = append(woken, p...) },
+	}))
 	for i, payload := range []string{
 		`{"specversion":"1.0","id":"1","source":"s","type":"message.delivered","data":{"conversation_id":"c","seq":1,"user_ids":["ada"]}}`,
 		`"gone"`,
 	} {
-		if _, err := pool.Exec(t.Context(), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
-VALUES (0, '1', $1, gen_random_uuid(), convert_to($2, 'UTF8'), 'odd')`, i, payload); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, pool, `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, payload, reason)
+VALUES (0, '1', $1, gen_random_uuid(), convert_to($2, 'UTF8'), 'odd')`, i, payload)
 	}
 	for _, tc := range []struct {
-		request, body string
-		status        int
-		answers       string
+		request string
+		status  int
 	}{
-		{"GET deadletters?limit=1", "", 200, `{"dead_letters":[{"id":1,"partition":0,"position":"1/0","payload":{"specversion":`},
-		{"POST deadletters/1/retry", "", 204, ""},
-		{"POST deadletters/2/retry", "", 422, ""},
-		{"DELETE deadletters/2", "", 200, `{"id":2,"partition":0,"position":"1/1","payload":"gone","reason":"odd",`},
-		{"DELETE deadletters/2", "", 404, ""},
-		{"GET deadletters", "", 200, `{"dead_letters":[]}`},
-		{"GET partitions", "", 200, `{"partitions":[{"partition":0,`},
-		{"GET processes", "", 200, `{"processes":[]}`},
-		{"GET rates", "", 200, `{"interval_seconds":10,"points":[]}`},
-		{"DELETE rebuilds/1", "", 404, ""},
+		{"POST deadletters/1/retry", 204},
+		{"POST deadletters/2/retry", 422},
+		{"DELETE deadletters/2", 200},
+		{"DELETE deadletters/2", 404},
 	} {
-		if a := call(t, api, adminKey, tc.request, tc.body); a.status != tc.status || !strings.HasPrefix(a.body, tc.answers) {
+		if a := call(t, api, adminKey, tc.request, ""); a.status != tc.status {
 			t.Errorf("%s: %d %s", tc.request, a.status, a.body)
 		}
 	}
-	if diff := cmp.Diff([]int{home}, woken); diff != "" {
-		t.Errorf("woken (-want +got):\n%s", diff)
-	}
-	a := call(t, api, adminKey, "POST verifications", `{"users":["ada"]}`)
-	for a.status == http.StatusServiceUnavailable { // the runner has not started yet
-		a = call(t, api, adminKey, "POST verifications", `{"users":["ada"]}`)
-	}
-	for strings.Contains(a.body, `"state":"running"`) {
-		a = call(t, api, adminKey, "GET verifications/1", "")
-	}
-	if !strings.Contains(a.body, `"state":"done"`) || !strings.Contains(a.body, `"differences":0`) {
-		t.Errorf("the verification is %s", a.body)
-	}
-	if a := call(t, api, adminKey, "DELETE verifications/1", ""); a.status != http.StatusConflict {
-		t.Errorf("canceling it: %d %s", a.status, a.body)
-	}
-	rows, err := pool.Query(t.Context(), `SELECT who || ' ' || action || ' ' || regexp_replace(arguments::text, ',"at":"[^"]+"', '') || ' ' || coalesce(e.error, 'done')
-FROM badged.audit LEFT JOIN badged.audit_ends AS e ON audit_id = id WHERE e.error IS DISTINCT FROM $1 ORDER BY id`,
-		"start a verification: "+operations.ErrNotRunning.Error())
-	if err != nil {
-		t.Fatal(err)
-	}
-	trail, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{
-		`ops deadletters.read {} done`,
-		`ops deadletters.retry {"id":1} done`,
-		`ops deadletters.retry {"id":2} retry dead letter 2: invalid event: must be a JSON object`,
-		`ops deadletters.discard {"id":2,"partition":0,"position":"1/1","payload":"gone","reason":"odd"} done`,
-		`ops deadletters.discard {"id":2} discard dead letter 2: there is no such dead letter`,
-		`ops rebuild.cancel {"job":1} read job 1: there is no such job`,
-		`ops verification.start {"users":["ada"]} done`,
-		`ops verification.cancel {"job":1} cancel job 1: the job has ended already`,
-	}, trail); diff != "" {
-		t.Errorf("the trail (-want +got):\n%s", diff)
+	if home := log.PartitionOf("ada"); !slices.Equal(woken, []int{home}) {
+		t.Errorf("woken are %v, want %d", woken, home)
 	}
 }

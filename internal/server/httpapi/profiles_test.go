@@ -14,13 +14,11 @@ import (
 // askProfile asks an API without other routes for a profile.
 func askProfile(t *testing.T, api http.Handler, name string) answer {
 	t.Helper()
-	r := newRequest(t, http.MethodGet, httpapi.ProfilesPath+name, nil)
-	r.Header.Set("Authorization", "Bearer "+adminKey)
-	return send(t, api, r)
+	return ask(t, api, adminKey, http.MethodGet, httpapi.ProfilesPath+name, "", "")
 }
 
 func TestProfilesThatCannotBeTaken(t *testing.T) {
-	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t, "ops="+adminKey)})
+	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t)})
 	for name, want := range map[string]string{
 		"cmdline":                "404 /debug/pprof/cmdline is not a profile; GET /debug/pprof/ lists them",
 		"symbol":                 "404 /debug/pprof/symbol is not a profile; GET /debug/pprof/ lists them",
@@ -40,7 +38,7 @@ func TestProfilesThatCannotBeTaken(t *testing.T) {
 
 // All that the list names can be taken.
 func TestListOfProfiles(t *testing.T) {
-	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t, "ops="+adminKey)})
+	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t)})
 	names := strings.Fields(askProfile(t, api, "").body)
 	if len(names) < 8 {
 		t.Errorf("the list is %q", names)
@@ -57,7 +55,7 @@ func TestListOfProfiles(t *testing.T) {
 }
 
 func TestOneProfileOverATimeAtOnce(t *testing.T) {
-	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t, "ops="+adminKey)})
+	api := httpapi.NewProfiles(httpapi.Config{Keys: mustKeys(t)})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -1,11 +1,9 @@
 package httpapi_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -204,52 +202,6 @@ event 5 data.seq: is not a field of user.read_all`,
 
 // theTypes follows if the type of an event is at fault.
 const theTypes = "; the types of events are message.delivered, conversation.read, message.recalled, message.changed, conversation.marked_unread, conversation.reset, conversation.seen, conversation.level_set, conversation.left, category.level_set, user.read_all, user.seen_all, user.left_all, room.joined, room.left, room.posted, room.recalled, room.changed, room.reset\n"
-
-// A null counts as absent, with the same cases as events.Decode and SQL.
-func TestPublishTreatsNullAsAbsent(t *testing.T) {
-	b, err := os.ReadFile("../../../events/testdata/nulls.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cases []struct {
-		Name      string
-		Event, Is json.RawMessage
-		Error     string
-	}
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range cases {
-		t.Run(test.Name, func(t *testing.T) {
-			f := newFixture(t)
-			a := post(t, f, "/v1/events", single, string(test.Event))
-			if test.Error != "" {
-				var fields []string
-				for field := range strings.SplitSeq(test.Error, "; ") {
-					fields = append(fields, "event 0 "+field)
-				}
-				want := "400 some events are invalid; nothing was stored"
-				if strings.Contains(test.Error, "type: ") {
-					want += theTypes
-				} else {
-					want += "\n"
-				}
-				want += strings.Join(fields, "\n")
-				if diff := cmp.Diff(want, a.story(t)); diff != "" {
-					t.Errorf("answer (-want +got):\n%s", diff)
-				}
-				return
-			}
-			post(t, f, "/v1/events", single, string(test.Is))
-			if len(f.appender.calls) != 2 {
-				t.Fatalf("%d appends, want 2; the answer is %d %s", len(f.appender.calls), a.status, a.body)
-			}
-			if diff := cmp.Diff(f.appender.calls[1], f.appender.calls[0]); diff != "" {
-				t.Errorf("appended (-without null +with null):\n%s", diff)
-			}
-		})
-	}
-}
 
 func TestPublishNamesNoMoreThanAHundredBadEvents(t *testing.T) {
 	a := post(t, newFixture(t), "/v1/events", ndjson, strings.Repeat("7\n", 500))

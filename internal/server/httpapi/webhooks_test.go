@@ -49,21 +49,9 @@ func (w *webhooks) Test(_ context.Context, operator operations.Operator, name st
 	return operations.WebhookTest{Status: 503, DurationSeconds: 0.5, Error: "the endpoint answered 503 Service Unavailable"}, w.ask("%s %s tests %s", operator.Via, operator.Name, name)
 }
 
-func newWebhookAPI(t *testing.T, w httpapi.Webhooks) *httpapi.API {
-	t.Helper()
-	api, err := httpapi.New(httpapi.Config{
-		Appender: &appender{}, Badges: &fakeBadges{}, Tokens: tokens{}, Webhooks: w,
-		Keys: mustKeys(t, "ops="+adminKey),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return api
-}
-
 func TestWebhookRoutes(t *testing.T) {
 	w := &webhooks{}
-	api := newWebhookAPI(t, w)
+	api := build(t, httpapi.Config{Webhooks: w})
 	const put = `{"url":"https://crm.example/","secrets":["whsec_x"],"events":["drift.found"],"categories":["chat"],"batch":7,"state":"paused"}`
 	for _, c := range []struct {
 		method, path, body string
@@ -90,9 +78,7 @@ func TestWebhookRoutes(t *testing.T) {
 		{method: "POST", path: "/crm/test?now=1", status: 400, says: "now"},
 	} {
 		w.created, w.err, w.asked = c.created, c.err, ""
-		r := newRequest(t, c.method, "/admin/v1/webhooks"+c.path, strings.NewReader(c.body))
-		r.Header.Set("Authorization", "Bearer "+adminKey)
-		got := send(t, api, r)
+		got := call(t, api, adminKey, c.method+" webhooks"+c.path, c.body)
 		if got.status != c.status || !strings.Contains(got.body, c.says) || c.asked != "" && w.asked != c.asked {
 			t.Errorf("%s %s: %d, asked %q\n%s\nwant %d, %q, %s", c.method, c.path, got.status, w.asked, got.body, c.status, c.asked, c.says)
 		}

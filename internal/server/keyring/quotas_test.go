@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
+	"github.com/badged/badged/internal/devtest/projectortest"
 	"github.com/badged/badged/internal/devtest/schematest"
 	"github.com/badged/badged/internal/server/keyring"
 )
@@ -22,12 +23,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m).Run()) }
 
 func newPool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), pgtest.NewDB(t, schematest.Migrated(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return projectortest.NewPool(t, pgtest.NewDB(t, schematest.Migrated(1)), nil)
 }
 
 // server is a process with a key of a quota.
@@ -48,16 +44,7 @@ func newServer(t *testing.T, q keyring.Quotas, quota int) *server {
 		t.Fatal(errs)
 	}
 	s.Share(q)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	s.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(s.stop)
+	s.stop = projectortest.Run(t, s.Run)
 	return s
 }
 
