@@ -1,14 +1,12 @@
 package tests
 
 import (
-	"fmt"
 	"net/http"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -124,60 +122,5 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	}
 	if n := total(t, p, ben, position); n != 2 {
 		t.Errorf("ben has %d unread, want 2", n)
-	}
-}
-
-// Many publishers send the next request as soon as the last is answered. Every event is accepted
-// in the end, and counts once.
-func TestFloodOfPublishers(t *testing.T) {
-	t.Parallel()
-	const publishers, requests, each = 24, 3, 400
-	p := serve(t, newDatabase(t), "--max-lag=1s")
-	errs := make(chan error, publishers)
-	for i := range publishers {
-		go func() {
-			errs <- func() error {
-				for r := range requests {
-					var body strings.Builder
-					for n := range each {
-						seq := r*each + n + 1
-						fmt.Fprintln(&body, delivered(fmt.Sprint("c", i), seq, fmt.Sprintf(`"user-%d"`, seq%50)))
-					}
-					for accepted := false; !accepted; {
-						status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body.String())
-						switch status {
-						case http.StatusAccepted:
-							accepted = true
-						case http.StatusTooManyRequests: // retry, as clients do
-							seconds, err := strconv.Atoi(header.Get("Retry-After"))
-							if err != nil {
-								return err
-							}
-							<-time.After(time.Duration(seconds) * time.Second)
-						default:
-							return fmt.Errorf("%d %s", status, answer)
-						}
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	for range publishers {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	var others []string // enough users that every shard has one
-	for n := range 50 {
-		others = append(others, fmt.Sprintf(`"other-%d"`, n))
-	}
-	position := publish(t, p, event("end", "user.read_all", `{"user_ids":[`+strings.Join(others, ",")+`]}`))
-	var sum int64
-	for u := range 50 {
-		sum += total(t, p, fmt.Sprint("user-", u), position)
-	}
-	if want := int64(publishers * requests * each); sum != want {
-		t.Errorf("%d messages are unread, want %d", sum, want)
 	}
 }

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -67,33 +66,6 @@ func TestDeadLetters(t *testing.T) {
 	if _, stderr, code := command(t, "deadletters", "discard", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--all") {
 		t.Errorf("discard of nothing: exit %d %s", code, stderr)
 	}
-}
-
-// The position of a server was set back behind dead letters. The server folds on: no dead letter
-// is stored twice, and a discarded dead letter stays discarded.
-func TestDeadLettersAreBuriedOnce(t *testing.T) {
-	t.Parallel()
-	database := newDatabase(t)
-	p := serve(t, database)
-	home := events.PartitionOf("ann", partitions)
-	writeLog(t, database, home, `"discarded"`)
-	writeLog(t, database, home, `"kept"`)
-	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
-	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
-	_, letters, _ := strings.Cut(list(), "\n") // without the header
-	first := regexp.MustCompile(`\b[0-9]+\b`).FindString(letters)
-	must(t, "deadletters", "discard", first, "--database-url="+database)
-	before := list()
-	conn := pgtest.Connect(t, holderOf(t, database, home))
-	pgtest.Exec(t, conn, `UPDATE badged.`+events.Topic(home)+`_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`)
-	if n := total(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`))); n != 2 {
-		t.Errorf("the total is %d, want 2", n)
-	}
-	if after := list(); after != before || strings.Count(after, "\n") != 2 {
-		t.Errorf("dead letters before:\n%s\nafter:\n%s", before, after)
-	}
-	must(t, "rebuild", "--database-url="+database)
-	must(t, "verify", "--database-url="+database)
 }
 
 // `badged log` prints the folded rows of the log, including rows that are no event or no JSON.

@@ -22,6 +22,9 @@ func delivered(conversation string, seq int, users string) string {
 		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
 }
 
+// publishSQL publishes an event within the transaction of a session.
+const publishSQL = `SELECT badged.publish($1::text::jsonb)`
+
 // publish publishes one event and returns its position.
 func publish(t *testing.T, p *process, body string) string {
 	t.Helper()

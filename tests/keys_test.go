@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -129,49 +128,6 @@ func TestALeakedKey(t *testing.T) {
 	}
 	if err := p.stop(); err != nil {
 		t.Errorf("the server, after SIGHUP, ends with %v", err)
-	}
-}
-
-// A key that is restricted to some users cannot add one of them to a room in order to read there,
-// and cannot post to the room, unless the key's entry names the room.
-func TestKeysForSomeUsersInRooms(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.yaml")
-	writeKeys(t, file, keyEntry("eu", "publisher", ", users: [eu-*]"), keyEntry("hall", "publisher", ", users: [eu-*], rooms: [hall-*]"))
-	p := serve(t, newDatabase(t), "--keys-file="+file)
-	events := 0
-	as := func(key, typ, data string) (int, string) {
-		t.Helper()
-		events++
-		status, _, answer := requestAs(t, key, http.MethodPost, p.url+"/v1/events", "application/json",
-			fmt.Sprintf(`{"specversion":"1.0","id":"%d","source":"chat","type":%q,"data":{"conversation_id":%s}}`, events, typ, data))
-		return status, answer
-	}
-	for _, room := range []string{"board", "hall-1"} {
-		if status, answer := as(publisherKey, "room.joined", `"`+room+`","user_ids":["us-boss"]`); status != http.StatusAccepted {
-			t.Fatalf("the chat backend: %d %s", status, answer)
-		}
-	}
-	for _, event := range [][2]string{
-		{"room.joined", `,"user_ids":["eu-spy"]`},
-		{"room.posted", `,"seq":1,"notification":{"title":"Boss","body":"you are fired"}`},
-		{"room.recalled", `,"seq":2`},
-		{"room.left", `,"user_ids":["eu-spy"]`},
-	} {
-		typ, rest := event[0], event[1]
-		for key, room := range map[string]string{"eu": "hall-1", "hall": "board"} {
-			if status, answer := as(key, typ, `"`+room+`"`+rest); status != http.StatusForbidden || !strings.Contains(answer, "room") {
-				t.Errorf("%s of %s with the key %s: %d %s", typ, room, key, status, answer)
-			}
-		}
-		if status, answer := as("hall", typ, `"hall-1"`+rest); status != http.StatusAccepted {
-			t.Errorf("%s of its own room: %d %s", typ, status, answer)
-		}
-	}
-	position := publish(t, p, event("secret", "room.posted", `{"conversation_id":"board","seq":2}`))
-	for user, want := range map[string]int64{"eu-spy": 0, "us-boss": 2} { // message 2 of the board, and 1 of the hall
-		if got := total(t, p, user, position); got != want {
-			t.Errorf("the total of %s is %d, want %d", user, got, want)
-		}
 	}
 }
 

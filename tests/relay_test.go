@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,16 +112,6 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// Without a server, the relay appends directly to the log in badged's database.
-func TestRelayToADatabase(t *testing.T) {
-	t.Parallel()
-	outbox, database := newOutbox(t, pgtest.Borrow(t)), oneDatabase(t)
-	p := serve(t, database)
-	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, "--database-url="+database)
-	publishIn(t, pgtest.Connect(t, outbox), delivered("c", 1, `"ann"`))
-	awaitTotalOf(t, p, "ann", 1)
-}
-
 // A relay that starts before the database of its outbox, as after a boot, waits for the database. It
 // also reports when the database becomes unavailable later.
 func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
@@ -200,66 +186,6 @@ func TestRelayRefusals(t *testing.T) {
 	}
 	if _, stderr, code := command(t, "migrate", "up", "--database-url="+outbox); code != 1 || !strings.Contains(stderr, "the database has an outbox") {
 		t.Errorf("a log beside an outbox: %d, %s", code, stderr)
-	}
-}
-
-// A proxy, or another server at the address of badged, answers the relay. Whatever the answer is, no
-// event counts as refused: the events stay in the outbox, and metrics and /readyz report it. A relay
-// does not start if the server at its address is not badged.
-func TestRelayBehindAProxy(t *testing.T) {
-	t.Parallel()
-	s := pgtest.Borrow(t)
-	outbox := newOutbox(t, s)
-	p := serve(t, oneDatabase(t))
-	to, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(to)
-	var answer atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status := int(answer.Load()); status > 0 {
-			http.Error(w, "the proxy says no", status)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	args := []string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + outbox, "--url=" + proxy.URL, "--publisher-key=" + publisherKey}
-	for _, status := range []int{http.StatusBadRequest, http.StatusAccepted, http.StatusNotFound} {
-		answer.Store(int64(status))
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, "check the server URL") {
-			t.Errorf("at a server that answers %d: exit %d %s", status, code, stderr)
-		}
-	}
-
-	answer.Store(0)
-	r := start(t, nil, args...)
-	r.awaitReady()
-	conn := pgtest.Connect(t, outbox)
-	for i, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusForbidden} {
-		answer.Store(int64(status))
-		publishIn(t, conn, delivered("c", i+1, `"ann"`))
-		for range polls(t, "the relay to say what the proxy answers") {
-			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; badged did not send this answer", status, http.StatusText(status))) {
-				break
-			}
-		}
-		if code, _, body := request(t, http.MethodGet, r.url+"/readyz", "", ""); code != http.StatusServiceUnavailable {
-			t.Errorf("while the proxy answers %d it is ready: %d %s", status, code, body)
-		}
-		answer.Store(0)
-		awaitTotalOf(t, p, "ann", int64(i+1))
-	}
-	if m := metricsOf(t, r); metric(t, m, "badged_relay_errors_total") < 3 || metric(t, m, "badged_relay_refused_total") > 0 {
-		t.Errorf("metrics:\n%s", m)
-	}
-	var refused int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.outbox_refused`).Scan(&refused); err != nil || refused != 0 {
-		t.Errorf("%d events are set aside, %v", refused, err)
-	}
-	if err := r.stop(); err != nil {
-		t.Error(err)
 	}
 }
 

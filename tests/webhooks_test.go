@@ -21,8 +21,6 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -216,28 +214,6 @@ func TestWebhookCallSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A webhook whose endpoint is down does not delay other webhooks.
-func TestDeadEndpointDelaysNoOther(t *testing.T) {
-	e := newEndpoint(t)
-	database := newDatabase(t)
-	p := hookServer(t, database, e)
-	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = dead.Close() }()
-	operator(t, p, http.MethodPut, "dead", strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1), http.StatusCreated)
-	operator(t, p, http.MethodPut, "alive", hookSettings(e, `"badge.changed"`), http.StatusCreated)
-	pgtest.Exec(t, pgtest.Connect(t, database), fmt.Sprintf(`UPDATE badged.webhooks SET url = 'https://%s/', state = 'active' WHERE name = 'dead'`, dead.Addr()))
-	users := map[string]bool{}
-	for i := range 100 {
-		publish(t, p, delivered("lunch", i+1, fmt.Sprintf(`"user %d"`, i)))
-	}
-	for len(users) < 100 {
-		users[e.next(t).event.Subject] = true
-	}
-}
-
 // A webhook gets one reminder for each time span in which something stays unread.
 func TestWebhookReminds(t *testing.T) {
 	e := newEndpoint(t)
@@ -253,18 +229,6 @@ func TestWebhookReminds(t *testing.T) {
 	publish(t, p, delivered("lunch", 2, `"ben"`))
 	if c := e.next(t); c.event.Subject != "ben" {
 		t.Errorf("the second reminder is %+v", c)
-	}
-}
-
-// A webhook is called for new dead letters.
-func TestWebhookHearsOfDeadLetters(t *testing.T) {
-	e := newEndpoint(t)
-	database := newDatabase(t)
-	p := hookServer(t, database, e)
-	operator(t, p, http.MethodPut, "ops", hookSettings(e, `"deadletter.buried"`), http.StatusCreated)
-	pgtest.Exec(t, pgtest.Connect(t, database), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '7', 1, gen_random_uuid(), 'it is broken')`)
-	if c := e.next(t); c.event.Type != "deadletter.buried" || c.event.Data.Reason != "it is broken" {
-		t.Errorf("the call is %+v", c)
 	}
 }
 
@@ -436,20 +400,5 @@ func TestDeclaredWebhooks(t *testing.T) {
 	shows("own", "200")
 	if strings.Contains(p.out.String(), hookSecret) {
 		t.Error("the log has the secret")
-	}
-}
-
-// An endpoint permits a rate that is larger than badged can store: the webhook is registered with the
-// greatest rate.
-func TestWebhookWithAGreatRate(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	e.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("WebHook-Allowed-Origin", "*")
-		w.Header().Set("WebHook-Allowed-Rate", "99999999999999999999")
-	})
-	p := hookServer(t, newDatabase(t), e)
-	if answer := operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated); !strings.Contains(answer, `"rate":2147483647`) {
-		t.Errorf("the webhook is %s", answer)
 	}
 }
