@@ -203,7 +203,5 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 			try(r, "the key "+key.Name, key.Name, publish.Admits(key))
 		}
 	}
-	if err := p.stop(); err != nil {
-		t.Errorf("the server ends with %v", err)
-	}
+	p.mustStop()
 }

@@ -94,11 +94,10 @@ func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) 
 // awaitAnswer waits until the answer of a route contains a text n times.
 func awaitAnswer(t *testing.T, p *process, route, text string, n int) {
 	t.Helper()
-	for range polls(t, text) {
-		if _, answer := asAdmin(t, p, http.MethodGet, "v1/"+route, ""); strings.Count(answer, text) >= n {
-			return
-		}
-	}
+	await(t, text, func() bool {
+		_, answer := asAdmin(t, p, http.MethodGet, "v1/"+route, "")
+		return strings.Count(answer, text) >= n
+	})
 }
 
 func ended(j job) bool { return j.State != "running" }
@@ -201,9 +200,7 @@ func TestAdmin(t *testing.T) {
 			t.Errorf("the audit trail lacks %s:\n%s", want, trail)
 		}
 	}
-	if err := p.stop(); err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	p.mustStop()
 }
 
 // The admin page is served only with the role api, and only to requests with an admin key.
@@ -285,9 +282,7 @@ func publishLate(t *testing.T, p *process, database string) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := total(t, p, "gus", fmt.Sprint(position)); n != 2 {
-		t.Fatalf("the total of gus is %d, want 2", n)
-	}
+	wantTotal(t, p, "gus", fmt.Sprint(position), 2)
 }
 
 // Runs the tests of the admin page, web/browser/admin.test.mjs, in a real browser. The database

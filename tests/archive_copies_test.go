@@ -120,9 +120,7 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 	if want := "the archive " + dir + " belongs to this database now\n1 user erased again, since the archive lists the erasure\n"; out != want {
 		t.Errorf("taking over prints %q, want %q", out, want)
 	}
-	if out := must(t, "archive", "--take-over", "--to="+dir, "--json", "--database-url="+database); !strings.Contains(out, `"users":0,"gone":0`) {
-		t.Errorf("taking over again prints %s", out)
-	}
+	prints(t, `"users":0,"gone":0`, "archive", "--take-over", "--to="+dir, "--json", "--database-url="+database)
 	if all := everywhere(t, database, dir); strings.Contains(all, ghost) {
 		at := strings.Index(all, ghost)
 		t.Errorf("the id is still there: %s", all[max(0, at-200):at+50])
@@ -131,9 +129,7 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 		t.Helper()
 		for _, args := range [][]string{{"verify", "--quiet"}, {"rebuild", "--quiet"}} {
 			for _, from := range [][]string{nil, {"--archive=" + dir}} {
-				if out := must(t, append(append(args, from...), "--database-url="+database)...); !strings.Contains(out, "no difference") {
-					t.Errorf("%v %v prints %s", args, from, out)
-				}
+				prints(t, "no difference", append(append(args, from...), "--database-url="+database)...)
 			}
 		}
 		must(t, "audit", "verify", "--database-url="+database)
@@ -161,9 +157,7 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		cutLog(t, database)
 		must(t, archiving(database, dir)...)
 		for _, args := range [][]string{{"verify", "--quiet", "--archive=" + dir}, {"rebuild", "--quiet", "--archive=" + dir}} {
-			if out := must(t, append(args, "--database-url="+database)...); !strings.Contains(out, "no difference") {
-				t.Errorf("%v prints %s", args, out)
-			}
+			prints(t, "no difference", append(args, "--database-url="+database)...)
 		}
 	}
 	copied := func() (own string) {
@@ -253,7 +247,5 @@ func TestPromotedStandbyGoesOnWithTheArchive(t *testing.T) {
 	cutLog(t, pg.hosts())
 	must(t, archiving(pg.hosts(), dir)...)
 	must(t, "user", "erase", "ann", "--archive="+dir, "--database-url="+pg.hosts())
-	if out := must(t, "verify", "--quiet", "--archive="+dir, "--database-url="+pg.hosts()); !strings.Contains(out, "no difference") {
-		t.Errorf("verify prints %s", out)
-	}
+	prints(t, "no difference", "verify", "--quiet", "--archive="+dir, "--database-url="+pg.hosts())
 }

@@ -110,9 +110,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
-	if err := pg.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, pg)
 	p = serve(t, pg.URL())
 	said = 2
 	done("archive", "--take-over", "--to="+archive)
@@ -176,9 +174,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		if flag != "" {
 			args = append(args, flag)
 		}
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("with %q, verifying exits with %d: %s", flag, code, stderr)
-		}
+		fails(t, 1, want, args...)
 	}
 }
 
@@ -213,7 +209,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	c := newCrowd(t, serve(t, database))
 	c.users = c.users[:8*partitions]
 	p, member := c.partitionOfA(database)
-	first, second, _ := eventlog.Children(p, partitions)
+	_, second, _ := eventlog.Children(p, partitions)
 	on := "--database-url=" + database
 	posts := 0
 	say := func() {
@@ -238,11 +234,9 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	archived := func() {
 		t.Helper()
 		for user, want := range c.delivered {
-			for range polls(t, user+" to have its messages") {
-				if c.badge(user).Total >= want {
-					break
-				}
-			}
+			await(t, user+" to have its messages", func() bool {
+				return c.badge(user).Total >= want
+			})
 		}
 		cutLog(t, database)
 		must(t, archiving(database, dir)...)
@@ -254,14 +248,8 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	rooms()
 	c.check()
 	archived()
-	if out := must(t, "verify", "--quiet", "--archive="+dir, on); !strings.Contains(out, "no difference") {
-		t.Errorf("verify says\n%s", out)
-	}
-	if want := fmt.Sprintf("partition %d was split into %d and %d", p, first, second); true {
-		if _, stderr, code := command(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", on); code != 1 || !strings.Contains(stderr, "no other shard than b has old rows") {
-			t.Errorf("moving a partition of which %s exits with %d: %s", want, code, stderr)
-		}
-	}
+	prints(t, "no difference", "verify", "--quiet", "--archive="+dir, on)
+	fails(t, 1, "no other shard than b has old rows", "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", on)
 	c.p.kill()
 	for _, tc := range []struct {
 		name string
@@ -277,20 +265,12 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 			}
 			c.t, c.p = t, launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, tc.into...)...)
 			c.check()
-			if out := must(t, append([]string{"verify", "--quiet"}, tc.into...)...); !strings.Contains(out, "no difference") {
-				t.Errorf("verify says\n%s", out)
-			}
-			if _, stderr, code := command(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); code != 1 || !strings.Contains(stderr, "has events already") {
-				t.Errorf("again it exits with %d: %s", code, stderr)
-			}
+			prints(t, "no difference", append([]string{"verify", "--quiet"}, tc.into...)...)
+			fails(t, 1, "has events already", append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...)
 		})
 	}
 	other := "--database-url=" + oneDatabase(t)
-	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME") {
-		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
-	}
+	fails(t, 1, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME", "restore", "--quiet", "--from="+dir, other)
 	// The command is given only one of the two archives.
-	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have no events of ") {
-		t.Errorf("of one of two shards it prints %s", out)
-	}
+	prints(t, "the archives have no events of ", "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other)
 }

@@ -46,9 +46,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	p["projector"].signal(syscall.SIGSTOP)
 	everyone, ids := users(64) // in every partition
 	accepted := refused(t, p["api"], "room", ids)
-	if status, _, answer := request(t, http.MethodGet, p["api"].url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("while badges are behind /readyz answers %d %s", status, answer)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p["api"].url+"/readyz", "", "", http.StatusOK)
 	ann.say(`{"t":"read","id":1,"conversation_id":"read","up_to_seq":1}`)
 	ann.await("the answer to a read", func() bool { return ann.answers[1] == "ok" })
 	for user := range want {
@@ -81,9 +79,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 		if !loaded {
 			n = int64(accepted)
 		}
-		if got := total(t, p["api"], user, "0"); got != n {
-			t.Errorf("%s has %d unread, want %d", user, got, n)
-		}
+		wantTotal(t, p["api"], user, "0", n)
 	}
 }
 
@@ -103,12 +99,8 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	p := serve(t, database, "--max-lag=1s")
 	accepted := refused(t, p, "c", `"ann"`)
 	position := publish(t, p, delivered("d", 1, `"ben"`))
-	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`)); status != http.StatusTooManyRequests {
-		t.Errorf("an event for users of both partitions is answered with %d %s", status, answer)
-	}
-	if n := total(t, p, ben, position); n != 1 {
-		t.Errorf("ben has %d unread, want 1", n)
-	}
+	wantStatus(t, publisherKey, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`), http.StatusTooManyRequests)
+	wantTotal(t, p, ben, position, 1)
 	pgtest.Exec(t, conn, `SELECT pg_advisory_unlock_all()`)
 	for range polls(t, "the backlog to be folded") {
 		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
@@ -117,10 +109,6 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 			break
 		}
 	}
-	if n := total(t, p, ann, position); n != int64(accepted)+1 {
-		t.Errorf("ann has %d unread, want %d", n, accepted+1)
-	}
-	if n := total(t, p, ben, position); n != 2 {
-		t.Errorf("ben has %d unread, want 2", n)
-	}
+	wantTotal(t, p, ann, position, int64(accepted)+1)
+	wantTotal(t, p, ben, position, 2)
 }

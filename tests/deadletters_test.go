@@ -33,9 +33,7 @@ func TestDeadLetters(t *testing.T) {
 	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, (home+1)%partitions, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	position := publish(t, p, delivered("c", 1, `"ann"`))
-	if n := total(t, p, "ann", position); n != 1 {
-		t.Errorf("the total is %d", n)
-	}
+	wantTotal(t, p, "ann", position, 1)
 
 	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
 	awaitMetric(t, p, "badged_projector_dead_letters_total", 3) // the other partition polls
@@ -60,12 +58,8 @@ func TestDeadLetters(t *testing.T) {
 	if out := list(); out != "there are no dead letters\n" {
 		t.Errorf("afterwards the list is\n%s", out)
 	}
-	if _, stderr, code := command(t, "deadletters", "retry", "1", "--database-url="+database); code != 1 || !strings.Contains(stderr, "there is no such dead letter") {
-		t.Errorf("retry of a discarded one: exit %d %s", code, stderr)
-	}
-	if _, stderr, code := command(t, "deadletters", "discard", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--all") {
-		t.Errorf("discard of nothing: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "there is no such dead letter", "deadletters", "retry", "1", "--database-url="+database)
+	fails(t, 2, "--all", "deadletters", "discard", "--database-url="+database)
 }
 
 // `badged log` prints the folded rows of the log, including rows that are no event or no JSON.
@@ -121,7 +115,5 @@ func TestLogCommandFollows(t *testing.T) {
 	if out := log.out.String(); strings.Count(out, "\n") != 2 || strings.Contains(out, "others") {
 		t.Errorf("it prints\n%s", out)
 	}
-	if err := log.stop(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	log.mustStop()
 }

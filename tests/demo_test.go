@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
@@ -66,30 +65,19 @@ func TestDemo(t *testing.T) {
 	ben.say(`{"t":"read","id":1,"conversation_id":"ada-ben","up_to_seq":1}`)
 	ben.awaitTotal(1)
 	refusesOtherPages(t, p)
-	if err := p.stop(); err != nil {
-		t.Fatalf("the demo did not end cleanly: %v", err)
-	}
+	p.mustStop()
 
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
 	postmaster := postmasterOf(t, dir)
 	p.kill()
-	deadline := time.After(patience)
-	for syscall.Kill(postmaster, 0) == nil {
-		select {
-		case <-deadline:
-			t.Fatal("the kill left Postgres running")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	await(t, "Postgres to end", func() bool { return syscall.Kill(postmaster, 0) != nil })
 
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
-	if err := p.stop(); err != nil { // otherwise its Postgres would briefly outlive its directory
-		t.Error(err)
-	}
+	p.mustStop() // otherwise its Postgres would briefly outlive its directory
 }
 
 // refusesOtherPages checks that every route of the demo refuses requests of other web pages.
@@ -150,7 +138,5 @@ func TestDemoAsAnotherUser(t *testing.T) {
 		cmd.Env = append(cmd.Env, "HOME="+dir)
 	}, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
 	connectWith(t, p.url, people(t, p)["ada"]).awaitTotal(0)
-	if err := p.stop(); err != nil {
-		t.Errorf("the demo did not end cleanly: %v", err)
-	}
+	p.mustStop()
 }

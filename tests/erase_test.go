@@ -131,9 +131,7 @@ func TestEraseUser(t *testing.T) {
 	if status, answer := asAdmin(t, p, http.MethodGet, "v1/users/"+ghost+"/export", ""); status != http.StatusOK || !strings.Contains(answer, lacks) {
 		t.Errorf("over HTTP, the export is %d\n%s", status, answer)
 	}
-	if _, stderr, code := command(t, "user", "erase", ghost, "--database-url="+database); code != 1 || !strings.Contains(stderr, "--archive DIR") {
-		t.Errorf("without the archive it exits with %d: %s", code, stderr)
-	}
+	fails(t, 1, "--archive DIR", "user", "erase", ghost, "--database-url="+database)
 	if !strings.Contains(everywhere(t, database, dir), ghost) {
 		t.Error("the id was nowhere before")
 	}
@@ -174,9 +172,7 @@ func TestErasedUserStaysAway(t *testing.T) {
 	for door, erase := range map[string]func(user string){
 		"the command": func(user string) { must(t, "user", "erase", user, "--database-url="+database) },
 		"the API": func(user string) {
-			if status, _, answer := requestAs(t, adminKey, http.MethodPost, api.url+"/admin/v1/users/"+user+"/erase", "", ""); status != http.StatusOK {
-				t.Errorf("erase: %d %s", status, answer)
-			}
+			wantStatus(t, adminKey, http.MethodPost, api.url+"/admin/v1/users/"+user+"/erase", "", "", http.StatusOK)
 		},
 	} {
 		t.Run(door, func(t *testing.T) {

@@ -68,9 +68,7 @@ SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_se
 		_, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body)
 		position = header.Get("Badged-Position")
 	}
-	if n := total(t, p, "ann", position); n != int64(seq+each) {
-		t.Errorf("ann has %d unread, want %d", n, seq+each)
-	}
+	wantTotal(t, p, "ann", position, int64(seq+each))
 	awaitPostgres(t, p, "ok", "")
 	must(t, "verify", "--database-url="+database)
 }
@@ -89,10 +87,7 @@ func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
 func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	t.Helper()
 	conn := pgtest.Connect(t, pg.URL())
-	var postmaster string
-	if err := conn.QueryRow(t.Context(), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&postmaster); err != nil {
-		t.Fatal(err)
-	}
+	postmaster := valueIn[string](t, conn, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`)
 	if _, err := strconv.Atoi(postmaster); err != nil {
 		t.Fatal(err)
 	}

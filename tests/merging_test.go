@@ -97,14 +97,8 @@ END $$`, mergingLock))
 	}
 
 	p := serve(t, database, "--cache-mib=1")
-	if n := total(t, p, "ann", publishMany(t, conn, 1, published, 3)); n != int64(published) {
-		t.Errorf("the total is %d after a repetition, want %d", n, published)
-	}
-	for range polls(t, "what was interrupted to be deleted") {
-		if idle() {
-			break
-		}
-	}
+	wantTotal(t, p, "ann", publishMany(t, conn, 1, published, 3), int64(published))
+	await(t, "what was interrupted to be deleted", idle)
 	if n := count(inPartition(`SELECT count(*) FROM badged.dedup_pages_pNN LEFT JOIN badged.dedup_runs AS r USING (run) WHERE r.run IS NULL`)); n != 0 {
 		t.Errorf("%d pages belong to no run", n)
 	}

@@ -45,17 +45,13 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 			t.Errorf("%s says\n%s", where, said)
 		}
 	}
-	for range polls(t, "the metric") {
-		if metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10 {
-			break
-		}
-	}
+	await(t, "the metric", func() bool {
+		return metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10
+	})
 	lag := must(t, "lag", "--database-url="+database)
 	names("lag", lag)
 	snippets.ExpectShape(t, snippets.Output(t, "docs/runbooks.md", "badged lag"), regexp.MustCompile(`\bdatabase \w+,`).ReplaceAllString(lag, "database chat,"))
-	if out := must(t, "lag", "--json", "--database-url="+database); !strings.Contains(out, `"prepared": "order-4711"`) {
-		t.Errorf("lag --json says %s", out)
-	}
+	prints(t, `"prepared": "order-4711"`, "lag", "--json", "--database-url="+database)
 	checked, code := checkConnect(t, "--database-url="+database)
 	if names("config check", checked); code != 0 {
 		t.Errorf("config check exits with %d", code)
@@ -80,9 +76,7 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 	pgtest.Exec(t, publisher, `COMMIT PREPARED 'order-4711'`)
 	connect(t, p.url, "user-7").awaitTotal(1)
 	cutLog(t, database)
-	if out := must(t, archiving(database, dir)...); !strings.Contains(out, " archived in ") {
-		t.Errorf("after the commit, archive says %s", out)
-	}
+	prints(t, " archived in ", archiving(database, dir)...)
 
 	// Another prepared transaction locks the range to be dropped, without events in it.
 	publish(t, p, delivered("lunch", 2, `"ann"`))

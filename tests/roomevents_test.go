@@ -149,8 +149,8 @@ func (t tallying) Badges(_ context.Context, users []string, _ int64) ([]pubsub.B
 	return make([]pubsub.Badge, len(users)), nil
 }
 
-// Generated traffic of rooms is published over HTTP and directly into the database. The badges equal
-// the counts with plain sets, and verify finds no difference.
+// Generated traffic of rooms is published over HTTP. The badges equal the counts with plain sets, and
+// verify finds no difference.
 func TestGeneratedRooms(t *testing.T) {
 	t.Parallel()
 	rooms := traffic.RoomTraffic{Rooms: 20, Members: 300, Messages: 1000, Seed: 7}
@@ -158,28 +158,18 @@ func TestGeneratedRooms(t *testing.T) {
 	if _, err := traffic.Load(t.Context(), traffic.Config{Rooms: &rooms, Target: want, InFlight: 1}); err != nil {
 		t.Fatal(err)
 	}
-	for target, args := range map[string]func(p *process, database string) []string{
-		"server": func(p *process, _ string) []string {
-			return []string{"--url=" + p.url, "--publisher-key=" + publisherKey}
-		},
-		"database": func(_ *process, database string) []string { return []string{"--database-url=" + database} },
-	} {
-		t.Run(target, func(t *testing.T) {
-			database := newDatabase(t)
-			p := serve(t, database)
-			for run := range 2 { // the second run changes nothing
-				var got count
-				decode(t, must(t, append([]string{
-					"load", "-q", "--json", fmt.Sprintf("--rooms=%d", rooms.Rooms), fmt.Sprintf("--members=%d", rooms.Members),
-					fmt.Sprintf("--messages=%d", rooms.Messages), fmt.Sprintf("--seed=%d", rooms.Seed),
-				}, args(p, database)...)...), &got)
-				if diff := cmp.Diff(want.count(), got); diff != "" {
-					t.Errorf("run %d: sums (-want +got):\n%s", run, diff)
-				}
-			}
-			must(t, "verify", "--database-url="+database)
-		})
+	database := newDatabase(t)
+	p := serve(t, database)
+	for run := range 2 { // the second run changes nothing
+		var got count
+		decode(t, must(t, "load", "-q", "--json", fmt.Sprintf("--rooms=%d", rooms.Rooms), fmt.Sprintf("--members=%d", rooms.Members),
+			fmt.Sprintf("--messages=%d", rooms.Messages), fmt.Sprintf("--seed=%d", rooms.Seed),
+			"--url="+p.url, "--publisher-key="+publisherKey), &got)
+		if diff := cmp.Diff(want.count(), got); diff != "" {
+			t.Errorf("run %d: sums (-want +got):\n%s", run, diff)
+		}
 	}
+	must(t, "verify", "--database-url="+database)
 }
 
 // The commands, the SQL and the program of docs/rooms.md have the documented effects.
@@ -230,9 +220,7 @@ func expectTotals(t *testing.T, p *process, after string, want map[string]int64)
 	}
 	position := publish(t, p, event("after "+after, "conversation.read", `{"conversation_id":"elsewhere","up_to_seq":1,"user_ids":`+string(users)+`}`))
 	for user, n := range want {
-		if got := total(t, p, user, position); got != n {
-			t.Errorf("after %s the total of %s is %d, want %d", after, user, got, n)
-		}
+		wantTotal(t, p, user, position, n)
 	}
 }
 
@@ -244,9 +232,7 @@ func TestConversationBecomesARoom(t *testing.T) {
 	p := serve(t, database)
 	publishAll := func(all ...string) {
 		t.Helper()
-		if status, _, answer := request(t, "POST", p.url+"/v1/events", "application/json", "["+strings.Join(all, ",")+"]"); status != 202 {
-			t.Fatalf("publish: %d %s", status, answer)
-		}
+		wantStatus(t, publisherKey, "POST", p.url+"/v1/events", "application/json", "["+strings.Join(all, ",")+"]", 202)
 	}
 	inRoom := func(id, typ, fields string) string {
 		return event(id, typ, `{"conversation_id":"crew",`+fields+`}`)
@@ -278,9 +264,7 @@ func TestConversationBecomesARoom(t *testing.T) {
 		{"leaving as from a conversation", inRoom("wrong again", "conversation.left", `"user_ids":["ada"]`), 2, 0, 1},
 		{"leaving", inRoom("leaves", "room.left", `"user_ids":["ada"]`), 0, 0, 1},
 	} {
-		if _, err := conn.Exec(t.Context(), publishSQL, step.event); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, publishSQL, step.event)
 		expectTotals(t, p, step.what, map[string]int64{"ada": step.ada, "chloe": step.chloe, "dora": step.dora})
 	}
 	letters := must(t, "deadletters", "list", "--database-url="+database)

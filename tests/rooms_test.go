@@ -82,9 +82,7 @@ func TestRoomAcrossProcesses(t *testing.T) {
 		publish(t, p["api"], posted("hall", seq, "chat"))
 	}
 	all(6) // by reconciliation
-	if err := redis.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, redis)
 	awaitBus(t, p["gateway"], "ok", 1)
 	awaitBus(t, other, "ok", 1)
 	publish(t, p["api"], posted("hall", 7, "u0"))
@@ -133,9 +131,7 @@ func TestTheGreatestSeq(t *testing.T) {
 	guest := `{"conversation_id":"lunch","user_ids":["guest"],`
 	position := p.mustPost(event("g1", "message.delivered", guest+`"seq":`+greatest+`}`), event("g2", "conversation.read", guest+`"up_to_seq":`+greatest+`}`),
 		event("g3", "conversation.marked_unread", guest+`"seqs":[`+greatest+`]}`))
-	if n := total(t, p, "guest", position); n != 1 {
-		t.Errorf("the guest has %d unread, want 1", n)
-	}
+	wantTotal(t, p, "guest", position, 1)
 	must(t, "user", "merge", "guest", "ann", "--database-url="+database)
 	awaitTotalOf(t, p, "ann", 1)
 	must(t, "verify", "--quiet", "--database-url="+database)

@@ -36,9 +36,7 @@ func TestExplain(t *testing.T) {
 	total(t, p, "ann", publish(t, p, event("read", "conversation.read", `{"conversation_id":"lunch","user_ids":["ann"],"up_to_seq":1}`)))
 	publish(t, p, delivered("lunch", 2, `"ann","bob"`))
 	position := publish(t, p, delivered("lunch", 2, `"ann","bob"`)) // a repetition
-	if n := total(t, p, "ann", position); n != 1 {
-		t.Fatalf("the total is %d", n)
-	}
+	wantTotal(t, p, "ann", position, 1)
 
 	out := must(t, "user", "explain", "ann", "--database-url="+database)
 	for _, want := range []string{
@@ -101,18 +99,14 @@ func TestExplain(t *testing.T) {
 	if decode(t, answer, &past); status != http.StatusOK || past.Total != 1 || past.Conversations[0].Messages[0].ID != "lunch/1" || past.Table != nil {
 		t.Errorf("as of %s bob has %d %s", before, status, answer)
 	}
-	if status, _, answer := request(t, http.MethodGet, p.url+"/admin/v1/users/ann/explain", "", ""); status != http.StatusForbidden {
-		t.Errorf("with a publisher's key: %d %s", status, answer)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p.url+"/admin/v1/users/ann/explain", "", "", http.StatusForbidden)
 
 	sql(t, database, `UPDATE badged.users SET total = 5 WHERE user_id = 'ann'`)
 	out, stderr, code := command(t, "user", "explain", "ann", "--database-url="+database)
 	if code != 1 || !strings.Contains(out, "total      1\n") || !strings.Contains(stderr, "run `badged rebuild --user ann`") || !strings.Contains(stderr, "total is 5") {
 		t.Errorf("with a wrong total: exit %d\n%s%s", code, out, stderr)
 	}
-	if _, stderr, code := command(t, "user", "explain", "ann", "--at=yesterday", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--at") {
-		t.Errorf("an invalid time: exit %d %s", code, stderr)
-	}
+	fails(t, 2, "--at", "user", "explain", "ann", "--at=yesterday", "--database-url="+database)
 }
 
 // The row of a conversation or a room was changed without an event in the log, while the user's own row
@@ -209,9 +203,7 @@ func TestVerify(t *testing.T) {
 		t.Errorf("with an empty log: exit %d\n%s%s", code, out, stderr)
 	}
 
-	if _, stderr, code := command(t, "verify", "--partition=8", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 8: they are numbered from 0 to 7") {
-		t.Errorf("an unknown partition: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "--partition: there is no partition 8: they are numbered from 0 to 7", "verify", "--partition=8", "--database-url="+database)
 }
 
 // With --self-heal the server corrects a wrong row with a greater version, and clients get the right

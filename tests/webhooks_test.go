@@ -175,9 +175,7 @@ func TestWebhooksFollowBadges(t *testing.T) {
 	}
 	operator(t, p, http.MethodDelete, "crm", "", http.StatusNoContent)
 	operator(t, p, http.MethodGet, "crm", "", http.StatusNotFound)
-	if err := p.stop(); err != nil {
-		t.Errorf("the server did not end cleanly: %v", err)
-	}
+	p.mustStop()
 	if out := p.out.String(); strings.Contains(out, "s3cret") || strings.Contains(out, "whsec") {
 		t.Errorf("the log has a secret:\n%s", out)
 	}
@@ -277,12 +275,7 @@ func TestReceivingExamples(t *testing.T) {
 		{"Node", []string{"node", "../docs/webhooks/node/receive.mjs"}},
 		{"Java", []string{"java", "../docs/webhooks/java/Receive.java"}},
 	} {
-		free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := free.Addr().String()
-		_ = free.Close()
+		address := freePort(t)
 		_, port, _ := net.SplitHostPort(address)
 		cmd := exec.CommandContext(t.Context(), example.command[0], example.command[1:]...)
 		cmd.Env = environment("PORT="+port, "WEBHOOK_SECRET="+hookSecret)
@@ -388,11 +381,9 @@ func TestDeclaredWebhooks(t *testing.T) {
 	// Otherwise the settings of declared webhooks follow the file.
 	operator(t, p, http.MethodPut, "own", settings(1, "paused"), http.StatusCreated)
 	declare("{" + crm(1) + `,"log":{}}`)
-	for range polls(t, "the mistake to be logged") {
-		if strings.Contains(p.out.String(), `webhook \"log\": url must begin with https://`) {
-			break
-		}
-	}
+	await(t, "the mistake to be logged", func() bool {
+		return strings.Contains(p.out.String(), `webhook \"log\": url must begin with https://`)
+	})
 	declare("{" + crm(7) + "}")
 	shows("crm", `"batch":7,"state":"paused","declared":true`)
 	declare("{}")
