@@ -32,12 +32,9 @@ func cutShard(t *testing.T, database string) {
 	extendLog(t, database, 4)
 	starts := useIDs(t, database)
 	conn := pgtest.Connect(t, database)
-	for range polls(t, "the end of the range") {
-		passed := valueIn[bool](t, conn, `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts)
-		if passed {
-			return
-		}
-	}
+	await(t, "the end of the range", func() bool {
+		return valueIn[bool](t, conn, `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts)
+	})
 }
 
 // endNoRanges keeps servers from ending ranges by themselves, which they do after a minute
@@ -106,6 +103,17 @@ func audited(t *testing.T, database, action string) int {
 	t.Helper()
 	return value[int](t, database, `SELECT count(*) FROM badged.audit JOIN badged.audit_ends AS e ON audit_id = id
 WHERE action = $1 AND e.error IS NULL`, action)
+}
+
+// agrees fails the test unless verifying and rebuilding find no difference, with and without an
+// archive. flags are added to the commands.
+func agrees(t *testing.T, database, dir string, flags ...string) {
+	t.Helper()
+	for _, command := range []string{"verify", "rebuild"} {
+		args := append([]string{command, "--quiet", "--database-url=" + database}, flags...)
+		prints(t, "no difference", args...)
+		prints(t, "no difference", append(args, "--archive="+dir)...)
+	}
 }
 
 // archiving returns the arguments that archive all ranges.

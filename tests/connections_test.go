@@ -91,19 +91,7 @@ func TestReadinessKnowsWhetherFoldingGoesOn(t *testing.T) {
 	folding.awaitSays("owning partitions")
 	publish(t, api, delivered("lunch", 1, `"ann"`))
 	folding.kill()
-	ready := func(want string) {
-		t.Helper()
-		for range polls(t, "readiness to say "+want) {
-			status, _, answer := request(t, http.MethodGet, api.url+"/readyz", "", "")
-			if status != http.StatusOK {
-				t.Fatalf("readyz: %d %s", status, answer)
-			}
-			if strings.Contains(answer, want) {
-				return
-			}
-		}
-	}
-	ready(`"folding":"no projector folds partitions 0, 1, 2, 3, `)
+	api.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"folding":"no projector folds partitions 0, 1, 2, 3, `)
 	start("projector").awaitSays("owning partitions")
-	ready(`"folding":"ok"`)
+	api.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"folding":"ok"`)
 }

@@ -42,13 +42,11 @@ func TestKilledBetweenCommitAndPublish(t *testing.T) {
 // every state, since it can serve without Redis.
 func awaitBus(t *testing.T, p *process, redis string, connected float64) {
 	t.Helper()
-	for range polls(t, fmt.Sprintf("Redis %s, badged_bus_connected %v", redis, connected)) {
+	await(t, fmt.Sprintf("Redis %s, badged_bus_connected %v", redis, connected), func() bool {
 		status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", "")
 		is := metric(t, metricsOf(t, p), "badged_bus_connected")
-		if status == http.StatusOK && strings.Contains(answer, `"redis":"`+redis) && is == connected {
-			return
-		}
-	}
+		return status == http.StatusOK && strings.Contains(answer, `"redis":"`+redis) && is == connected
+	})
 }
 
 // The server is killed and restarted during a `badged load`, and the load is repeated. Every badge
@@ -67,12 +65,9 @@ func TestLoadAcrossAKill(t *testing.T) {
 	if err := load.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for range polls(t, "part of the load in the log") {
-		metrics := metricsOf(t, p)
-		if n := metric(t, metrics, "badged_log_events_appended_total"); n > 500 {
-			break
-		}
-	}
+	await(t, "part of the load in the log", func() bool {
+		return metric(t, metricsOf(t, p), "badged_log_events_appended_total") > 500
+	})
 	p.kill()
 	p = launch(t, nil, "serve", "--listen="+address, "--database-url="+database)
 	if err := load.Wait(); err != nil { // the load waited for the server and continued

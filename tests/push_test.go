@@ -170,10 +170,7 @@ func TestClosedPhonesFollow(t *testing.T) {
 	// If a vendor answers that a device is unregistered, the device gets no more pushes.
 	f.apns.Script(func(string) *vendors.Fault { return &vendors.Fault{Status: 410, Reason: "Unregistered"} })
 	publish(t, p, delivered("lunch", 2, `"ada"`))
-	await(t, "the iPhone to be gone", func() bool {
-		status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/ada/devices/iphone", "", "")
-		return status == http.StatusNotFound
-	})
+	p.awaitAnswer(http.MethodGet, "/v1/users/ada/devices/iphone", "", http.StatusNotFound, "")
 	f.check(t, p)
 }
 

@@ -47,12 +47,7 @@ func (s *relayedStack) relay(t *testing.T) *process {
 // awaitTotal waits until a user has a total, also if the user's shard was unavailable.
 func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 	t.Helper()
-	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
-		status, _, answer := request(t, http.MethodGet, s.p.url+"/v1/users/"+user+"/badge", "", "")
-		if status == http.StatusOK && strings.Contains(answer, fmt.Sprintf(`"total":%d,`, want)) {
-			return
-		}
-	}
+	s.p.awaitAnswer(http.MethodGet, "/v1/users/"+user+"/badge", "", http.StatusOK, fmt.Sprintf(`"total":%d,`, want))
 }
 
 // A relay appends to several shards directly. It follows a partition that moves to another shard, and
@@ -90,10 +85,7 @@ func TestRelayToShards(t *testing.T) {
 	send(s.moves)
 	send(s.stays)
 	arrived(s.stays)
-	await(t, "the relay to say what waits", func() bool {
-		status, _, answer := request(t, http.MethodGet, r.url+"/readyz", "", "")
-		return status == http.StatusOK && strings.Contains(answer, `"relay":"events of some users wait in the outbox: `)
-	})
+	r.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"relay":"events of some users wait in the outbox: `)
 	if out := must(t, "relay", "status", "--outbox-url="+s.outbox); !strings.HasPrefix(out, "3 events wait, the oldest for ") {
 		t.Errorf("status:\n%s", out)
 	}

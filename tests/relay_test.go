@@ -115,12 +115,10 @@ func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	r.awaitSays("the database of the outbox cannot be reached")
 	ready := func(want int) {
 		t.Helper()
-		for range polls(t, fmt.Sprintf("%d of /readyz", want)) {
+		await(t, fmt.Sprintf("%d of /readyz", want), func() bool {
 			status, _, body := request(t, http.MethodGet, r.url+"/readyz", "", "")
-			if status == want && strings.Contains(body, `"outbox":"the database of the outbox cannot be reached"`) == (want != http.StatusOK) {
-				return
-			}
-		}
+			return status == want && strings.Contains(body, `"outbox":"the database of the outbox cannot be reached"`) == (want != http.StatusOK)
+		})
 	}
 	ready(http.StatusServiceUnavailable)
 	restart(t, backend)

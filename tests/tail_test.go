@@ -142,11 +142,7 @@ func TestTail(t *testing.T) {
 		return bob.Data.Epoch != before.Data.Epoch && bob.Data.Total == 1
 	})
 	const lag = `badged_tail_lag_seconds{partition="0",target="redis"}`
-	for range polls(t, lag) {
-		if metric(t, metricsOf(t, r), lag) == 0 { // at first the tail was behind
-			break
-		}
-	}
+	await(t, lag, func() bool { return metric(t, metricsOf(t, r), lag) == 0 }) // at first the tail was behind
 	r.mustStop()
 	forget := snippets.With(t, "docs/brokers.md", "forget_tail", "sql").Text
 	sql(t, shardOf(t, database, "bob"), strings.Replace(forget, "kafka", "redis", 1)) // fails for a tail that the database does not know

@@ -351,12 +351,10 @@ func TestDeclaredWebhooks(t *testing.T) {
 	p := hookServer(t, database, e, "--webhooks-config="+file)
 	shows := func(name, want string) {
 		t.Helper()
-		for range polls(t, name+" to be "+want) {
+		await(t, name+" to be "+want, func() bool {
 			status, _, answer := requestAs(t, adminKey, http.MethodGet, p.url+"/admin/v1/webhooks/"+name, "", "")
-			if strings.Contains(fmt.Sprint(status, answer), want) {
-				return
-			}
-		}
+			return strings.Contains(fmt.Sprint(status, answer), want)
+		})
 	}
 	shows("crm", `"declared":true`)
 	publish(t, p, delivered("lunch", 1, `"ada"`))
@@ -381,9 +379,7 @@ func TestDeclaredWebhooks(t *testing.T) {
 	// Otherwise the settings of declared webhooks follow the file.
 	operator(t, p, http.MethodPut, "own", settings(1, "paused"), http.StatusCreated)
 	declare("{" + crm(1) + `,"log":{}}`)
-	await(t, "the mistake to be logged", func() bool {
-		return strings.Contains(p.out.String(), `webhook \"log\": url must begin with https://`)
-	})
+	p.awaitSays(`webhook \"log\": url must begin with https://`)
 	declare("{" + crm(7) + "}")
 	shows("crm", `"batch":7,"state":"paused","declared":true`)
 	declare("{}")

@@ -19,15 +19,7 @@ import (
 // awaitRow waits until a query returns a row.
 func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
-	for range polls(t, sql) {
-		var found bool
-		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (`+sql+`)`).Scan(&found); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-		if found {
-			return
-		}
-	}
+	await(t, sql, func() bool { return valueIn[bool](t, conn, `SELECT EXISTS (`+sql+`)`) })
 }
 
 // A database with unfolded events is dumped and restored into a younger Postgres cluster, where the
