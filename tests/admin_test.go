@@ -187,7 +187,7 @@ func TestAdmin(t *testing.T) {
 
 	must(t, "rebuild", "-q", "--user=ann", "--database-url="+database)
 	_, trail := asAdmin(t, p, http.MethodGet, "v1/audit", "")
-	for _, want := range []string{
+	contains(t, trail,
 		`"who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":`,
 		`"who":"ops","via":"api","action":"deadletters.discard","arguments":{"id":`,
 		`"payload":"not an event",`,
@@ -195,11 +195,7 @@ func TestAdmin(t *testing.T) {
 		fmt.Sprintf(`"result":{"job":%d}`, first.ID),
 		`another rebuild is under way: job`,
 		`"via":"cli","action":"rebuild","arguments":{"user":"ann","max_load":1},`,
-	} {
-		if !strings.Contains(trail, want) {
-			t.Errorf("the audit trail lacks %s:\n%s", want, trail)
-		}
-	}
+	)
 	p.mustStop()
 }
 
@@ -255,11 +251,7 @@ func publishStories(t *testing.T, p *process) string {
 	for range 300 {
 		batch = append(batch, delivered("room-151", 2, `"busy"`))
 	}
-	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents-batch+json", "["+strings.Join(batch, ",")+"]")
-	if status != http.StatusAccepted {
-		t.Fatalf("publish: %d %s", status, answer)
-	}
-	return header.Get("Badged-Position")
+	return p.mustPost(batch...)
 }
 
 // publishLate publishes two messages for gus; the transaction of the second

@@ -160,7 +160,9 @@ func TestLostArchiveIsGivenUp(t *testing.T) {
 		}
 		say(dir)
 		must(t, "user", "erase", ghost, "--archive="+dir, on)
-		agrees(t, database, dir)
+		prints(t, "no difference", "verify", on)
+		prints(t, "no difference", "verify", "--archive="+dir, on)
+		prints(t, "no difference", "rebuild", "-q", "--archive="+dir, on)
 	}
 	say(dir)
 	copyTree(t, dir, old)

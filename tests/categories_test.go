@@ -254,15 +254,13 @@ func randomEvent(r *rand.Rand, i int) string {
 // token is empty.
 func conversationsOf(t *testing.T, p *process, token, user string) map[string]listedConversation {
 	t.Helper()
+	if token == "" {
+		token = publisherKey
+	}
 	list := map[string]listedConversation{}
 	for cursor := ""; ; {
 		url := p.url + "/v1/users/" + user + "/conversations?limit=2&cursor=" + cursor
-		status, _, answer := 0, http.Header{}, ""
-		if token == "" {
-			status, _, answer = request(t, http.MethodGet, url, "", "")
-		} else {
-			status, _, answer = requestAs(t, token, http.MethodGet, url, "", "")
-		}
+		status, _, answer := requestAs(t, token, http.MethodGet, url, "", "")
 		var page struct {
 			Conversations []listedConversation `json:"conversations"`
 			Cursor        string               `json:"cursor"`

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -24,16 +23,13 @@ func demo(t *testing.T, dir string) *process {
 // people returns the demo's users and their tokens.
 func people(t *testing.T, p *process) map[string]string {
 	t.Helper()
-	_, _, answer := request(t, http.MethodGet, p.url+"/demo/users", "", "")
 	var in struct {
 		Users []struct {
 			UserID string `json:"user_id"`
 			Token  string `json:"token"`
 		} `json:"users"`
 	}
-	if err := json.Unmarshal([]byte(answer), &in); err != nil {
-		t.Fatalf("%v: %s", err, answer)
-	}
+	get(t, p.url+"/demo/users", &in)
 	tokens := map[string]string{}
 	for _, u := range in.Users {
 		tokens[u.UserID] = u.Token

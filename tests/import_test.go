@@ -172,16 +172,12 @@ func TestImportUndo(t *testing.T) {
 	p.mustCommand("dan", `{"t":"read","id":1,"conversation_id":"tea","up_to_seq":8}`)
 	total(t, p, "dan", p.mustPost(delivered("other", 1, `"gil"`)))
 	out := must(t, "import", "--undo", "--dry-run", "--quiet", states, db)
-	for _, want := range []string{
+	contains(t, out,
 		"would publish  4: resets 2, reads 1, levels 1\n", "undone         4 rows, refused 3\n",
 		`user "dan", conversation "tea": read_seq is 7 in the file, 8 in badged`,
 		`user "eve", conversation "tea": the log has events for them that no import published; publish a conversation.reset instead`,
 		`user "fay", conversation "tea": the log has events for them`,
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the dry run lacks %q:\n%s", want, out)
-		}
-	}
+	)
 	wants("after the dry run", map[string]int64{"ann": 3, "ben": 1, "dan": 1})
 
 	out, stderr, code := command(t, "import", "--undo", "--quiet", states, db)

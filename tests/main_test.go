@@ -345,6 +345,16 @@ func prints(t *testing.T, want string, args ...string) {
 	}
 }
 
+// contains fails the test unless a text has all wanted parts.
+func contains(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
 // fails fails the test unless the binary exits with a code and an error that contains a text.
 func fails(t *testing.T, exits int, want string, args ...string) {
 	t.Helper()

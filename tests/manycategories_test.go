@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/badged/badged/events"
@@ -40,16 +39,12 @@ func TestAUserWithManyCategories(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	var position string
 	for from := 0; from < categories; from += 10_000 {
-		var lines strings.Builder
+		var lines []string
 		for i := from; i < from+10_000; i++ {
-			fmt.Fprintln(&lines, event(fmt.Sprint("m", i), "message.delivered",
+			lines = append(lines, event(fmt.Sprint("m", i), "message.delivered",
 				fmt.Sprintf(`{"conversation_id":"c%d","seq":1,"user_ids":["tenant"],"category":"project-%05d"}`, i, i)))
 		}
-		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", lines.String())
-		if status != http.StatusAccepted {
-			t.Fatalf("%d %s", status, answer)
-		}
-		position = header.Get("Badged-Position")
+		position = p.mustPost(lines...)
 	}
 	wantTotal(t, p, "tenant", position, categories)
 	for range 20 {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,16 +23,13 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	extendLog(t, database, 10_000)
 	publisher := pgtest.Connect(t, database)
-	all := make([]string, 64) // a user of each partition
-	for i := range all {
-		all[i] = fmt.Sprintf("%q", fmt.Sprintf("user-%d", i))
-	}
-	t.Cleanup(func() { // otherwise the database cannot be dropped
+	_, all := users(64) // of each partition
+	t.Cleanup(func() {  // otherwise the database cannot be dropped
 		_, _ = publisher.Exec(context.WithoutCancel(t.Context()), `ROLLBACK PREPARED 'order-4711'`)
 	})
 	for _, statement := range []string{
 		`BEGIN`,
-		`SELECT badged.publish('` + delivered("order", 1, strings.Join(all, ",")) + `')`,
+		`SELECT badged.publish('` + delivered("order", 1, all) + `')`,
 		`PREPARE TRANSACTION 'order-4711'`,
 	} {
 		pgtest.Exec(t, publisher, statement)

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -54,11 +53,8 @@ func TestRoomAcrossProcesses(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
 	other := serve(t, database, "--redis-url="+redis.URL(), "--roles=gateway", "--reconcile-interval=1s")
-	names := make([]string, members)
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", fmt.Sprintf("u%d", i))
-	}
-	publish(t, p["api"], joined("hall", strings.Join(names, ",")))
+	ids, names := users(members)
+	publish(t, p["api"], joined("hall", names))
 	publish(t, p["api"], posted("hall", 1, "chat"))
 	var clients []*client
 	for i := range 60 {
@@ -66,7 +62,7 @@ func TestRoomAcrossProcesses(t *testing.T) {
 		if i%2 > 0 {
 			gateway = other
 		}
-		clients = append(clients, connect(t, gateway.url, fmt.Sprintf("u%d", i*members/60)))
+		clients = append(clients, connect(t, gateway.url, ids[i*members/60]))
 	}
 	all := func(n int64) {
 		t.Helper()
@@ -85,7 +81,7 @@ func TestRoomAcrossProcesses(t *testing.T) {
 	restart(t, redis)
 	awaitBus(t, p["gateway"], "ok", 1)
 	awaitBus(t, other, "ok", 1)
-	publish(t, p["api"], posted("hall", 7, "u0"))
+	publish(t, p["api"], posted("hall", 7, ids[0]))
 	clients[0].awaitUnread("hall", 6) // without the member's own message
 	for _, c := range clients[1:] {
 		c.awaitUnread("hall", 7)

@@ -221,11 +221,8 @@ func TestTailOfALargeRoom(t *testing.T) {
 	server := newRedis(t)
 	client := newRedisClient(t, server)
 	p := serve(t, url)
-	var users []string
-	for i := range 1001 {
-		users = append(users, fmt.Sprintf(`"user-%d"`, i))
-	}
-	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+strings.Join(users, ",")+`]}`)))
+	_, names := users(1001)
+	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+names+`]}`)))
 	startTail(t, url, server.URL()+"?stream=badges&send=badges").awaitReady()
 	// Each badge is published once for the event, and once because the tail is new.
 	awaitTold(t, client, "badges", "the members, twice", func(all []tailedEvent) bool { return len(all) >= 2*1001 })

@@ -39,14 +39,10 @@ func TestExplain(t *testing.T) {
 	wantTotal(t, p, "ann", position, 1)
 
 	out := must(t, "user", "explain", "ann", "--database-url="+database)
-	for _, want := range []string{
+	contains(t, out,
 		"total      1\n", "\nlunch adds 1: 1 unread, 0 mentions; level default, category chat\n", "\n  read up to 1 by conversation.read read of test, ",
 		"\n  2 ", "  lunch/2  test\n", "\nEvents that changed no count:\n", "the user had an event of the same source and id before, at ",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
-		}
-	}
+	)
 	if strings.Contains(out, "lunch/1") {
 		t.Errorf("a read message counts:\n%s", out)
 	}
