@@ -26,7 +26,6 @@ type describedRoute struct {
 // describedRoutes returns the routes that a server describes at a URL.
 func describedRoutes(t *testing.T, url string) []describedRoute {
 	t.Helper()
-	_, _, document := request(t, http.MethodGet, url+"/openapi.json", "", "")
 	var api struct {
 		Paths map[string]map[string]struct {
 			Parameters []struct{ Name, In, Example string }
@@ -35,9 +34,7 @@ func describedRoutes(t *testing.T, url string) []describedRoute {
 			} `json:"requestBody"`
 		}
 	}
-	if err := json.Unmarshal([]byte(document), &api); err != nil {
-		t.Fatalf("/openapi.json: %v", err)
-	}
+	get(t, url+"/openapi.json", &api)
 	var all []describedRoute
 	for path, methods := range api.Paths {
 		for method, of := range methods {
@@ -203,7 +200,5 @@ func TestEveryRouteWithEverySecret(t *testing.T) {
 			try(r, "the key "+key.Name, key.Name, publish.Admits(key))
 		}
 	}
-	if err := p.stop(); err != nil {
-		t.Errorf("the server ends with %v", err)
-	}
+	p.mustStop()
 }

@@ -94,11 +94,10 @@ func awaitJob(t *testing.T, p *process, kind string, id int, ok func(job) bool) 
 // awaitAnswer waits until the answer of a route contains a text n times.
 func awaitAnswer(t *testing.T, p *process, route, text string, n int) {
 	t.Helper()
-	for range polls(t, text) {
-		if _, answer := asAdmin(t, p, http.MethodGet, "v1/"+route, ""); strings.Count(answer, text) >= n {
-			return
-		}
-	}
+	await(t, text, func() bool {
+		_, answer := asAdmin(t, p, http.MethodGet, "v1/"+route, "")
+		return strings.Count(answer, text) >= n
+	})
 }
 
 func ended(j job) bool { return j.State != "running" }
@@ -188,7 +187,7 @@ func TestAdmin(t *testing.T) {
 
 	must(t, "rebuild", "-q", "--user=ann", "--database-url="+database)
 	_, trail := asAdmin(t, p, http.MethodGet, "v1/audit", "")
-	for _, want := range []string{
+	contains(t, trail,
 		`"who":"ops","via":"api","action":"deadletters.retry","arguments":{"id":`,
 		`"who":"ops","via":"api","action":"deadletters.discard","arguments":{"id":`,
 		`"payload":"not an event",`,
@@ -196,14 +195,8 @@ func TestAdmin(t *testing.T) {
 		fmt.Sprintf(`"result":{"job":%d}`, first.ID),
 		`another rebuild is under way: job`,
 		`"via":"cli","action":"rebuild","arguments":{"user":"ann","max_load":1},`,
-	} {
-		if !strings.Contains(trail, want) {
-			t.Errorf("the audit trail lacks %s:\n%s", want, trail)
-		}
-	}
-	if err := p.stop(); err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+	)
+	p.mustStop()
 }
 
 // The admin page is served only with the role api, and only to requests with an admin key.
@@ -258,11 +251,7 @@ func publishStories(t *testing.T, p *process) string {
 	for range 300 {
 		batch = append(batch, delivered("room-151", 2, `"busy"`))
 	}
-	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents-batch+json", "["+strings.Join(batch, ",")+"]")
-	if status != http.StatusAccepted {
-		t.Fatalf("publish: %d %s", status, answer)
-	}
-	return header.Get("Badged-Position")
+	return p.mustPost(batch...)
 }
 
 // publishLate publishes two messages for gus; the transaction of the second
@@ -285,9 +274,7 @@ func publishLate(t *testing.T, p *process, database string) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := total(t, p, "gus", fmt.Sprint(position)); n != 2 {
-		t.Fatalf("the total of gus is %d, want 2", n)
-	}
+	wantTotal(t, p, "gus", fmt.Sprint(position), 2)
 }
 
 // Runs the tests of the admin page, web/browser/admin.test.mjs, in a real browser. The database

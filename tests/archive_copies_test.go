@@ -13,37 +13,6 @@ import (
 	"github.com/badged/badged/internal/devtest/snippets"
 )
 
-// Every command that uses an archive refuses a manifest with a field of a later release, and does
-// not change it. Not parallel: a range is complete only once all older transactions have ended.
-func TestArchiveOfALaterReleaseIsRefused(t *testing.T) {
-	database, dir := oneDatabase(t), filepath.Join(t.TempDir(), "archive")
-	p := serve(t, database)
-	total(t, p, "ann", publish(t, p, delivered("lunch", 1, `"ann"`)))
-	cutLog(t, database)
-	must(t, archiving(database, dir)...)
-	file := filepath.Join(dir, "manifest.json")
-	manifest := readFile(t, file)
-	later := strings.Replace(string(manifest), `"number": 1`, `"number": 1, "shape": "round"`, 1)
-	writeFile(t, file, later)
-	for _, args := range [][]string{
-		archiving(database, dir),
-		{"verify", "--archive=" + dir, "--database-url=" + database},
-		{"rebuild", "--archive=" + dir, "--database-url=" + database},
-		{"user", "explain", "ann", "--archive=" + dir, "--database-url=" + database},
-		{"user", "export", "ann", "--archive=" + dir, "--database-url=" + database},
-		{"user", "erase", "ann", "--archive=" + dir, "--database-url=" + database},
-		{"restore", "--from=" + dir, "--database-url=" + oneDatabase(t)},
-	} {
-		const want = `manifest.json has something that this release does not know (unknown field "shape"): use the release that wrote it, or a later one`
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("%v exits with %d: %s", args, code, stderr)
-		}
-	}
-	if now, err := os.ReadFile(file); err != nil || string(now) != later {
-		t.Errorf("the manifest was changed: %v\n%s", err, now)
-	}
-}
-
 // ghost is the user who is erased.
 const ghost = "ghost-0815"
 
@@ -151,31 +120,17 @@ func lostErasure(t *testing.T, database string, keep func(), restore func(*proce
 	if want := "the archive " + dir + " belongs to this database now\n1 user erased again, since the archive lists the erasure\n"; out != want {
 		t.Errorf("taking over prints %q, want %q", out, want)
 	}
-	if out := must(t, "archive", "--take-over", "--to="+dir, "--json", "--database-url="+database); !strings.Contains(out, `"users":0,"gone":0`) {
-		t.Errorf("taking over again prints %s", out)
-	}
-	if all := everywhere(t, database, dir); strings.Contains(all, ghost) {
-		at := strings.Index(all, ghost)
-		t.Errorf("the id is still there: %s", all[max(0, at-200):at+50])
-	}
-	agrees := func() {
-		t.Helper()
-		for _, args := range [][]string{{"verify", "--quiet"}, {"rebuild", "--quiet"}} {
-			for _, from := range [][]string{nil, {"--archive=" + dir}} {
-				if out := must(t, append(append(args, from...), "--database-url="+database)...); !strings.Contains(out, "no difference") {
-					t.Errorf("%v %v prints %s", args, from, out)
-				}
-			}
-		}
-		must(t, "audit", "verify", "--database-url="+database)
-	}
-	agrees()
+	prints(t, `"users":0,"gone":0`, "archive", "--take-over", "--to="+dir, "--json", "--database-url="+database)
+	forgets(t, database, dir, ghost)
+	agrees(t, database, dir)
+	must(t, "audit", "verify", "--database-url="+database)
 	awaitTotalOf(t, p, "ann", 3)
 	total(t, p, "ann", publish(t, p, delivered("lunch", 3, `"ann"`)))
 	cutLog(t, database)
 	must(t, archiving(database, dir)...)
 	must(t, "user", "erase", "ann", "--archive="+dir, "--database-url="+database)
-	agrees()
+	agrees(t, database, dir)
+	must(t, "audit", "verify", "--database-url="+database)
 }
 
 // A copy of a database, however it was made, cannot write into the archive of the original:
@@ -191,11 +146,7 @@ func TestCopiesDoNotWriteIntoTheArchive(t *testing.T) {
 		t.Helper()
 		cutLog(t, database)
 		must(t, archiving(database, dir)...)
-		for _, args := range [][]string{{"verify", "--quiet", "--archive=" + dir}, {"rebuild", "--quiet", "--archive=" + dir}} {
-			if out := must(t, append(args, "--database-url="+database)...); !strings.Contains(out, "no difference") {
-				t.Errorf("%v prints %s", args, out)
-			}
-		}
+		agrees(t, database, dir)
 	}
 	copied := func() (own string) {
 		t.Helper()
@@ -284,7 +235,5 @@ func TestPromotedStandbyGoesOnWithTheArchive(t *testing.T) {
 	cutLog(t, pg.hosts())
 	must(t, archiving(pg.hosts(), dir)...)
 	must(t, "user", "erase", "ann", "--archive="+dir, "--database-url="+pg.hosts())
-	if out := must(t, "verify", "--quiet", "--archive="+dir, "--database-url="+pg.hosts()); !strings.Contains(out, "no difference") {
-		t.Errorf("verify prints %s", out)
-	}
+	prints(t, "no difference", "verify", "--quiet", "--archive="+dir, "--database-url="+pg.hosts())
 }

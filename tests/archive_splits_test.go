@@ -110,9 +110,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
-	if err := pg.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, pg)
 	p = serve(t, pg.URL())
 	said = 2
 	done("archive", "--take-over", "--to="+archive)
@@ -123,13 +121,9 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		}
 	}
 	must(t, "partition", "split", "0", "--quiet", "--database-url="+pg.URL())
-	agrees := func() {
+	right := func() {
 		t.Helper()
-		for _, args := range [][]string{{"verify"}, {"rebuild"}, {"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}} {
-			if out := done(args...); !strings.Contains(out, "no difference") {
-				t.Errorf("%v prints %s", args, out)
-			}
-		}
+		agrees(t, pg.URL(), archive, "--archive-keys="+keys)
 		for _, u := range []string{first, second} {
 			out := must(t, "user", "explain", u, "--archive="+archive, "--archive-keys="+keys, "--database-url="+pg.URL())
 			if !strings.Contains(out, fmt.Sprintf("c adds %d: %[1]d unread", said)) || strings.Contains(out, "Events appended until ") {
@@ -137,7 +131,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 			}
 		}
 	}
-	agrees()
+	right()
 	say() // again
 	cutLog(t, pg.URL())
 	lost := []string{fileOf(archive, 4, 2), fileOf(archive, 8, 2)}
@@ -159,14 +153,10 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		}
 	}
 	cutInto(2, 4, 8)
-	agrees()
+	right()
 
 	must(t, "user", "erase", first, "--archive="+archive, "--archive-keys="+keys, "--database-url="+pg.URL())
-	for _, args := range [][]string{{"verify", "--archive=" + archive}, {"rebuild", "--archive=" + archive}} {
-		if out := done(args...); !strings.Contains(out, "no difference") {
-			t.Errorf("%v prints %s", args, out)
-		}
-	}
+	agrees(t, pg.URL(), archive, "--archive-keys="+keys)
 	named(t, archive, 3)
 	for flag, want := range map[string]string{
 		"":                                   "manifest.json is encrypted: give the file of its keys with --archive-keys",
@@ -176,9 +166,7 @@ func TestArchiveOfADatabaseRestoredToBeforeASplit(t *testing.T) {
 		if flag != "" {
 			args = append(args, flag)
 		}
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("with %q, verifying exits with %d: %s", flag, code, stderr)
-		}
+		fails(t, 1, want, args...)
 	}
 }
 
@@ -213,7 +201,7 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	c := newCrowd(t, serve(t, database))
 	c.users = c.users[:8*partitions]
 	p, member := c.partitionOfA(database)
-	first, second, _ := eventlog.Children(p, partitions)
+	_, second, _ := eventlog.Children(p, partitions)
 	on := "--database-url=" + database
 	posts := 0
 	say := func() {
@@ -238,11 +226,9 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	archived := func() {
 		t.Helper()
 		for user, want := range c.delivered {
-			for range polls(t, user+" to have its messages") {
-				if c.badge(user).Total >= want {
-					break
-				}
-			}
+			await(t, user+" to have its messages", func() bool {
+				return c.badge(user).Total >= want
+			})
 		}
 		cutLog(t, database)
 		must(t, archiving(database, dir)...)
@@ -254,14 +240,8 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 	rooms()
 	c.check()
 	archived()
-	if out := must(t, "verify", "--quiet", "--archive="+dir, on); !strings.Contains(out, "no difference") {
-		t.Errorf("verify says\n%s", out)
-	}
-	if want := fmt.Sprintf("partition %d was split into %d and %d", p, first, second); true {
-		if _, stderr, code := command(t, "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", on); code != 1 || !strings.Contains(stderr, "no other shard than b has old rows") {
-			t.Errorf("moving a partition of which %s exits with %d: %s", want, code, stderr)
-		}
-	}
+	prints(t, "no difference", "verify", "--quiet", "--archive="+dir, on)
+	fails(t, 1, "no other shard than b has old rows", "partition", "move", fmt.Sprint(p), "--to=b", "--quiet", on)
 	c.p.kill()
 	for _, tc := range []struct {
 		name string
@@ -277,20 +257,12 @@ func TestArchiveOfSplitPartitionsIsRestored(t *testing.T) {
 			}
 			c.t, c.p = t, launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, tc.into...)...)
 			c.check()
-			if out := must(t, append([]string{"verify", "--quiet"}, tc.into...)...); !strings.Contains(out, "no difference") {
-				t.Errorf("verify says\n%s", out)
-			}
-			if _, stderr, code := command(t, append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...); code != 1 || !strings.Contains(stderr, "has events already") {
-				t.Errorf("again it exits with %d: %s", code, stderr)
-			}
+			prints(t, "no difference", append([]string{"verify", "--quiet"}, tc.into...)...)
+			fails(t, 1, "has events already", append(append([]string{"restore", "--quiet"}, tc.from...), tc.into...)...)
 		})
 	}
 	other := "--database-url=" + oneDatabase(t)
-	if _, stderr, code := command(t, "restore", "--quiet", "--from="+dir, other); code != 1 || !strings.Contains(stderr, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME") {
-		t.Errorf("of a place without an archive it exits with %d: %s", code, stderr)
-	}
+	fails(t, 1, "if it is the folder of a cluster whose shards have other names, or this is a single database, give --from for the archive of each of its shards, such as --from DIR/NAME", "restore", "--quiet", "--from="+dir, other)
 	// The command is given only one of the two archives.
-	if out := must(t, "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other); !strings.Contains(out, "the archives have no events of ") {
-		t.Errorf("of one of two shards it prints %s", out)
-	}
+	prints(t, "the archives have no events of ", "restore", "--quiet", "--from="+dir+"/b", "--from="+dir+"/b", other)
 }

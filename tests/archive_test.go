@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"filippo.io/age"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -33,15 +32,9 @@ func cutShard(t *testing.T, database string) {
 	extendLog(t, database, 4)
 	starts := useIDs(t, database)
 	conn := pgtest.Connect(t, database)
-	for range polls(t, "the end of the range") {
-		var passed bool
-		if err := conn.QueryRow(t.Context(), `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts).Scan(&passed); err != nil {
-			t.Fatal(err)
-		}
-		if passed {
-			return
-		}
-	}
+	await(t, "the end of the range", func() bool {
+		return valueIn[bool](t, conn, `SELECT pg_current_xact_id()::text::bigint > $1 AND pg_snapshot_xmin(pg_current_snapshot())::text::bigint > $1`, starts)
+	})
 }
 
 // endNoRanges keeps servers from ending ranges by themselves, which they do after a minute
@@ -90,9 +83,7 @@ func useIDs(t *testing.T, database string) (starts int64) {
 	}
 	set, loop, _ := strings.Cut(snippets.With(t, "docs/archiving.md", "pg_current_xact_id()", "sql").Text, "DO ")
 	for _, statement := range []string{set, `SET default_transaction_isolation = 'read committed'`, "DO " + loop} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		pgtest.Exec(t, conn, statement)
 	}
 	return starts
 }
@@ -108,14 +99,21 @@ func logged(t *testing.T, database string) (n int) {
 
 // audited returns how many actions of a kind have ended without an error, according to the audit
 // trail of the first shard.
-func audited(t *testing.T, database, action string) (n int) {
+func audited(t *testing.T, database, action string) int {
 	t.Helper()
-	conn := pgtest.Connect(t, database)
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.audit JOIN badged.audit_ends AS e ON audit_id = id
-WHERE action = $1 AND e.error IS NULL`, action).Scan(&n); err != nil {
-		t.Fatal(err)
+	return value[int](t, database, `SELECT count(*) FROM badged.audit JOIN badged.audit_ends AS e ON audit_id = id
+WHERE action = $1 AND e.error IS NULL`, action)
+}
+
+// agrees fails the test unless verifying and rebuilding find no difference, with and without an
+// archive. flags are added to the commands.
+func agrees(t *testing.T, database, dir string, flags ...string) {
+	t.Helper()
+	for _, command := range []string{"verify", "rebuild"} {
+		args := append([]string{command, "--quiet", "--database-url=" + database}, flags...)
+		prints(t, "no difference", args...)
+		prints(t, "no difference", append(args, "--archive="+dir)...)
 	}
-	return n
 }
 
 // archiving returns the arguments that archive all ranges.
@@ -141,27 +139,14 @@ func TestArchive(t *testing.T) {
 		testArchive(t, "s3://archives/some/log", filepath.Join(s3.Dir, "archives", "some", "log"))
 	})
 	t.Run("encrypted", func(t *testing.T) {
-		id, err := age.GenerateX25519Identity()
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys := filepath.Join(t.TempDir(), "keys")
-		writeFile(t, keys, id.String()+"\n")
+		keys := archiveKeysIn(t)
 		folder := filepath.Join(s3.Dir, "archives", "encrypted")
 		database := testArchive(t, "s3://archives/encrypted", folder, "--archive-keys="+keys)
-		if _, stderr, code := command(t, "restore", "-q", "--from=s3://archives/encrypted", "--database-url="+newDatabase(t)); code != 1 || !strings.Contains(stderr, "manifest.json is encrypted: give the file of its keys with --archive-keys") {
-			t.Errorf("without the key, restoring exits with %d and prints %s", code, stderr)
-		}
+		fails(t, 1, "manifest.json is encrypted: give the file of its keys with --archive-keys", "restore", "-q", "--from=s3://archives/encrypted", "--database-url="+newDatabase(t))
 
 		// A new key replaces the first key in the whole archive.
-		next, err := age.GenerateX25519Identity()
-		if err != nil {
-			t.Fatal(err)
-		}
-		both, only := filepath.Join(t.TempDir(), "both"), filepath.Join(t.TempDir(), "only")
-		for file, text := range map[string]string{both: next.String() + "\n" + id.String() + "\n", only: next.String() + "\n"} {
-			writeFile(t, file, text)
-		}
+		both, only := filepath.Join(t.TempDir(), "both"), archiveKeysIn(t)
+		writeFile(t, both, string(readFile(t, only))+string(readFile(t, keys)))
 		for i, want := range []string{" files encrypted again, ", "0 files encrypted again, "} {
 			out := must(t, "archive", "--reencrypt", "--to=s3://archives/encrypted", "--archive-keys="+both, "--database-url="+database)
 			if !strings.Contains(out, want) || i == 0 && !regexp.MustCompile(`(?m)^[1-9]`).MatchString(out) {
@@ -233,9 +218,7 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) (database st
 		run("verify")
 	}
 	cutLog(t, database)
-	if out := must(t, append(append(archiving(database, dir), "--json"), flags...)...); !strings.Contains(out, `{"partitions":8,"files":2,"events":3,`) {
-		t.Errorf("the second time it prints %s", out)
-	}
+	prints(t, `{"partitions":8,"files":2,"events":3,`, append(append(archiving(database, dir), "--json"), flags...)...)
 	must(t, append([]string{"verify", "--database-url=" + database, "--archive=" + dir}, flags...)...)
 
 	restored, unread := "6 events of 8 partitions restored from 4 files; ", 3
@@ -247,9 +230,7 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) (database st
 		must(t, "verify", "--quiet", "--database-url="+database, "--archive="+dir)
 		cutLog(t, database)
 		must(t, archiving(database, dir)...)
-		if out := must(t, "user", "explain", "ann", "--database-url="+database, "--archive="+dir); !strings.Contains(out, "lunch adds 4: 4 unread") {
-			t.Errorf("after a split, it explains\n%s", out)
-		}
+		prints(t, "lunch adds 4: 4 unread", "user", "explain", "ann", "--database-url="+database, "--archive="+dir)
 		restored, unread = "8 events of 9 partitions restored from 8 files; ", 4
 	}
 	other := newDatabase(t)
@@ -272,8 +253,6 @@ func testArchive(t *testing.T, dir, folder string, flags ...string) (database st
 		}
 		file = found[0]
 	}
-	if _, stderr, code := command(t, "load", file, "-q", "--database-url="+other); code != 1 || !strings.Contains(stderr, ":1: is a line of an archive: to fill ") {
-		t.Errorf("loading a file of the archive exits with %d and prints %s", code, stderr)
-	}
+	fails(t, 1, ":1: is a line of an archive: to fill ", "load", file, "-q", "--database-url="+other)
 	return database
 }

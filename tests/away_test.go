@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -21,29 +20,14 @@ func TestAdminBrowserWithoutAShard(t *testing.T) {
 	flags := shardFlags([]string{pgtest.NewDB(t, pgtest.Template{}), lost.NewDB(t, pgtest.Template{})})
 	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, flags...)...)
 	p := launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0", "--admin-keys=ops=" + adminKey}, flags...)...)
-	var here, there, ghost string
-	for n := 0; here == "" || there == "" || ghost == ""; n++ {
-		user := fmt.Sprintf("user-%d", n)
-		switch on := events.PartitionOf(user, partitions); {
-		case on >= partitions/2:
-			there = user
-		case here == "":
-			here = user
-		default:
-			ghost = user
-		}
-	}
+	here, there, ghost := usersIn(0, 1)[0], usersIn(partitions/2, 1)[0], usersIn(1, 1)[0]
 	publish(t, p, fmt.Sprintf(`{"specversion":"1.0","id":"join","source":"s","type":"room.joined","data":{"conversation_id":"lobby","user_ids":[%q,%q]}}`, here, there))
 
 	lost.Kill()
 	awaitAnswer(t, p, "partitions", `"away":[{"shard":"b"`, 1)
 	position := publish(t, p, fmt.Sprintf(`{"specversion":"1.0","id":"post","source":"s","type":"room.posted","data":{"conversation_id":"lobby","seq":1,"sender_id":%q,"mentioned_user_ids":[%q]}}`, ghost, ghost))
 	awaitAnswer(t, p, "partitions", `"waiting":[{"for":"b","on":"a","messages":1,`, 1)
-	for range polls(t, "the metrics") {
-		if _, _, page := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(page, `badged_shard_hints{shard="b"} 1`) {
-			break
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/metrics", "", http.StatusOK, `badged_shard_hints{shard="b"} 1`)
 	if out, _, _ := command(t, append([]string{"lag"}, flags...)...); !strings.Contains(out, "Shard a stores messages for shard b: 1 message to rooms, the oldest for ") {
 		t.Errorf("badged lag prints %s", out)
 	}
@@ -60,9 +44,7 @@ func TestAdminBrowserWithoutAShard(t *testing.T) {
 	browse(t, "away.test.mjs", "BADGED_URL="+p.url, "BADGED_ADMIN_KEY="+adminKey, "BADGED_BACK="+back.URL)
 
 	for _, user := range []string{here, there} {
-		if n := total(t, p, user, position); n != 1 {
-			t.Errorf("%s has %d", user, n)
-		}
+		wantTotal(t, p, user, position, 1)
 	}
 	if out := must(t, append([]string{"user", "export", ghost}, flags...)...); strings.Contains(out, "event") {
 		t.Errorf("badged still holds %s", out)

@@ -1,14 +1,12 @@
 package tests
 
 import (
-	"fmt"
 	"net/http"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
@@ -48,9 +46,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 	p["projector"].signal(syscall.SIGSTOP)
 	everyone, ids := users(64) // in every partition
 	accepted := refused(t, p["api"], "room", ids)
-	if status, _, answer := request(t, http.MethodGet, p["api"].url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("while badges are behind /readyz answers %d %s", status, answer)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p["api"].url+"/readyz", "", "", http.StatusOK)
 	ann.say(`{"t":"read","id":1,"conversation_id":"read","up_to_seq":1}`)
 	ann.await("the answer to a read", func() bool { return ann.answers[1] == "ok" })
 	for user := range want {
@@ -83,9 +79,7 @@ func TestPublishersAreRefusedWhileFoldingIsBehind(t *testing.T) {
 		if !loaded {
 			n = int64(accepted)
 		}
-		if got := total(t, p["api"], user, "0"); got != n {
-			t.Errorf("%s has %d unread, want %d", user, got, n)
-		}
+		wantTotal(t, p["api"], user, "0", n)
 	}
 }
 
@@ -105,79 +99,11 @@ func TestOnePartitionBehindRefusesItsUsersOnly(t *testing.T) {
 	p := serve(t, database, "--max-lag=1s")
 	accepted := refused(t, p, "c", `"ann"`)
 	position := publish(t, p, delivered("d", 1, `"ben"`))
-	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`)); status != http.StatusTooManyRequests {
-		t.Errorf("an event for users of both partitions is answered with %d %s", status, answer)
-	}
-	if n := total(t, p, ben, position); n != 1 {
-		t.Errorf("ben has %d unread, want 1", n)
-	}
+	wantStatus(t, publisherKey, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`), http.StatusTooManyRequests)
+	wantTotal(t, p, ben, position, 1)
 	pgtest.Exec(t, conn, `SELECT pg_advisory_unlock_all()`)
-	for range polls(t, "the backlog to be folded") {
-		status, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered("e", 1, `"ann","ben"`))
-		if status == http.StatusAccepted {
-			position = header.Get("Badged-Position")
-			break
-		}
-	}
-	if n := total(t, p, ann, position); n != int64(accepted)+1 {
-		t.Errorf("ann has %d unread, want %d", n, accepted+1)
-	}
-	if n := total(t, p, ben, position); n != 2 {
-		t.Errorf("ben has %d unread, want 2", n)
-	}
-}
-
-// Many publishers send the next request as soon as the last is answered. Every event is accepted
-// in the end, and counts once.
-func TestFloodOfPublishers(t *testing.T) {
-	t.Parallel()
-	const publishers, requests, each = 24, 3, 400
-	p := serve(t, newDatabase(t), "--max-lag=1s")
-	errs := make(chan error, publishers)
-	for i := range publishers {
-		go func() {
-			errs <- func() error {
-				for r := range requests {
-					var body strings.Builder
-					for n := range each {
-						seq := r*each + n + 1
-						fmt.Fprintln(&body, delivered(fmt.Sprint("c", i), seq, fmt.Sprintf(`"user-%d"`, seq%50)))
-					}
-					for accepted := false; !accepted; {
-						status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body.String())
-						switch status {
-						case http.StatusAccepted:
-							accepted = true
-						case http.StatusTooManyRequests: // retry, as clients do
-							seconds, err := strconv.Atoi(header.Get("Retry-After"))
-							if err != nil {
-								return err
-							}
-							<-time.After(time.Duration(seconds) * time.Second)
-						default:
-							return fmt.Errorf("%d %s", status, answer)
-						}
-					}
-				}
-				return nil
-			}()
-		}()
-	}
-	for range publishers {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
-		}
-	}
-	var others []string // enough users that every shard has one
-	for n := range 50 {
-		others = append(others, fmt.Sprintf(`"other-%d"`, n))
-	}
-	position := publish(t, p, event("end", "user.read_all", `{"user_ids":[`+strings.Join(others, ",")+`]}`))
-	var sum int64
-	for u := range 50 {
-		sum += total(t, p, fmt.Sprint("user-", u), position)
-	}
-	if want := int64(publishers * requests * each); sum != want {
-		t.Errorf("%d messages are unread, want %d", sum, want)
-	}
+	header, _ := p.awaitAnswer(http.MethodPost, "/v1/events", delivered("e", 1, `"ann","ben"`), http.StatusAccepted, "")
+	position = header.Get("Badged-Position")
+	wantTotal(t, p, ann, position, int64(accepted)+1)
+	wantTotal(t, p, ben, position, 2)
 }

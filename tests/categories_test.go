@@ -189,9 +189,7 @@ func TestTokensOfCategories(t *testing.T) {
 	// refused.
 	before := sumOf(all, []string{"chat", "hr"})
 	token := restricted(t, "ann", "likes")
-	if status, _, answer := requestAs(t, token, http.MethodPost, p.url+"/v1/commands", "application/json", `{"t":"read_all","id":1}`); status != http.StatusOK {
-		t.Errorf("read all: %d %s", status, answer)
-	}
+	wantStatus(t, token, http.MethodPost, p.url+"/v1/commands", "application/json", `{"t":"read_all","id":1}`, http.StatusOK)
 	viewers[1].await(func(n numbers) bool { return n.Total == 0 })
 	if after := sumOf(conversationsOf(t, p, "", "ann"), []string{"chat", "hr"}); after.String() != before.String() {
 		t.Errorf("what the token does not show was %v, and is %v after it read all", before, after)
@@ -209,9 +207,7 @@ func TestTokensOfCategories(t *testing.T) {
 		!strings.Contains(answer, "badged_categories must") {
 		t.Errorf("a token of no category: %d %s", status, answer)
 	}
-	if status, _, answer := requestAs(t, token, http.MethodGet, p.url+"/v1/users/bob/badge", "", ""); status != http.StatusForbidden {
-		t.Errorf("another user: %d %s", status, answer)
-	}
+	wantStatus(t, token, http.MethodGet, p.url+"/v1/users/bob/badge", "", "", http.StatusForbidden)
 	signed := strings.TrimSpace(must(t, "token", "--jwt-keys="+jwtKeys, "--categories=likes,hr", "ann"))
 	if got := badgeAs(t, p, signed, "ann"); got.Epoch == badgeAs(t, p, token, "ann").Epoch || got.Categories["chat"].Total != 0 {
 		t.Errorf("a token of the command line has the badge %+v", got)
@@ -258,15 +254,13 @@ func randomEvent(r *rand.Rand, i int) string {
 // token is empty.
 func conversationsOf(t *testing.T, p *process, token, user string) map[string]listedConversation {
 	t.Helper()
+	if token == "" {
+		token = publisherKey
+	}
 	list := map[string]listedConversation{}
 	for cursor := ""; ; {
 		url := p.url + "/v1/users/" + user + "/conversations?limit=2&cursor=" + cursor
-		status, _, answer := 0, http.Header{}, ""
-		if token == "" {
-			status, _, answer = request(t, http.MethodGet, url, "", "")
-		} else {
-			status, _, answer = requestAs(t, token, http.MethodGet, url, "", "")
-		}
+		status, _, answer := requestAs(t, token, http.MethodGet, url, "", "")
 		var page struct {
 			Conversations []listedConversation `json:"conversations"`
 			Cursor        string               `json:"cursor"`

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -99,17 +98,17 @@ func (c *chaos) nothingWaits() {
 	c.t.Helper()
 	outbox := pgtest.Connect(c.t, c.outboxURL)
 	for range c.settling("an empty outbox", nil) {
-		if queryInt(c.t, outbox, `SELECT count(*)::int FROM badged.outbox`) == 0 {
+		if valueIn[int](c.t, outbox, `SELECT count(*)::int FROM badged.outbox`) == 0 {
 			break
 		}
 	}
-	if n := queryInt(c.t, outbox, `SELECT count(*)::int FROM badged.outbox_refused`); n > 0 {
+	if n := valueIn[int](c.t, outbox, `SELECT count(*)::int FROM badged.outbox_refused`); n > 0 {
 		c.t.Errorf("the relay has set %d events aside", n)
 	}
 	for _, url := range c.urls {
 		shard := pgtest.Connect(c.t, url)
 		for range c.settling("no waiting messages", nil) {
-			if queryInt(c.t, shard, `SELECT count(*)::int FROM badged.hints`) == 0 {
+			if valueIn[int](c.t, shard, `SELECT count(*)::int FROM badged.hints`) == 0 {
 				break
 			}
 		}
@@ -159,24 +158,14 @@ func (c *chaos) ask(s *chaosProgram, user string) (a chaosAnswer, err error) {
 	for _, path := range []string{"/badge", "/conversations?limit=500"} {
 		ctx, cancel := context.WithTimeout(c.ctx, chaosPatience)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/users/"+user+path, http.NoBody)
+		status, _, body, err := exchangeOnce(ctx, publisherKey, http.MethodGet, s.url+"/v1/users/"+user+path, "", "")
 		if err != nil {
 			return a, err
 		}
-		req.Header.Set("Authorization", "Bearer "+publisherKey)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return a, err
+		if status != http.StatusOK {
+			return a, fmt.Errorf("%d: %s", status, body)
 		}
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close() // it was read
-		if err != nil {
-			return a, err
-		}
-		if res.StatusCode != http.StatusOK {
-			return a, fmt.Errorf("%s: %s", res.Status, body)
-		}
-		if err := json.Unmarshal(body, &a); err != nil {
+		if err := json.Unmarshal([]byte(body), &a); err != nil {
 			return a, fmt.Errorf("%s: %w", body, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -139,25 +138,17 @@ func (c *chaos) overHTTP(random *rand.Rand) func(ctx context.Context, batch []st
 		if len(batch) > 1 {
 			body, contentType = "["+strings.Join(batch, ",")+"]", "application/cloudevents-batch+json"
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.anyServer(random)+"/v1/events", strings.NewReader(body))
+		status, _, answer, err := exchangeOnce(ctx, publisherKey, http.MethodPost, c.anyServer(random)+"/v1/events", contentType, body)
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Authorization", "Bearer "+publisherKey)
-		req.Header.Set("Content-Type", contentType)
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		defer res.Body.Close()
-		answer, _ := io.ReadAll(res.Body) // for the error
-		switch res.StatusCode {
+		switch status {
 		case http.StatusAccepted:
 			return nil
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-			return fmt.Errorf("%s: %s", res.Status, answer)
+			return fmt.Errorf("%d: %s", status, answer)
 		default:
-			return fmt.Errorf("%w: %s: %s", errRefused, res.Status, answer)
+			return fmt.Errorf("%w: %d: %s", errRefused, status, answer)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -357,49 +356,4 @@ func checkChurned(t *testing.T, f *fleet, ledger *ledger) {
 		fenced += metric(t, page, "badged_projector_fenced_total")
 	}
 	t.Logf("the instances alive at the end were fenced off %.0f times", fenced)
-}
-
-// An instance freezes in the middle of a batch. Postgres has received the whole batch and commits
-// it without the instance, so a new owner of the partition continues at once. When the frozen
-// instance continues, the batch still counts once.
-func TestFrozenInTheMiddleOfABatch(t *testing.T) {
-	t.Parallel()
-	database, redis := pgtest.NewServer(t).NewDB(t, migrated()), newRedis(t)
-	args := []string{"--redis-url=" + redis.URL(), "--roles=api,projector"}
-	frozen := serve(t, database, args...)
-	everyone := `"` + strings.Join(allUsers, `","`) + `"`
-	total(t, frozen, allUsers[0], publish(t, frozen, delivered("chat", 1, everyone)))
-	holder, watcher := pgtest.Connect(t, database), pgtest.Connect(t, database)
-	pgtest.Exec(t, holder, `SELECT pg_advisory_lock(1, 1)`)
-	pgtest.Exec(t, holder, `CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1, 1);
-    RETURN NULL;
-END $$`)
-	pgtest.Exec(t, holder, fmt.Sprintf(`CREATE TRIGGER pause AFTER UPDATE ON badged.%s_offsets
-FOR EACH STATEMENT EXECUTE FUNCTION pause()`, events.Topic(events.PartitionOf(allUsers[0], partitions))))
-	publish(t, frozen, delivered("chat", 2, everyone))
-	awaitRow(t, watcher, `SELECT FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'`)
-	frozen.signal(syscall.SIGSTOP)
-	pgtest.Exec(t, holder, `SELECT pg_advisory_unlock(1, 1)`)
-	awaitRow(t, watcher, `SELECT FROM badged.users WHERE user_id = '`+allUsers[0]+`' AND total = 2`)
-
-	other := serve(t, database, args...)
-	position := publish(t, other, delivered("chat", 3, everyone))
-	for _, user := range allUsers {
-		if n := total(t, other, user, position); n != 3 {
-			t.Errorf("the total of %s is %d, want 3", user, n)
-		}
-	}
-	frozen.signal(syscall.SIGCONT)
-	awaitRow(t, watcher, ownershipSession(frozen))
-	position = publish(t, frozen, delivered("chat", 4, everyone))
-	for _, user := range allUsers {
-		total(t, frozen, user, position)
-		var badge struct{ Version, Total int64 }
-		get(t, frozen.url+"/v1/users/"+user+"/badge", &badge)
-		if badge.Total != 4 || badge.Version != 4 {
-			t.Errorf("the badge of %s is %d at version %d, want 4 at 4", user, badge.Total, badge.Version)
-		}
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/badged/badged/pubsub"
 )
@@ -65,7 +64,7 @@ type client struct {
 	err     error   // how the connection ended
 }
 
-// token returns a token. It is made with another library than badged uses, as by a chat backend.
+// token returns a token.
 func token(t *testing.T, user string) string { return tokenFor(t, user, time.Hour) }
 
 // expiredToken returns a token that has expired.
@@ -74,14 +73,7 @@ func expiredToken(t *testing.T, user string) string { return tokenFor(t, user, -
 func tokenFor(t *testing.T, user string, lifetime time.Duration) string {
 	t.Helper()
 	now := time.Now()
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": user, "iat": now.Add(-2 * time.Hour).Unix(), "exp": now.Add(lifetime).Unix()})
-	kid, secret, _ := strings.Cut(jwtKeys, "=HS256:")
-	token.Header["kid"] = kid
-	signed, err := token.SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
+	return issuedWith(t, user, now.Add(-2*time.Hour), map[string]any{"exp": now.Add(lifetime).Unix()})
 }
 
 // connect connects to a gateway as a user without a state.

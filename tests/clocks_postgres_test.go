@@ -122,9 +122,7 @@ func TestWrongClockOfPostgres(t *testing.T) { //nolint:paralleltest // it sets t
 			jwt := issuedWith(t, "ann", now.Add(-time.Minute), map[string]any{"exp": now.Add(time.Hour).Unix()})
 			app := func(frame string) {
 				t.Helper()
-				if status, _, answer := requestAs(t, jwt, http.MethodPost, p.url+"/v1/commands", "", frame); status != http.StatusOK {
-					t.Fatalf("%s is answered %d %s", frame, status, answer)
-				}
+				wantStatus(t, jwt, http.MethodPost, p.url+"/v1/commands", "", frame, http.StatusOK)
 			}
 			probes := 0
 			for range polls(t, "the server to follow the clock") { // the server reads that clock every few seconds, and uses it for the times of events

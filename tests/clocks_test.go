@@ -80,11 +80,10 @@ func TestWrongClocks(t *testing.T) {
 // they do not.
 func (s *clockStack) awaitAgree(want bool) {
 	s.t.Helper()
-	for range polls(s.t, "readiness to compare the clocks") {
-		if _, _, answer := requestAs(s.t, "", http.MethodGet, s.wrong.url+"/readyz", "", ""); strings.Contains(answer, `"clocks":"ok"`) == want {
-			return
-		}
-	}
+	await(s.t, "readiness to compare the clocks", func() bool {
+		_, _, answer := requestAs(s.t, "", http.MethodGet, s.wrong.url+"/readyz", "", "")
+		return strings.Contains(answer, `"clocks":"ok"`) == want
+	})
 }
 
 // counts delivers, reads (also ahead of delivery) and marks messages through both servers. Both
@@ -115,11 +114,10 @@ func (s *clockStack) counts(round int) {
 		c.awaitTotal(2)
 		c.close()
 	}
-	for range polls(s.t, "the phone to show the total") {
-		if n, ok := phone.Number(); ok && n == 2 {
-			break
-		}
-	}
+	await(s.t, "the phone to show the total", func() bool {
+		n, ok := phone.Number()
+		return ok && n == 2
+	})
 	for {
 		switch c := s.e.next(s.t); {
 		case c.event.Type != "badge.changed":
@@ -137,11 +135,10 @@ func (s *clockStack) revokes(user string) {
 	disconnect(s.t, s.wrong, user, `{"revoke":true}`)
 	fresh := issued(s.t, user, time.Now().Add(2*time.Second))
 	for name, p := range map[string]*process{"wrong": s.wrong, "right": s.right} {
-		for range polls(s.t, "the stolen token to be refused") {
-			if status, _, answer := requestAs(s.t, stolen, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", ""); status == http.StatusUnauthorized && strings.Contains(answer, "it was revoked") {
-				break
-			}
-		}
+		await(s.t, "the stolen token to be refused", func() bool {
+			status, _, answer := requestAs(s.t, stolen, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", "")
+			return status == http.StatusUnauthorized && strings.Contains(answer, "it was revoked")
+		})
 		if status, _, answer := requestAs(s.t, fresh, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", ""); status != http.StatusOK {
 			s.t.Errorf("a new token on the server with the %s clock: %d %s", name, status, answer)
 		}

@@ -39,9 +39,7 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 		t.Errorf("serve exits with %d and says\n%s", code, said)
 	}
 	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 0`)
-	if _, said, code := command(t, "verify", "--database-url="+few); code != 1 || !strings.Contains(said, "ALTER ROLE … CONNECTION LIMIT") {
-		t.Errorf("verify exits with %d and says\n%s", code, said)
-	}
+	fails(t, 1, "ALTER ROLE … CONNECTION LIMIT", "verify", "--database-url="+few)
 
 	// With a few more connections it works within the limit, also with many concurrent reads.
 	sql(t, database, `ALTER ROLE few CONNECTION LIMIT 16`)
@@ -70,9 +68,7 @@ func TestFieldCaseTooFewConnections(t *testing.T) {
 	}
 	for n := 1; n <= 50; n++ {
 		position := publish(t, p, delivered("lunch", n, `"ann"`))
-		if got := total(t, p, "ann", position); got != int64(n) {
-			t.Fatalf("ann has %d unread, want %d", got, n)
-		}
+		wantTotal(t, p, "ann", position, int64(n))
 	}
 	close(stop)
 	for range cap(done) {
@@ -89,26 +85,13 @@ func TestReadinessKnowsWhetherFoldingGoesOn(t *testing.T) {
 	redis := newRedis(t).URL()
 	start := func(roles string) *process {
 		t.Helper()
-		p := serve(t, database, "--roles="+roles, "--redis-url="+redis)
-		return p
+		return serve(t, database, "--roles="+roles, "--redis-url="+redis)
 	}
 	api, folding := start("api,gateway"), start("projector")
 	folding.awaitSays("owning partitions")
 	publish(t, api, delivered("lunch", 1, `"ann"`))
 	folding.kill()
-	ready := func(want string) {
-		t.Helper()
-		for range polls(t, "readiness to say "+want) {
-			status, _, answer := request(t, http.MethodGet, api.url+"/readyz", "", "")
-			if status != http.StatusOK {
-				t.Fatalf("readyz: %d %s", status, answer)
-			}
-			if strings.Contains(answer, want) {
-				return
-			}
-		}
-	}
-	ready(`"folding":"no projector folds partitions 0, 1, 2, 3, `)
+	api.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"folding":"no projector folds partitions 0, 1, 2, 3, `)
 	start("projector").awaitSays("owning partitions")
-	ready(`"folding":"ok"`)
+	api.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"folding":"ok"`)
 }

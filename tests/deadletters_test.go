@@ -2,8 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -34,18 +32,12 @@ func TestDeadLetters(t *testing.T) {
 	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, (home+1)%partitions, delivered("astray", 1, `"ann"`)) // not in ann's partition
 	position := publish(t, p, delivered("c", 1, `"ann"`))
-	if n := total(t, p, "ann", position); n != 1 {
-		t.Errorf("the total is %d", n)
-	}
+	wantTotal(t, p, "ann", position, 1)
 
 	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
 	awaitMetric(t, p, "badged_projector_dead_letters_total", 3) // the other partition polls
 	out := list()
-	for _, want := range []string{`"message.teleported" is not a type of event`, "must be a JSON object", `user "ann" does not belong to partition`} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the list lacks %q:\n%s", want, out)
-		}
-	}
+	contains(t, out, `"message.teleported" is not a type of event`, "must be a JSON object", `user "ann" does not belong to partition`)
 
 	stdout, stderr, code := command(t, "deadletters", "retry", "--all", "--database-url="+database)
 	if code != 1 || strings.Count(stdout, "in the log again") != 1 || !strings.Contains(stderr, "message.teleported") {
@@ -61,39 +53,8 @@ func TestDeadLetters(t *testing.T) {
 	if out := list(); out != "there are no dead letters\n" {
 		t.Errorf("afterwards the list is\n%s", out)
 	}
-	if _, stderr, code := command(t, "deadletters", "retry", "1", "--database-url="+database); code != 1 || !strings.Contains(stderr, "there is no such dead letter") {
-		t.Errorf("retry of a discarded one: exit %d %s", code, stderr)
-	}
-	if _, stderr, code := command(t, "deadletters", "discard", "--database-url="+database); code != 2 || !strings.Contains(stderr, "--all") {
-		t.Errorf("discard of nothing: exit %d %s", code, stderr)
-	}
-}
-
-// The position of a server was set back behind dead letters. The server folds on: no dead letter
-// is stored twice, and a discarded dead letter stays discarded.
-func TestDeadLettersAreBuriedOnce(t *testing.T) {
-	t.Parallel()
-	database := newDatabase(t)
-	p := serve(t, database)
-	home := events.PartitionOf("ann", partitions)
-	writeLog(t, database, home, `"discarded"`)
-	writeLog(t, database, home, `"kept"`)
-	total(t, p, "ann", publish(t, p, delivered("c", 1, `"ann"`)))
-	list := func() string { return must(t, "deadletters", "list", "--database-url="+database) }
-	_, letters, _ := strings.Cut(list(), "\n") // without the header
-	first := regexp.MustCompile(`\b[0-9]+\b`).FindString(letters)
-	must(t, "deadletters", "discard", first, "--database-url="+database)
-	before := list()
-	conn := pgtest.Connect(t, holderOf(t, database, home))
-	pgtest.Exec(t, conn, `UPDATE badged.`+events.Topic(home)+`_offsets SET last_processed_transaction_id = '0', offset_acked = 0 WHERE consumer_group = 'projector'`)
-	if n := total(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`))); n != 2 {
-		t.Errorf("the total is %d, want 2", n)
-	}
-	if after := list(); after != before || strings.Count(after, "\n") != 2 {
-		t.Errorf("dead letters before:\n%s\nafter:\n%s", before, after)
-	}
-	must(t, "rebuild", "--database-url="+database)
-	must(t, "verify", "--database-url="+database)
+	fails(t, 1, "there is no such dead letter", "deadletters", "retry", "1", "--database-url="+database)
+	fails(t, 2, "--all", "deadletters", "discard", "--database-url="+database)
 }
 
 // `badged log` prints the folded rows of the log, including rows that are no event or no JSON.
@@ -104,12 +65,7 @@ func TestLogCommand(t *testing.T) {
 	home := events.PartitionOf("ann", partitions)
 	writeLog(t, database, home, `"not an event"`)
 	writeLog(t, database, home, "no JSON")
-	batch := "[" + delivered("c", 1, `"ann"`) + "," + delivered("d", 1, `"ann"`) + "]"
-	status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents-batch+json", batch)
-	if status != http.StatusAccepted {
-		t.Fatalf("publishing: %d %s", status, answer)
-	}
-	total(t, p, "ann", header.Get("Badged-Position"))
+	total(t, p, "ann", p.mustPost(delivered("c", 1, `"ann"`), delivered("d", 1, `"ann"`)))
 	log := func(flags ...string) string {
 		return must(t, append([]string{"log", "--database-url=" + database}, flags...)...)
 	}
@@ -149,7 +105,5 @@ func TestLogCommandFollows(t *testing.T) {
 	if out := log.out.String(); strings.Count(out, "\n") != 2 || strings.Contains(out, "others") {
 		t.Errorf("it prints\n%s", out)
 	}
-	if err := log.stop(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	log.mustStop()
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
@@ -25,16 +23,13 @@ func demo(t *testing.T, dir string) *process {
 // people returns the demo's users and their tokens.
 func people(t *testing.T, p *process) map[string]string {
 	t.Helper()
-	_, _, answer := request(t, http.MethodGet, p.url+"/demo/users", "", "")
 	var in struct {
 		Users []struct {
 			UserID string `json:"user_id"`
 			Token  string `json:"token"`
 		} `json:"users"`
 	}
-	if err := json.Unmarshal([]byte(answer), &in); err != nil {
-		t.Fatalf("%v: %s", err, answer)
-	}
+	get(t, p.url+"/demo/users", &in)
 	tokens := map[string]string{}
 	for _, u := range in.Users {
 		tokens[u.UserID] = u.Token
@@ -66,30 +61,19 @@ func TestDemo(t *testing.T) {
 	ben.say(`{"t":"read","id":1,"conversation_id":"ada-ben","up_to_seq":1}`)
 	ben.awaitTotal(1)
 	refusesOtherPages(t, p)
-	if err := p.stop(); err != nil {
-		t.Fatalf("the demo did not end cleanly: %v", err)
-	}
+	p.mustStop()
 
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
 	postmaster := postmasterOf(t, dir)
 	p.kill()
-	deadline := time.After(patience)
-	for syscall.Kill(postmaster, 0) == nil {
-		select {
-		case <-deadline:
-			t.Fatal("the kill left Postgres running")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	await(t, "Postgres to end", func() bool { return syscall.Kill(postmaster, 0) != nil })
 
 	p = demo(t, dir)
 	ben = connectWith(t, p.url, people(t, p)["ben"])
 	ben.awaitTotal(1)
-	if err := p.stop(); err != nil { // otherwise its Postgres would briefly outlive its directory
-		t.Error(err)
-	}
+	p.mustStop() // otherwise its Postgres would briefly outlive its directory
 }
 
 // refusesOtherPages checks that every route of the demo refuses requests of other web pages.
@@ -150,7 +134,5 @@ func TestDemoAsAnotherUser(t *testing.T) {
 		cmd.Env = append(cmd.Env, "HOME="+dir)
 	}, "demo", "--listen=127.0.0.1:0", "--data-dir="+dir)
 	connectWith(t, p.url, people(t, p)["ada"]).awaitTotal(0)
-	if err := p.stop(); err != nil {
-		t.Errorf("the demo did not end cleanly: %v", err)
-	}
+	p.mustStop()
 }

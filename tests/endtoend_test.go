@@ -22,6 +22,9 @@ func delivered(conversation string, seq int, users string) string {
 		fmt.Sprintf(`{"conversation_id":%q,"seq":%d,"user_ids":[%s]}`, conversation, seq, users))
 }
 
+// publishSQL publishes an event within the transaction of a session.
+const publishSQL = `SELECT badged.publish($1::text::jsonb)`
+
 // publish publishes one event and returns its position.
 func publish(t *testing.T, p *process, body string) string {
 	t.Helper()
@@ -43,6 +46,14 @@ func total(t *testing.T, p *process, user, position string) int64 {
 	return badge.Total
 }
 
+// wantTotal fails the test unless a user's total, once it includes a position, is n.
+func wantTotal(t *testing.T, p *process, user, position string, n int64) {
+	t.Helper()
+	if got := total(t, p, user, position); got != n {
+		t.Errorf("the total of %s is %d, want %d", user, got, n)
+	}
+}
+
 // A published message becomes visible over a connection, in the API and in the CLI, and is not
 // counted any more once it is read.
 func TestFromPublishToBadge(t *testing.T) {
@@ -50,9 +61,7 @@ func TestFromPublishToBadge(t *testing.T) {
 	database := newDatabase(t)
 	one := serve(t, database)
 	throughEverything(t, database, one, one)
-	if err := one.stop(); err != nil {
-		t.Errorf("the server did not end cleanly: %v", err)
-	}
+	one.mustStop()
 }
 
 // roles starts a process for each role.
@@ -81,9 +90,7 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 	position := publish(t, api, delivered("direct", 1, `"ann"`))
 	ann.awaitTotal(3)
 	bob.awaitTotal(2)
-	if n := total(t, api, "ann", position); n != 3 {
-		t.Errorf("the API says %d", n)
-	}
+	wantTotal(t, api, "ann", position, 3)
 	publish(t, api, delivered("team", 2, `"ann","bob"`)) // a retry
 
 	ann.say(`{"t":"read","id":1,"conversation_id":"team","up_to_seq":1}`)
@@ -95,15 +102,9 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 	ann.awaitTotal(2)
 	bob.awaitTotal(3)
 
-	if n := total(t, api, "bob", position); n != 3 {
-		t.Errorf("the API says %d", n)
-	}
+	wantTotal(t, api, "bob", position, 3)
 	shown := must(t, "user", "show", "ann", "--database-url="+database)
-	for _, want := range []string{"total      2", "team", "direct"} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("user show lacks %q:\n%s", want, shown)
-		}
-	}
+	contains(t, shown, "total      2", "team", "direct")
 	lag := must(t, "lag", "--database-url="+database)
 	if n := strings.Count(lag, "badged projector"); n != partitions {
 		t.Errorf("%d partitions have an owner:\n%s", n, lag)
@@ -114,8 +115,6 @@ func throughEverything(t *testing.T, database string, api, gateway *process) {
 	second := connect(t, gateway.url, "ann")
 	second.awaitTotal(2)
 	for _, probe := range []string{"/livez", "/readyz", "/metrics"} {
-		if status, _, answer := request(t, http.MethodGet, gateway.url+probe, "", ""); status != http.StatusOK {
-			t.Errorf("%s: %d %s", probe, status, answer)
-		}
+		wantStatus(t, publisherKey, http.MethodGet, gateway.url+probe, "", "", http.StatusOK)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -69,9 +68,7 @@ SELECT gen_random_uuid(), convert_to(repeat('x', 1500), 'UTF8') FROM generate_se
 		_, header, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", body)
 		position = header.Get("Badged-Position")
 	}
-	if n := total(t, p, "ann", position); n != int64(seq+each) {
-		t.Errorf("ann has %d unread, want %d", n, seq+each)
-	}
+	wantTotal(t, p, "ann", position, int64(seq+each))
 	awaitPostgres(t, p, "ok", "")
 	must(t, "verify", "--database-url="+database)
 }
@@ -85,65 +82,12 @@ func ownerOf(info os.FileInfo) (owner *syscall.Stat_t, ok bool) {
 	return owner, ok
 }
 
-// A move to a shard whose disk is full fails, and the source continues to serve the partition.
-// Once there is space, the same command moves the partition. The full disk is simulated as in
-// TestDiskIsFull.
-func TestMoveToAFullDisk(t *testing.T) {
-	t.Parallel()
-	pg := pgtest.NewServer(t)
-	urls := pg.NewDBs(t, sharded(2))
-	a, b, database := urls[0], urls[1], stack(urls)
-	p := serve(t, database)
-	user := ""
-	for i := 0; user == "" || events.PartitionOf(user, partitions) != 0; i++ {
-		user = fmt.Sprint("user-", i)
-	}
-	deliver := func(seq int) string {
-		return event(rand.Text(), "message.delivered", fmt.Sprintf(`{"conversation_id":"c","seq":%d,"user_ids":[%q]}`, seq, user))
-	}
-	publish(t, p, deliver(1))
-	// The copied rows do not fit, since rolled back rows use most of the space.
-	const rows = `INSERT INTO badged.expiry_progress SELECT %d, repeat('x', 1500) || n, 1 FROM generate_series(1, %d) AS n`
-	sql(t, a, fmt.Sprintf(rows, 0, 1000))
-	sql(t, b, `ALTER TABLE badged.expiry_progress SET (autovacuum_enabled = false)`)
-	sql(t, b, `BEGIN; `+fmt.Sprintf(rows, partitions-1, 10200)+`; ROLLBACK`)
-	limitFiles(t, pg, "16781312")
-	sql(t, b, endSessions)
-
-	move := []string{"partition", "move", "0", "--to=b", "-q", "--database-url=" + database}
-	if _, stderr, code := command(t, move...); code == 0 ||
-		!strings.Contains(stderr, "on b: ") || !strings.Contains(stderr, "could not extend file") || !strings.Contains(stderr, "; a still has it, and nothing is lost: run the command again to continue") {
-		t.Errorf("the move ends with %d: %s", code, stderr)
-	}
-	publish(t, p, deliver(2))
-	must(t, "verify", "--database-url="+database)
-	limitFiles(t, pg, "unlimited")
-	must(t, move...)
-	// The server may not yet have detected that its sessions on b were ended.
-	last, position := deliver(3), ""
-	for range polls(t, "the target to take an event") {
-		var status int
-		var header http.Header
-		if status, header, _ = request(t, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", last); status == http.StatusAccepted {
-			position = header.Get("Badged-Position")
-			break
-		}
-	}
-	if n := total(t, p, user, position); n != 3 {
-		t.Errorf("%d are unread, want 3", n)
-	}
-	must(t, "verify", "--database-url="+database)
-}
-
 // limitFiles limits the size of files that a server and its future sessions
 // may write; "unlimited" removes the limit, for all sessions.
 func limitFiles(t *testing.T, pg *pgtest.Server, bytes string) {
 	t.Helper()
 	conn := pgtest.Connect(t, pg.URL())
-	var postmaster string
-	if err := conn.QueryRow(t.Context(), `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`).Scan(&postmaster); err != nil {
-		t.Fatal(err)
-	}
+	postmaster := valueIn[string](t, conn, `SELECT split_part(pg_read_file('postmaster.pid'), E'\n', 1)`)
 	if _, err := strconv.Atoi(postmaster); err != nil {
 		t.Fatal(err)
 	}

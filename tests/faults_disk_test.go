@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -58,7 +56,7 @@ func TestPostgresIsReadOnly(t *testing.T) {
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("c", 1, `"ann"`))
 	ann.awaitTotal(1)
-	name := strings.TrimPrefix(mustParse(t, database).Database, "/")
+	name := strings.TrimPrefix(parseURL(t, database).Database, "/")
 	sql(t, pg.URL(), "ALTER DATABASE "+name+" SET default_transaction_read_only = on")
 	sql(t, database, endSessions)
 
@@ -71,21 +69,10 @@ func TestPostgresIsReadOnly(t *testing.T) {
 	awaitPostgres(t, p, "is read-only: events cannot be stored, badges can be read", "read_only")
 	ann.say(`{"t":"read","id":7,"conversation_id":"c","up_to_seq":1}`)
 	ann.await("the refusal of an app's command", func() bool { return ann.answers[7] == "unavailable" })
-	if n := total(t, p, "ann", "0"); n != 1 {
-		t.Errorf("ann has %d unread, want 1", n)
-	}
+	wantTotal(t, p, "ann", "0", 1)
 
 	sql(t, pg.URL(), "ALTER DATABASE "+name+" RESET default_transaction_read_only")
 	publish(t, p, delivered("c", 2, `"ann"`))
 	ann.awaitTotal(2)
 	awaitPostgres(t, p, "ok", "")
-}
-
-func mustParse(t *testing.T, database string) *pgx.ConnConfig {
-	t.Helper()
-	cfg, err := pgx.ParseConfig(database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
 }

@@ -225,18 +225,8 @@ func attempt(t *testing.T, p *process, body string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url+"/v1/events", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+publisherKey)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	defer res.Body.Close()
-	return res.StatusCode == http.StatusAccepted
+	status, _, _, err := exchangeOnce(ctx, publisherKey, http.MethodPost, p.url+"/v1/events", "application/json", body)
+	return err == nil && status == http.StatusAccepted
 }
 
 // untilTotal waits until the client's total is n. If its connection ends, it

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -172,10 +171,7 @@ func changedInARoom(t *testing.T) {
 // mentionsOf returns how many unread messages mention a user.
 func mentionsOf(t *testing.T, p *process, user string) int64 {
 	t.Helper()
-	_, _, answer := request(t, http.MethodGet, p.url+"/v1/users/"+user+"/badge", "", "")
 	var b struct{ Mentions int64 }
-	if err := json.Unmarshal([]byte(answer), &b); err != nil {
-		t.Fatalf("%v: %s", err, answer)
-	}
+	get(t, p.url+"/v1/users/"+user+"/badge", &b)
 	return b.Mentions
 }

@@ -42,17 +42,13 @@ func phantomAfterCacheLoss(t *testing.T) {
 				if err := lose(); err != nil {
 					t.Fatal(err)
 				}
-				if n := total(t, p["api"], "ann", position); n != int64(10*round+4) {
-					t.Errorf("with everything lost the %dth time the total is %d, want %d", round+1, n, 10*round+4)
-				}
+				wantTotal(t, p["api"], "ann", position, int64(10*round+4))
 			}
 			position = p["api"].mustPost(delivered("chat", 10*round+seq, `"ann"`))
 		}
 	}
 	ann.awaitTotal(int64(10 * len(wipe)))
-	if n := total(t, p["api"], "ann", position); n != int64(10*len(wipe)) {
-		t.Errorf("in the end the total is %d, want %d", n, 10*len(wipe))
-	}
+	wantTotal(t, p["api"], "ann", position, int64(10*len(wipe)))
 }
 
 // Redis is frozen for the rest of the test. Its connections stay open, so the gateway gets no error
@@ -308,7 +304,5 @@ CREATE INDEX ON badged.conversations (conversation_id);`); err != nil {
 	if err := conn.QueryRow(t.Context(), `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`).Scan(&deadlocks); err != nil || deadlocks != 0 {
 		t.Errorf("%d deadlocks, %v", deadlocks, err)
 	}
-	if status, _, _ := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("in the end readyz says %d", status)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p.url+"/readyz", "", "", http.StatusOK)
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"net"
 	"os"
 	"testing"
 )
@@ -21,4 +22,15 @@ func readFile(t testing.TB, file string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// freePort returns an address of this machine on which no process listens.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +28,7 @@ func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), `SELECT clock_timestamp(), badged.publish($1), clock_timestamp()`, delivered("c", 3, `"ann"`)).Scan(&began, &position, &appended); err != nil {
 		t.Fatal(err)
 	}
-	if n := total(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`))); n != 2 {
-		t.Errorf("while the transaction is open the total is %d, want 2", n)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("c", 2, `"ann"`)), 2)
 	explain := func(args ...string) (e replay.Explanation) {
 		t.Helper()
 		decode(t, must(t, append([]string{"user", "explain", "ann", "--json", "--database-url=" + database}, args...)...), &e)
@@ -48,9 +45,7 @@ func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := total(t, p, "ann", fmt.Sprint(position)); n != 3 {
-		t.Fatalf("the total is %d, want 3", n)
-	}
+	wantTotal(t, p, "ann", fmt.Sprint(position), 3)
 
 	if e := explain(then); e.Total != 2 {
 		t.Errorf("the total of that time is %d afterwards, want 2", e.Total)
@@ -66,9 +61,7 @@ func TestExplainWhatAnOpenTransactionHolds(t *testing.T) {
 			t.Errorf("message %d was appended at %v and folded at %v, after the end of the transaction at %v", m.Seq, m.AppendedAt, m.FoldedAt, ending)
 		}
 	}
-	if out := must(t, "user", "explain", "ann", "--database-url="+database); !strings.Contains(out, "folded "+late.FoldedAt.Format("2006-01-02T15:04:05")) {
-		t.Errorf("the explanation does not say when the late message was folded:\n%s", out)
-	}
+	prints(t, "folded "+late.FoldedAt.Format("2006-01-02T15:04:05"), "user", "explain", "ann", "--database-url="+database)
 	if e := explain("--at=" + late.FoldedAt.Format(time.RFC3339Nano)); e.Total != 3 {
 		t.Errorf("the total when all was folded is %d, want 3", e.Total)
 	}

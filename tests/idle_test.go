@@ -30,9 +30,7 @@ func TestIdleConnectionsShutOutNobody(t *testing.T) {
 			_ = res.Body.Close()
 		}
 		http.DefaultClient.CloseIdleConnections()
-		if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
-			t.Errorf("beside those of %s, /readyz is answered with %d %s", what, status, answer)
-		}
+		wantStatus(t, publisherKey, http.MethodGet, p.url+"/readyz", "", "", http.StatusOK)
 		connect(t, p.url, "bob").awaitTotal(1)
 		if page := metricsOf(t, p); metric(t, page, `badged_http_connections{state="authenticated"}`) > files/4 {
 			t.Errorf("of %s, too many connections are kept:\n%s", what, page)

@@ -50,9 +50,7 @@ func TestUnauthenticatedConnections(t *testing.T) {
 				_, _ = io.WriteString(conn, says) // the connection may have ended
 			}
 			http.DefaultClient.CloseIdleConnections()
-			if status, _, body := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
-				t.Errorf("/readyz is answered with %d %s", status, body)
-			}
+			wantStatus(t, publisherKey, http.MethodGet, p.url+"/readyz", "", "", http.StatusOK)
 			publish(t, p, delivered("c", 2, `"ann","bob"`))
 			here.awaitTotal(2)
 			connect(t, p.url, "bob").awaitTotal(2) // the second of two connections
@@ -144,7 +142,5 @@ func TestCompressedBodies(t *testing.T) {
 			t.Errorf("%s: %d %s, %v", path, res.StatusCode, answer, err)
 		}
 	}
-	if n := total(t, p, "ann", publish(t, p, delivered("d", 1, `"ann"`))); n != 1 {
-		t.Errorf("the total is %d, want that of an event behind them", n)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("d", 1, `"ann"`)), 1)
 }

@@ -20,20 +20,11 @@ import (
 // ingestKills is how often each test kills a process that ingests.
 var ingestKills = flag.Int("ingest-kills", 3, "how often the tests of ingesting kill a process")
 
-// queryInt returns the number that a query returns.
-func queryInt(t *testing.T, conn *pgx.Conn, sql string) (n int) {
-	t.Helper()
-	if err := conn.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // inLog returns how many events the log has, including repeated events.
 func inLog(t *testing.T, conn *pgx.Conn) (n int) {
 	t.Helper()
 	for p := range partitions {
-		n += queryInt(t, conn, "SELECT coalesce(sum(events), 0)::int FROM badged."+events.Topic(p))
+		n += valueIn[int](t, conn, "SELECT coalesce(sum(events), 0)::int FROM badged."+events.Topic(p))
 	}
 	return n
 }
@@ -58,8 +49,7 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 		one.awaitReady()
 	}
 
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := newRedisClient(t, server)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	added := make(chan int, 1)
@@ -67,15 +57,11 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 
 	conn := pgtest.Connect(t, database)
 	count := func() int {
-		return queryInt(t, conn, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
+		return valueIn[int](t, conn, `SELECT coalesce(sum(messages), 0)::int FROM badged.ingest_positions`)
 	}
 	for kill := range *ingestKills {
 		before := count()
-		for range polls(t, "progress after a kill") {
-			if count() > before+100 {
-				break
-			}
-		}
+		await(t, "progress after a kill", func() bool { return count() > before+100 })
 		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:forbidigo // the moment of the kill is random
 		if kill%3 < 2 {
 			processes[kill%3].kill()
@@ -84,26 +70,16 @@ func TestIngestFromRedisOverKills(t *testing.T) {
 		}
 		_ = conn.Close(t.Context())
 		postgres.Kill()
-		if err := postgres.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		restart(t, postgres)
 		conn = pgtest.Connect(t, database)
 	}
 	stop()
 	n := <-added
-	for range polls(t, fmt.Sprintf("%d entries to be read", n)) {
-		if count() >= n {
-			break
-		}
-	}
+	await(t, fmt.Sprintf("%d entries to be read", n), func() bool { return count() >= n })
 	if read, stored := count(), logged(t, database); read != n || stored != n {
 		t.Errorf("of %d entries %d were read, and the log has %d events", n, read, stored)
 	}
-	for range polls(t, "the shards that Postgres's restart took away") {
-		if status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/ann/badge", "", ""); status == http.StatusOK {
-			break
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/v1/users/ann/badge", "", http.StatusOK, "") // not while shards are unavailable after the restart
 	ann := connect(t, p.url, "ann")
 	ann.awaitTotal(int64(n))
 }
@@ -138,12 +114,9 @@ func TestServerIngests(t *testing.T) {
 	database := newDatabase(t)
 	server := newRedis(t)
 	p := serve(t, database, "--from="+server.URL()+"?stream=chat&name=legacy")
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := newRedisClient(t, server)
 	for _, payload := range []string{"hello", delivered("c", 1, `"ann"`)} {
-		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "chat", Values: []string{"payload", payload}}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		addTo(t, client, "chat", payload)
 	}
 	ann := connect(t, p.url, "ann")
 	ann.awaitTotal(1)
@@ -151,44 +124,9 @@ func TestServerIngests(t *testing.T) {
 	if out := must(t, "deadletters", "list", "--database-url="+database); !strings.Contains(out, "legacy/chat/") || !strings.Contains(out, "not valid JSON") {
 		t.Errorf("the list:\n%s", out)
 	}
-	if _, stderr, code := command(t, "deadletters", "retry", "--all", "--database-url="+database); code != 1 || !strings.Contains(stderr, "not valid JSON") {
-		t.Errorf("retry: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "not valid JSON", "deadletters", "retry", "--all", "--database-url="+database)
 	if out := must(t, "deadletters", "discard", "--all", "--database-url="+database); !strings.Contains(out, `"origin":"legacy/chat/`) || strings.Contains(out, `"partition"`) {
 		t.Errorf("discard printed %s", out)
-	}
-}
-
-// Bad settings of brokers are refused. The error says what to do and never contains a password.
-func TestIngestSettings(t *testing.T) {
-	t.Parallel()
-	database := newDatabase(t)
-	server := newRedis(t)
-	server.Stop()
-	for from, want := range map[string]string{
-		"":                              "--from (BADGED_FROM) is required",
-		"amqp://ann:hunter2@h/q":        "there is no broker for amqp://",
-		"redis://ann:hunter2@h:1/0":     "the URL names no stream",
-		server.URL() + "?stream=s":      "connection refused",
-		"redis://ann:hunter2@h:1/0?x=y": "the URL names no stream",
-		"redis://ann:hunter2@127.0.0.1:1/0?stream=a&nam=b": "nam",
-	} {
-		args := []string{"ingest", "--listen=127.0.0.1:0", "--database-url=" + database}
-		if from != "" {
-			args = append(args, "--from="+from)
-		}
-		exits := 2
-		if want == "connection refused" {
-			exits = 1
-		}
-		_, stderr, code := command(t, args...)
-		if code != exits || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
-			t.Errorf("%s: exit %d %s", from, code, stderr)
-		}
-	}
-	stdout, _, _ := command(t, "config", "check", "--from=redis://ann:hunter2@h/0?stream=a", "--from=redis://ann:hunter2@g/0?stream=a&name=g")
-	if strings.Contains(stdout, "hunter2") || !strings.Contains(stdout, "redis://***@h/0?stream=a redis://***@g/0?stream=a&name=g") {
-		t.Errorf("config check:\n%s", stdout)
 	}
 }
 
@@ -198,11 +136,7 @@ func TestServerStartsWithoutItsBroker(t *testing.T) {
 	server := newRedis(t)
 	server.Stop()
 	p := serve(t, newDatabase(t), "--from="+server.URL()+"?stream=chat")
-	for range polls(t, "the broker in the readiness") {
-		if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status == http.StatusOK && strings.Contains(answer, `"ingest":"redis: --from redis://`) {
-			return
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"ingest":"redis: --from redis://`)
 }
 
 // Processes that ingest, and each shard in turn, are killed while entries are added for users of
@@ -225,9 +159,7 @@ func TestIngestToShardsOverKills(t *testing.T) {
 		t.Helper()
 		for range 200 {
 			n++
-			if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "chat", Values: []string{"payload", delivered("c", n, fmt.Sprintf("%q,%q", s.stays, s.other))}}).Err(); err != nil {
-				t.Fatal(err)
-			}
+			addTo(t, client, "chat", delivered("c", n, fmt.Sprintf("%q,%q", s.stays, s.other)))
 		}
 	}
 	for kill := range *ingestKills {
@@ -241,9 +173,7 @@ func TestIngestToShardsOverKills(t *testing.T) {
 		}
 		shard := s.servers[kill/2%2]
 		shard.Kill()
-		if err := shard.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		restart(t, shard)
 	}
 	add()
 	s.awaitTotal(t, s.stays, n)

@@ -103,11 +103,7 @@ func TestJavaClient(t *testing.T) {
 		t.Errorf("the read ends with %q", code)
 	}
 	// The command is durable, but the new process may not have folded it yet.
-	for range polls(t, "a total of 0") {
-		if _, _, answer := request(t, http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); strings.Contains(answer, `"total":0`) {
-			break
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/v1/users/ada/badge", "", http.StatusOK, `"total":0`)
 }
 
 // A damaged store, or a store of a newer release, has commands that every server refuses. The Java

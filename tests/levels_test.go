@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -34,16 +33,7 @@ func levelUntil(conversation, level string, until time.Time, users ...string) st
 }
 
 // usersApart returns a user of the first half of the partitions and one of the second.
-func usersApart() (users []string) {
-	for _, half := range []int{0, 1} {
-		n := 0
-		for events.PartitionOf(fmt.Sprintf("user-%d", n), partitions)/(partitions/2) != half {
-			n++
-		}
-		users = append(users, fmt.Sprintf("user-%d", n))
-	}
-	return users
-}
+func usersApart() (users []string) { return append(usersIn(0, 1), usersIn(partitions/2, 1)...) }
 
 // A conversation and a room are muted until a time. Until then they add nothing to the total, and
 // afterwards everything, without another event of a publisher. Apps see both states.

@@ -102,9 +102,7 @@ func TestFieldCaseLockedPartition(t *testing.T) {
 	release()
 	for range 2 {
 		position := publish(t, p, delivered("lunch", 2, `"`+these[1]+`"`))
-		if n := total(t, p, these[1], position); n != 2 {
-			t.Errorf("%s has %d unread, want 2", these[1], n)
-		}
+		wantTotal(t, p, these[1], position, 2)
 	}
 	must(t, "verify", "--quiet", "--database-url="+database)
 }

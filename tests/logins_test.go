@@ -92,15 +92,11 @@ func TestRefusedLogins(t *testing.T) {
 		p.awaitAnswer(http.MethodPost, "/v1/events", delivered("c", seq, `"ann"`), http.StatusAccepted, "")
 		p.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, "")
 	}
-	if n := total(t, p, "ann", publish(t, p, delivered("c", seq+1, `"ann"`))); n != int64(seq)+1 {
-		t.Errorf("the total is %d, want %d", n, seq+1)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("c", seq+1, `"ann"`)), int64(seq)+1)
 	if out := p.out.String(); strings.Contains(out, "hunter2") {
 		t.Errorf("the log has the password:\n%s", out)
 	}
-	if _, stderr, code := command(t, "verify", "--database-url="+as(t, database, "badged_server")+"&password=wrong"); code != 1 || !strings.Contains(stderr, "The password is wrong or has expired.") {
-		t.Errorf("a command with a wrong password: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "The password is wrong or has expired.", "verify", "--database-url="+as(t, database, "badged_server")+"&password=wrong")
 }
 
 // The password of the role is changed first in Postgres and later in the server's password file.
@@ -121,9 +117,7 @@ func passwordRotated(t *testing.T) {
 	for i, password := range []string{"second", "third"} {
 		position := publish(t, servers[0], delivered("c", 2*i+1, `"ann"`))
 		for _, p := range servers {
-			if n := total(t, p, "ann", position); n != int64(2*i)+1 {
-				t.Errorf("the total is %d, want %d", n, 2*i+1)
-			}
+			wantTotal(t, p, "ann", position, int64(2*i)+1)
 		}
 		sql(t, database, `ALTER ROLE badged_server PASSWORD '`+password+`'`)
 		sql(t, database, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'badged_server'`)
@@ -137,7 +131,5 @@ func passwordRotated(t *testing.T) {
 		}
 	}
 	must(t, "verify", "--database-url="+url+"&password_file="+file)
-	if _, stderr, code := command(t, "verify", "--database-url="+url+"&password_file="+file+".gone"); code != 1 || !strings.Contains(stderr, "--database-url (BADGED_DATABASE_URL): password_file: open "+file+".gone: no such file") {
-		t.Errorf("a command without the file: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "--database-url (BADGED_DATABASE_URL): password_file: open "+file+".gone: no such file", "verify", "--database-url="+url+"&password_file="+file+".gone")
 }

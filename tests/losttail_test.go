@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // losesTail publishes two messages for ann that survive a failover and three that are lost in it. It
@@ -71,15 +69,12 @@ func TestBrokersOfALostTail(t *testing.T) {
 	t.Parallel()
 	pg := startPair(t)
 	server := newRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	defer client.Close()
+	client := newRedisClient(t, server)
 	p := serve(t, pg.hosts(), "--roles=api,projector,gateway,ingest", "--from="+server.URL()+"?stream=chat")
 	add := func(first, last int) {
 		t.Helper()
 		for seq := first; seq <= last; seq++ {
-			if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: "chat", Values: []any{"payload", delivered("c", seq, `"ann"`)}}).Err(); err != nil {
-				t.Fatal(err)
-			}
+			addTo(t, client, "chat", delivered("c", seq, `"ann"`))
 		}
 	}
 	ann := connect(t, p.url, "ann")

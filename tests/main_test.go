@@ -89,6 +89,29 @@ func polls(t *testing.T, what string) func(yield func() bool) {
 	}
 }
 
+// await waits until so returns true.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for range polls(t, what) {
+		if so() {
+			return
+		}
+	}
+}
+
+// restartable is a server of Postgres or Redis.
+type restartable interface {
+	Restart(ctx context.Context) error
+}
+
+// restart starts a server that was killed.
+func restart(t *testing.T, server restartable) {
+	t.Helper()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // process is a running binary.
 type process struct {
 	t   *testing.T
@@ -260,6 +283,14 @@ func (p *process) stop() error {
 	return p.err
 }
 
+// mustStop fails the test unless the process ends without an error when it is asked to.
+func (p *process) mustStop() {
+	p.t.Helper()
+	if err := p.stop(); err != nil {
+		p.t.Errorf("it ended with %v:\n%s", err, p.out)
+	}
+}
+
 // serve launches a server on a database. Its pools are small: tests need few sessions at once, and
 // the start of a session takes as much CPU time as many events.
 func serve(t *testing.T, databaseURL string, args ...string) *process {
@@ -304,6 +335,33 @@ func must(t *testing.T, args ...string) string {
 		t.Fatalf("badged %v exited with %d:\n%s%s", args, code, stdout, stderr)
 	}
 	return stdout
+}
+
+// prints fails the test unless the binary succeeds and prints a text.
+func prints(t *testing.T, want string, args ...string) {
+	t.Helper()
+	if out := must(t, args...); !strings.Contains(out, want) {
+		t.Errorf("badged %v does not print %q:\n%s", args, want, out)
+	}
+}
+
+// contains fails the test unless a text has all wanted parts.
+func contains(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// fails fails the test unless the binary exits with a code and an error that contains a text.
+func fails(t *testing.T, exits int, want string, args ...string) {
+	t.Helper()
+	stdout, stderr, code := command(t, args...)
+	if code != exits || !strings.Contains(stderr, want) {
+		t.Errorf("badged %v exits with %d, want %d and %q:\n%s%s", args, code, exits, want, stdout, stderr)
+	}
 }
 
 // partitions is the number of partitions of test databases: enough to have users in different
@@ -360,6 +418,14 @@ func requestAs(t *testing.T, key, method, url, contentType, body string) (status
 		t.Fatal(err)
 	}
 	return status, header, answer
+}
+
+// wantStatus fails the test unless a request with a key or token is answered with a status.
+func wantStatus(t *testing.T, key, method, url, contentType, body string, want int) {
+	t.Helper()
+	if status, _, answer := requestAs(t, key, method, url, contentType, body); status != want {
+		t.Errorf("%s %s is answered with %d %s, want %d", method, url, status, answer, want)
+	}
 }
 
 // requestOnce is like requestAs, but does not repeat the request.

@@ -5,26 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/badged/badged/events"
 )
-
-// badgesOf reads badges by POST, and returns them and the size of the answer.
-func badgesOf(t *testing.T, p *process, users ...string) (badges []numbers, size int) {
-	t.Helper()
-	question, err := json.Marshal(map[string][]string{"user_ids": users})
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, _, answer := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", string(question))
-	var got struct{ Badges []numbers }
-	if err := json.Unmarshal([]byte(answer), &got); err != nil || status != http.StatusOK {
-		t.Fatalf("%d, %v: %.200s", status, err, answer)
-	}
-	return got.Badges, len(answer)
-}
 
 // firstFrame returns the numbers of the first frame that a new connection of a user gets.
 func firstFrame(t *testing.T, p *process, user string) (n numbers) {
@@ -55,29 +39,20 @@ func TestAUserWithManyCategories(t *testing.T) {
 	p := serve(t, newDatabase(t))
 	var position string
 	for from := 0; from < categories; from += 10_000 {
-		var lines strings.Builder
+		var lines []string
 		for i := from; i < from+10_000; i++ {
-			fmt.Fprintln(&lines, event(fmt.Sprint("m", i), "message.delivered",
+			lines = append(lines, event(fmt.Sprint("m", i), "message.delivered",
 				fmt.Sprintf(`{"conversation_id":"c%d","seq":1,"user_ids":["tenant"],"category":"project-%05d"}`, i, i)))
 		}
-		status, header, answer := request(t, http.MethodPost, p.url+"/v1/events", "application/x-ndjson", lines.String())
-		if status != http.StatusAccepted {
-			t.Fatalf("%d %s", status, answer)
-		}
-		position = header.Get("Badged-Position")
+		position = p.mustPost(lines...)
 	}
-	if n := total(t, p, "tenant", position); n != categories {
-		t.Fatalf("the total is %d, want %d", n, categories)
-	}
+	wantTotal(t, p, "tenant", position, categories)
 	for range 20 {
 		if b := firstFrame(t, p, "tenant"); b.Total != categories || len(b.Categories) != 500 || !b.MoreCategories {
 			t.Errorf("the snapshot has total %d in %d categories", b.Total, len(b.Categories))
 		}
 	}
-	other := "other0"
-	for i := 0; events.PartitionOf(other, partitions) != events.PartitionOf("tenant", partitions); i++ {
-		other = fmt.Sprint("other", i)
-	}
+	other := usersIn(events.PartitionOf("tenant", partitions), 1)[0]
 	connect(t, p.url, other).awaitTotal(0)
 
 	// Badges omit most categories, but a token that is restricted to an omitted category
@@ -104,7 +79,7 @@ func TestAUserWithManyCategories(t *testing.T) {
 	for i := range again {
 		again[i] = "tenant"
 	}
-	badges, size := badgesOf(t, p, append([]string{other}, again[1:]...)...)
+	badges, size := queryBadges[numbers](t, p, append([]string{other}, again[1:]...), "0")
 	if len(badges) != 2 || size > 100_000 {
 		t.Fatalf("%d badges in %d bytes", len(badges), size)
 	}
@@ -129,9 +104,7 @@ func TestManyCategoriesAfterAConnectionOfSome(t *testing.T) {
 	}
 	position := p.mustPost(append(evs, in("chat", "c99", 1, ""),
 		inRoom("hall", "join", "room.joined", `,"user_ids":["ann"]`), postTo("hall", 1, `,"category":"chat"`))...)
-	if n := total(t, p, "ann", position); n != 22 {
-		t.Fatalf("the total is %d, want 22", n)
-	}
+	wantTotal(t, p, "ann", position, 22)
 	some, all := make(chan string, 100), make(chan string, 100)
 	socketFrames(t, p, restricted(t, "ann", "acme/k1"), some)
 	<-some // its snapshot

@@ -102,9 +102,7 @@ func TestMobileClient(t *testing.T) {
 
 	// The server closes the connection. The client sends the user's commands after it has
 	// reconnected.
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	p.mustStop()
 	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 1})
 	c.do(map[string]any{"do": "read", "conversation": "tea", "seq": 1<<60 + 2})
 	p = serve(t, db, "--listen="+address)

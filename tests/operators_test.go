@@ -56,9 +56,7 @@ func TestInternalListener(t *testing.T) {
 		}
 	}
 	must(t, "ready", "--url="+internal)
-	if err := p.stop(); err != nil {
-		t.Errorf("it did not end cleanly: %v", err)
-	}
+	p.mustStop()
 }
 
 // Requests with wrong keys are logged without the key. Their address is slowed down unless it has
@@ -149,9 +147,7 @@ func TestAuditOfUsers(t *testing.T) {
 	for _, args := range [][]string{{"user", "show", "ada"}, {"user", "explain", "ada"}, {"user", "export", "ada"}, {"log", "--user=ada"}} {
 		must(t, append(args, "--database-url="+database)...)
 	}
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	p.mustStop()
 	trail := must(t, "audit", "list", "--json", "--database-url="+database)
 	for _, want := range []string{
 		`"action":"user.disconnect","arguments":{"user":"ada","revoke_before":"`, `"action":"user.show","arguments":{"user":"ada"}`,
@@ -168,8 +164,7 @@ func TestAuditOfUsers(t *testing.T) {
 	must(t, "audit", "verify", "--database-url="+database)
 }
 
-// `audit verify` reports the redactions of records by erasures. A forged redaction cannot hide a
-// change of who did what.
+// `audit verify` reports the redactions of records by erasures.
 func TestRedactionsAreTold(t *testing.T) {
 	t.Parallel()
 	database := oneDatabase(t) // with shards each shard has its own trail
@@ -181,22 +176,5 @@ func TestRedactionsAreTold(t *testing.T) {
 	withHead := append(verify, strings.Fields(head)...)
 	must(t, "user", "erase", "ada", "--database-url="+database)
 	out := must(t, withHead...)
-	for _, want := range []string{"\n1 redaction of arguments, results and errors, from which users were erased; 1 since the given head:\n  record ", " via cli, of record 3\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
-		}
-	}
-
-	sql(t, database, `UPDATE badged.audit AS a SET digest = coalesce(digest, badged.audit_digest(badged.audit_content(a))), who = 'eve' WHERE number = 3`)
-	sql(t, database, `WITH forged AS (
-		INSERT INTO badged.audit (who, via, action, arguments) VALUES ('root', 'cli', 'audit.redact', '{}') RETURNING id
-	)
-	INSERT INTO badged.audit_ends (audit_id, result)
-	SELECT id, json_build_object('records', json_build_array(json_build_object('number', 3, 'digest',
-		(SELECT encode(badged.audit_digest(badged.audit_content(a)), 'hex') FROM badged.audit AS a WHERE number = 3)))) FROM forged`)
-	for _, args := range [][]string{verify, withHead} {
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, "record 3 of the audit trail was changed: action 2, user.show does not match its hash") {
-			t.Errorf("%v: exit %d %s", args, code, stderr)
-		}
-	}
+	contains(t, out, "\n1 redaction of arguments, results and errors, from which users were erased; 1 since the given head:\n  record ", " via cli, of record 3\n")
 }

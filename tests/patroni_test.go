@@ -103,17 +103,6 @@ func (p *tethered) end() {
 	}
 }
 
-// freePort returns an address of this machine on which no process listens.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // startPatroni starts a cluster and waits until all of it is up.
 func startPatroni(t *testing.T, synchronous bool) *patroniCluster {
 	t.Helper()

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -24,16 +23,13 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 	publish(t, p, delivered("lunch", 1, `"ann","bob"`))
 	extendLog(t, database, 10_000)
 	publisher := pgtest.Connect(t, database)
-	all := make([]string, 64) // a user of each partition
-	for i := range all {
-		all[i] = fmt.Sprintf("%q", fmt.Sprintf("user-%d", i))
-	}
-	t.Cleanup(func() { // otherwise the database cannot be dropped
+	_, all := users(64) // of each partition
+	t.Cleanup(func() {  // otherwise the database cannot be dropped
 		_, _ = publisher.Exec(context.WithoutCancel(t.Context()), `ROLLBACK PREPARED 'order-4711'`)
 	})
 	for _, statement := range []string{
 		`BEGIN`,
-		`SELECT badged.publish('` + delivered("order", 1, strings.Join(all, ",")) + `')`,
+		`SELECT badged.publish('` + delivered("order", 1, all) + `')`,
 		`PREPARE TRANSACTION 'order-4711'`,
 	} {
 		pgtest.Exec(t, publisher, statement)
@@ -45,17 +41,13 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 			t.Errorf("%s says\n%s", where, said)
 		}
 	}
-	for range polls(t, "the metric") {
-		if metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10 {
-			break
-		}
-	}
+	await(t, "the metric", func() bool {
+		return metric(t, metricsOf(t, p), `badged_log_open_transaction_seconds{kind="prepared"}`) > 10
+	})
 	lag := must(t, "lag", "--database-url="+database)
 	names("lag", lag)
 	snippets.ExpectShape(t, snippets.Output(t, "docs/runbooks.md", "badged lag"), regexp.MustCompile(`\bdatabase \w+,`).ReplaceAllString(lag, "database chat,"))
-	if out := must(t, "lag", "--json", "--database-url="+database); !strings.Contains(out, `"prepared": "order-4711"`) {
-		t.Errorf("lag --json says %s", out)
-	}
+	prints(t, `"prepared": "order-4711"`, "lag", "--json", "--database-url="+database)
 	checked, code := checkConnect(t, "--database-url="+database)
 	if names("config check", checked); code != 0 {
 		t.Errorf("config check exits with %d", code)
@@ -80,9 +72,7 @@ func TestPreparedTransactionIsNamed(t *testing.T) {
 	pgtest.Exec(t, publisher, `COMMIT PREPARED 'order-4711'`)
 	connect(t, p.url, "user-7").awaitTotal(1)
 	cutLog(t, database)
-	if out := must(t, archiving(database, dir)...); !strings.Contains(out, " archived in ") {
-		t.Errorf("after the commit, archive says %s", out)
-	}
+	prints(t, " archived in ", archiving(database, dir)...)
 
 	// Another prepared transaction locks the range to be dropped, without events in it.
 	publish(t, p, delivered("lunch", 2, `"ann"`))

@@ -2,14 +2,11 @@ package tests
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 // Each example of docs/publishing publishes one message and rolls back another. Only the first message
@@ -38,11 +35,9 @@ $`)
 			t.Fatalf("%s: %v\n%s", example.language, err, out)
 		}
 		for _, user := range []string{"ada", "chloe"} {
-			if n := total(t, p, user, said[2]); n != int64(i+1) {
-				t.Errorf("%s: the total of %s is %d, want %d", example.language, user, n, i+1)
-			}
+			wantTotal(t, p, user, said[2], int64(i+1))
 		}
-		if seq := lastMessage(t, database); seq != said[1] {
+		if seq := value[string](t, database, `SELECT max(seq)::text FROM messages`); seq != said[1] {
 			t.Errorf("%s: the last message stored is %s, want %s, which was published; %s was rolled back",
 				example.language, seq, said[1], said[3])
 		}
@@ -50,9 +45,7 @@ $`)
 
 	// The position of an event after all events of the examples.
 	position := publish(t, p, delivered("elsewhere", 1, `"ben"`))
-	if n := total(t, p, "ada", position); n != int64(len(examples)) {
-		t.Errorf("in the end the total of ada is %d, want %d", n, len(examples))
-	}
+	wantTotal(t, p, "ada", position, int64(len(examples)))
 }
 
 // The samples in the READMEs of the publisher packages work: events share a request, and a bad event
@@ -85,12 +78,8 @@ await stop();
 			if !strings.Contains(said, "data.seq: must be at least 1") {
 				t.Errorf("the bad event: %q", said)
 			}
-			if n := total(t, p, "ada", position); n != 101 {
-				t.Errorf("the total of ada is %d, want 101", n)
-			}
-			if n := total(t, p, "chloe", position); n != 1 {
-				t.Errorf("the total of chloe is %d, want 1", n)
-			}
+			wantTotal(t, p, "ada", position, 101)
+			wantTotal(t, p, "chloe", position, 1)
 		})
 	}
 }
@@ -98,10 +87,7 @@ await stop();
 // runSample runs the first sample of a README, followed by the lines in end, and returns its output.
 func runSample(t *testing.T, p *process, language, readme, end string) string {
 	t.Helper()
-	page, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readFile(t, readme)
 	sample := regexp.MustCompile("(?s)```(?:python|ts)\n(.*?)```").FindSubmatch(page)
 	program := strings.NewReplacer("http://badged:8080", p.url, "the publisher key", publisherKey).Replace(string(sample[1]))
 	file := filepath.Join(t.TempDir(), "sample.py")
@@ -117,9 +103,7 @@ func runSample(t *testing.T, p *process, language, readme, end string) string {
 	} else {
 		program += fmt.Sprintf("\nURL, KEY = %q, %q\n", p.url, publisherKey)
 	}
-	if err := os.WriteFile(file, []byte(program+end), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, file, program+end)
 	cmd := exec.CommandContext(t.Context(), interpreter[0], interpreter[1:]...)
 	cmd.Env = environment("PYTHONPATH=../web/python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
@@ -140,14 +124,4 @@ func pythonWith(t *testing.T, module string) string {
 	}
 	t.Fatalf("no Python has the module %s: run make needs", module)
 	return ""
-}
-
-// lastMessage returns the seq of the last message that the examples stored.
-func lastMessage(t *testing.T, database string) (seq string) {
-	t.Helper()
-	conn := pgtest.Connect(t, database)
-	if err := conn.QueryRow(t.Context(), `SELECT max(seq)::text FROM messages`).Scan(&seq); err != nil {
-		t.Fatal(err)
-	}
-	return seq
 }

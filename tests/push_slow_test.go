@@ -76,16 +76,13 @@ func TestSlowPushServicesDelayNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := fmt.Sprintf("%s/v1/users/%s/devices/%d", p.url, user, d)
-			if status, _, answer := request(t, http.MethodPut, path, "application/json", string(body)); status != http.StatusCreated {
-				t.Fatalf("register device %d of %s: %d %s", d, user, status, answer)
-			}
+			wantStatus(t, publisherKey, http.MethodPut, path, "application/json", string(body), http.StatusCreated)
 		}
 	}
-	for range polls(t, "each user to have pushes in flight") {
-		if now, _ := held.counts(); now >= users*each {
-			break
-		}
-	}
+	await(t, "each user to have pushes in flight", func() bool {
+		now, _ := held.counts()
+		return now >= users*each
+	})
 	for seq := range 5 {
 		f.awaitNumbers(t, p, publish(t, p, delivered("lunch", seq+1, `"ada"`)))
 	}

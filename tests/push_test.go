@@ -170,11 +170,7 @@ func TestClosedPhonesFollow(t *testing.T) {
 	// If a vendor answers that a device is unregistered, the device gets no more pushes.
 	f.apns.Script(func(string) *vendors.Fault { return &vendors.Fault{Status: 410, Reason: "Unregistered"} })
 	publish(t, p, delivered("lunch", 2, `"ada"`))
-	for range polls(t, "the iPhone to be gone") {
-		if status, _, _ := request(t, http.MethodGet, p.url+"/v1/users/ada/devices/iphone", "", ""); status == http.StatusNotFound {
-			break
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/v1/users/ada/devices/iphone", "", http.StatusNotFound, "")
 	f.check(t, p)
 }
 
@@ -253,9 +249,7 @@ func TestPhonesEndRightAcrossKills(t *testing.T) {
 			servers = append(servers, p)
 		case 1:
 			postgres.Kill()
-			if err := postgres.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, postgres)
 		case 2:
 			v := []*vendors.Vendor{&f.apns.Vendor, &f.fcm.Vendor, &f.web.Vendor}[draw(3)]
 			v.Kill()

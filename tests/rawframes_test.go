@@ -219,18 +219,7 @@ func TestProtocolViolations(t *testing.T) {
 		}{
 			{"unmasked", [][]byte{append(frameHeader(fin|opText, 0, 12), `{"t":"ping"}`...)}, 1002},
 			{"reserved bit 1", [][]byte{masked(fin|rsv1|opText, `{"t":"ping"}`)}, 1002},
-			{"reserved bit 2", [][]byte{masked(fin|rsv2|opText, `{"t":"ping"}`)}, 1002},
 			{"reserved bit 3", [][]byte{masked(fin|rsv3|opPing, "")}, 1002},
-			{"reserved opcode of data", [][]byte{masked(fin|0x3, "x")}, 1002},
-			{"reserved opcode of control", [][]byte{masked(fin|0xB, "x")}, 1002},
-			{"long ping", [][]byte{masked(fin|opPing, strings.Repeat("x", 126))}, 1002},
-			{"long close", [][]byte{masked(fin|opClose, closing(1000, strings.Repeat("x", 124)))}, 1002},
-			{"fragmented ping", [][]byte{masked(opPing, "a"), masked(fin|opContinuation, "b")}, 1002},
-			{"fragmented close", [][]byte{masked(opClose, closing(1000, ""))}, 1002},
-			{"continuation of nothing", [][]byte{masked(fin|opContinuation, `{"t":"ping"}`)}, 1002},
-			{"continuation after the end", [][]byte{
-				masked(opText, `{"t":`), masked(fin|opContinuation, `"ping"}`), masked(fin|opContinuation, "x"),
-			}, 1002},
 			{"message within a message", [][]byte{masked(opText, `{"t":`), masked(fin|opText, `{"t":"ping"}`)}, 1002},
 			{"binary", [][]byte{masked(fin|opBinary, `{"t":"ping"}`)}, 4002},
 			{"not JSON", [][]byte{masked(fin|opText, "hello")}, 4002},
@@ -246,20 +235,11 @@ func TestProtocolViolations(t *testing.T) {
 			{"too long in fragments", [][]byte{masked(opText, big[:4000]), masked(fin|opContinuation, big[4000:])}, 1009},
 			{"too long by far", [][]byte{append(frameHeader(fin|opText, 0x80, 1<<62), 1, 2, 3, 4)}, 1009},
 			{"a length that is negative", [][]byte{append(frameHeader(fin|opText, 0x80, 1<<63), 1, 2, 3, 4)}, 1009},
-			{"close code 999", [][]byte{masked(fin|opClose, closing(999, ""))}, 1002},
-			{"close code 1004", [][]byte{masked(fin|opClose, closing(1004, ""))}, 1002},
 			{"close code 1005", [][]byte{masked(fin|opClose, closing(1005, ""))}, 1002},
-			{"close code 1006", [][]byte{masked(fin|opClose, closing(1006, ""))}, 1002},
-			{"close code 1015", [][]byte{masked(fin|opClose, closing(1015, ""))}, 1002},
 			{"close code 5000", [][]byte{masked(fin|opClose, closing(5000, ""))}, 1002},
-			// RFC 6455 requires two bytes for a code. The library treats a
-			// single byte as no code.
-			{"close code of one byte", [][]byte{masked(fin|opClose, "\x03")}, 1005},
 			// Valid close frames are answered with the same code.
 			{"no close code", [][]byte{masked(fin|opClose, "")}, 1005},
 			{"close code 1000", [][]byte{masked(fin|opClose, closing(1000, "bye"))}, 1000},
-			{"close code 1001", [][]byte{masked(fin|opClose, closing(1001, ""))}, 1001},
-			{"close code 3000", [][]byte{masked(fin|opClose, closing(3000, ""))}, 3000},
 			{"close code 4999", [][]byte{masked(fin|opClose, closing(4999, "é"))}, 4999},
 			{"close within a message", [][]byte{masked(opText, `{"t":`), masked(fin|opClose, closing(1000, ""))}, 1000},
 		} {
@@ -287,19 +267,11 @@ func TestUnusualFrames(t *testing.T) {
 		name string
 		send [][]byte
 	}{
-		{"fragments", [][]byte{masked(opText, `{"t":`), masked(opContinuation, `"pi`), masked(fin|opContinuation, `ng"}`)}},
-		{"fragments of nothing", [][]byte{
-			masked(opText, ""), masked(opContinuation, ""), masked(opContinuation, `{"t":"ping"}`), masked(fin|opContinuation, ""),
-		}},
 		{"control frames between fragments", [][]byte{
 			masked(opText, `{"t":`), masked(fin|opPing, "1"), masked(fin|opPong, ""), masked(fin|opContinuation, `"ping"}`),
 		}},
 		{"a character in two fragments", [][]byte{masked(opText, "{\"x\":\"\xc3"), masked(fin|opContinuation, "\xa9\",\"t\":\"ping\"}")}},
-		{"an unsolicited pong", [][]byte{masked(fin|opPong, "x"), masked(fin|opText, `{"t":"ping"}`)}},
 		{"a frame of just 4096 bytes", [][]byte{masked(fin|opText, limit)}},
-		{"a length in more bytes than it needs", [][]byte{
-			append([]byte{fin | opText, 0x80 | 126, 0, 12, 0, 0, 0, 0}, `{"t":"ping"}`...),
-		}},
 		{"all in one packet after another", [][]byte{bytes.Repeat(masked(fin|opText, `{"t":"pong"}`), 50), masked(fin|opText, `{"t":"ping"}`)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -341,12 +313,7 @@ func TestInvalidHandshakes(t *testing.T) {
 			{"no WebSocket", "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\n\r\n", http.StatusUpgradeRequired},
 			{"another version", handshake(wsKey, wsProtocol, "Sec-WebSocket-Version: 8"), http.StatusUpgradeRequired},
 			{"no version", handshake(wsKey, wsProtocol), http.StatusUpgradeRequired},
-			{"no key", handshake(wsVersion, wsProtocol), http.StatusBadRequest},
-			{"a short key", handshake(wsVersion, wsProtocol, "Sec-WebSocket-Key: c2hvcnQ="), http.StatusBadRequest},
-			{"another method", strings.Replace(handshake(wsKey, wsVersion, wsProtocol), "GET", "POST", 1), http.StatusMethodNotAllowed},
 			{"a foreign origin", handshake(wsKey, wsVersion, wsProtocol, "Origin: https://elsewhere.example"), http.StatusForbidden},
-			{"huge headers", handshake(wsKey, wsVersion, wsProtocol, "X: "+strings.Repeat("x", 2<<20)), http.StatusRequestHeaderFieldsTooLarge},
-			{"not HTTP", "\x16\x03\x01\x02\x00\x01\r\n\r\n", http.StatusBadRequest},
 			{"half a handshake", handshake(wsKey, wsVersion)[:80], 0},
 		} {
 			t.Run(test.name, func(t *testing.T) {
@@ -397,13 +364,8 @@ func awaitNothingLeft(t *testing.T, p *process, before [2]float64) {
 	t.Helper()
 	// The numbers vary with connections to Postgres and of the test's own HTTP client.
 	const few = 8
-	for deadline := time.Now().Add(patience); ; {
+	await(t, fmt.Sprintf("no more than %v connections and goroutines", before), func() bool {
 		now := residue(t, p)
-		if now[0] <= before[0] && now[1] <= before[1]+few {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v connections and %v goroutines before, %v and %v after", before[0], before[1], now[0], now[1])
-		}
-	}
+		return now[0] <= before[0] && now[1] <= before[1]+few
+	})
 }

@@ -118,9 +118,7 @@ func TestManyReadersTogetherAreLimited(t *testing.T) {
 			t.Fatalf("a read that waits is answered %d", status)
 		}
 	}
-	if n := total(t, p, other[0], "0"); n != 1 {
-		t.Errorf("a backend reads %d", n)
-	}
+	wantTotal(t, p, other[0], "0", 1)
 	keys := make(chan int, 50)
 	for range cap(keys) {
 		reading.Go(func() {
@@ -131,9 +129,7 @@ func TestManyReadersTogetherAreLimited(t *testing.T) {
 	const all = ofTokens + ofDevices + ofKeys
 	lock.awaitHanging(all)
 
-	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("readiness is %d %s", status, answer)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p.url+"/readyz", "", "", http.StatusOK)
 	publish(t, p, delivered("tea", 2, fmt.Sprintf("%q,%q", other[0], other[1])))
 	connected.awaitTotal(2)
 	connect(t, p.url, other[1]).awaitTotal(1)

@@ -17,9 +17,7 @@ func TestReadsOfAppsAreLimited(t *testing.T) {
 	database := oneDatabase(t) // with shards, each shard has its own connections
 	p := serve(t, database, hangsOnLocks)
 	position := publish(t, p, delivered("tea", 1, `"ada","ben"`))
-	if n := total(t, p, "ben", position); n != 1 {
-		t.Fatalf("the total is %d", n)
-	}
+	wantTotal(t, p, "ben", position, 1)
 	connected := connect(t, p.url, "ben")
 	connected.awaitTotal(1)
 
@@ -51,12 +49,8 @@ func TestReadsOfAppsAreLimited(t *testing.T) {
 			t.Fatalf("a read that waits is answered %d", status)
 		}
 	}
-	if status, _, answer := request(t, http.MethodGet, p.url+"/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("readiness is %d %s", status, answer)
-	}
-	if n := total(t, p, "ben", position); n != 1 {
-		t.Errorf("the total is %d", n)
-	}
+	wantStatus(t, publisherKey, http.MethodGet, p.url+"/readyz", "", "", http.StatusOK)
+	wantTotal(t, p, "ben", position, 1)
 	if status, _, answer := request(t, http.MethodPost, p.url+"/v1/users/ben/disconnect", "application/json", `{}`); status >= 300 {
 		t.Fatalf("disconnect: %d %s", status, answer)
 	}

@@ -113,9 +113,7 @@ func TestPagesAreFollowedInNode(t *testing.T) {
 	run := func(name, program string, args ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, path, program)
 		node := exec.CommandContext(t.Context(), "node", append(args, path)...)
 		node.Env = environment("BADGED_URL=" + p.url)
 		out, err := node.CombinedOutput()
@@ -127,7 +125,5 @@ func TestPagesAreFollowedInNode(t *testing.T) {
 	run("count.test.mjs", snippets.With(t, "docs/testing.md", "node:test", "js").Text, "--test")
 	backend := `const app = { get: (path, answer) => answer({ user: { id: "ada" } }, { type() { return this; }, send: (text) => console.log(text) }) };` + "\n"
 	token := run("backend.mjs", backend+snippets.With(t, "docs/howto/show-a-badge.md", "createHmac", "js").Text)
-	if status, _, answer := requestAs(t, strings.TrimSpace(token), http.MethodGet, p.url+"/v1/users/ada/badge", "", ""); status != http.StatusOK {
-		t.Errorf("with the token of the page, reading a badge is answered with %d %s", status, answer)
-	}
+	wantStatus(t, strings.TrimSpace(token), http.MethodGet, p.url+"/v1/users/ada/badge", "", "", http.StatusOK)
 }

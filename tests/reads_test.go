@@ -31,9 +31,7 @@ func TestReadAheadOfTheTables(t *testing.T) {
 	p.mustPost(delivered("c", 1, `"ann"`))
 	ann.awaitTotal(1)
 
-	if err := projector.stop(); err != nil {
-		t.Fatal(err)
-	}
+	projector.mustStop()
 	p.mustPost(delivered("c", 2, `"ann"`), delivered("first", 1, `"ann","ben"`))
 	ann.say(`{"t":"read","id":1,"conversation_id":"c","up_to_seq":2}`)
 	ann.say(`{"t":"read","id":2,"conversation_id":"first","up_to_seq":1}`)

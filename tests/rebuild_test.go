@@ -84,9 +84,7 @@ func TestRebuildOfAUser(t *testing.T) {
 		t.Errorf("it prints %s", out)
 	}
 	sql(t, database, spoil, "ann")
-	if _, stderr, code := command(t, "verify", "--user=ann", "--database-url="+database); code != 1 || !strings.Contains(stderr, "3 differences") {
-		t.Errorf("verifying exits with %d: %s", code, stderr)
-	}
+	fails(t, 1, "3 differences", "verify", "--user=ann", "--database-url="+database)
 	want := `user "ann", conversation "lunch": unread is 7 in the table, 1 by the log
 user "ann": total is 7 in the table, 1 by the log
 user "ann": categories is {"chat":[7]} in the table, {"chat":[1, 1]} by the log
@@ -109,11 +107,8 @@ func TestRebuildIsKilled(t *testing.T) {
 	t.Parallel()
 	database := newDatabase(t)
 	p := serve(t, database)
-	user := "ann"
-	for i := 0; events.PartitionOf(user, partitions) == 0; i++ {
-		user = fmt.Sprint("ann-", i)
-	}
-	partition := events.PartitionOf(user, partitions)
+	const partition = 1 // is not rebuilt first
+	user := usersIn(partition, 1)[0]
 	ann := connect(t, p.url, user)
 	publish(t, p, delivered("lunch", 1, `"`+user+`"`))
 	ann.awaitTotal(1)
@@ -154,10 +149,6 @@ func TestRebuildIsKilled(t *testing.T) {
 	ann.await("another epoch", func() bool { return ann.epoch != epoch && ann.total == 1 })
 	must(t, "verify", "--database-url="+database)
 
-	if _, stderr, code := command(t, "rebuild", "--partition=8", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--partition: there is no partition 8: they are numbered from 0 to 7") {
-		t.Errorf("an unknown partition: exit %d %s", code, stderr)
-	}
-	if _, stderr, code := command(t, "rebuild", "--redis-url=ftp://x", "--database-url="+database); code != 1 || !strings.Contains(stderr, "--redis-url: ") {
-		t.Errorf("an invalid Redis URL: exit %d %s", code, stderr)
-	}
+	fails(t, 1, "--partition: there is no partition 8: they are numbered from 0 to 7", "rebuild", "--partition=8", "--database-url="+database)
+	fails(t, 1, "--redis-url: ", "rebuild", "--redis-url=ftp://x", "--database-url="+database)
 }

@@ -87,8 +87,6 @@ func serveWithLeastRights(t *testing.T, over string) {
 		if strings.Contains(p.out.String(), "NOPERM") {
 			t.Errorf("%s lacks rights:\n%s", role, p.out)
 		}
-		if err := p.stop(); err != nil {
-			t.Errorf("%s did not end cleanly: %v", role, err)
-		}
+		p.mustStop()
 	}
 }

@@ -2,11 +2,9 @@ package tests
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,13 +52,9 @@ func TestHeadersOfStrangers(t *testing.T) {
 func TestRefusedBodiesAreAnswered(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, []byte(`keys:
-  - {name: small, kind: publisher, secret: "sha256:`+fmt.Sprintf("%x", sha256.Sum256([]byte(secondKey)))+`", quota: 1}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeKeys(t, file, keyEntry("small", "publisher", ", quota: 1"))
 	p := serve(t, newDatabase(t), "--keys-file="+file)
-	if status, _, answer := requestAs(t, secondKey, http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", delivered("c", 1, `"ada"`)); status >= 300 {
+	if status, _, answer := requestAs(t, "small", http.MethodPost, p.url+"/v1/events", "application/cloudevents+json", delivered("c", 1, `"ada"`)); status >= 300 {
 		t.Fatalf("publish: %d %s", status, answer)
 	}
 	body := bytes.Repeat([]byte(" "), 7<<20)
@@ -73,7 +67,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 		{"of a user", "/v1/events", token(t, "ada"), body, http.StatusUnauthorized},
 		{"over the limit", "/v1/events", publisherKey, bytes.Repeat(body, 2), http.StatusRequestEntityTooLarge},
 		{"over the limit of the route", "/v1/users/ada/disconnect", publisherKey, body, http.StatusRequestEntityTooLarge},
-		{"over the quota", "/v1/events", secondKey, body, http.StatusTooManyRequests},
+		{"over the quota", "/v1/events", "small", body, http.StatusTooManyRequests},
 	} {
 		for range 5 {
 			c := dialRaw(t, p)
@@ -108,8 +102,6 @@ func TestIdleConnectionsOfOperators(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	for path, key := range map[string]string{"/readyz": "", "/metrics": "", "/admin/v1/partitions": secondKey} {
-		if status, _, answer := requestAs(t, key, http.MethodGet, internal.url+path, "", ""); status != http.StatusOK {
-			t.Errorf("%s is answered with %d %s", path, status, answer)
-		}
+		wantStatus(t, key, http.MethodGet, internal.url+path, "", "", http.StatusOK)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
@@ -35,17 +34,7 @@ func newRelayedStack(t *testing.T) *relayedStack {
 	must(t, append([]string{"migrate", "up", fmt.Sprint("--partitions=", partitions)}, s.flags...)...)
 	s.outbox = newOutbox(t, pgtest.Borrow(t))
 	s.p = launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, s.flags...)...)
-	for n := 0; s.moves == "" || s.stays == "" || s.other == ""; n++ {
-		user := fmt.Sprintf("user-%d", n)
-		switch p := events.PartitionOf(user, partitions); {
-		case p == 0:
-			s.moves = user
-		case p < partitions/2:
-			s.stays = user
-		default:
-			s.other = user
-		}
-	}
+	s.moves, s.stays, s.other = usersIn(0, 1)[0], usersIn(1, 1)[0], usersIn(partitions/2, 1)[0]
 	return s
 }
 
@@ -58,12 +47,7 @@ func (s *relayedStack) relay(t *testing.T) *process {
 // awaitTotal waits until a user has a total, also if the user's shard was unavailable.
 func (s *relayedStack) awaitTotal(t *testing.T, user string, want int) {
 	t.Helper()
-	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
-		status, _, answer := request(t, http.MethodGet, s.p.url+"/v1/users/"+user+"/badge", "", "")
-		if status == http.StatusOK && strings.Contains(answer, fmt.Sprintf(`"total":%d,`, want)) {
-			return
-		}
-	}
+	s.p.awaitAnswer(http.MethodGet, "/v1/users/"+user+"/badge", "", http.StatusOK, fmt.Sprintf(`"total":%d,`, want))
 }
 
 // A relay appends to several shards directly. It follows a partition that moves to another shard, and
@@ -101,32 +85,20 @@ func TestRelayToShards(t *testing.T) {
 	send(s.moves)
 	send(s.stays)
 	arrived(s.stays)
-	for range polls(t, "the relay to say what waits") {
-		if status, _, answer := request(t, http.MethodGet, r.url+"/readyz", "", ""); status == http.StatusOK && strings.Contains(answer, `"relay":"events of some users wait in the outbox: `) {
-			break
-		}
-	}
+	r.awaitAnswer(http.MethodGet, "/readyz", "", http.StatusOK, `"relay":"events of some users wait in the outbox: `)
 	if out := must(t, "relay", "status", "--outbox-url="+s.outbox); !strings.HasPrefix(out, "3 events wait, the oldest for ") {
 		t.Errorf("status:\n%s", out)
 	}
-	if err := s.servers[1].Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, s.servers[1])
 	arrived(s.other, s.moves)
 	send(s.moves, s.stays, s.other)
 	arrived(s.moves, s.stays, s.other)
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
-	if n := queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox`); n > 0 {
+	r.mustStop()
+	if n := valueIn[int](t, backend, `SELECT count(*)::int FROM badged.outbox`); n > 0 {
 		t.Errorf("%d events are left", n)
 	}
-	if _, stderr, code := command(t, append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox, "--url=" + s.p.url, "--publisher-key=k"}, s.flags...)...); code != 2 || !strings.Contains(stderr, "are two targets; give one") {
-		t.Errorf("a server and shards: %d, %s", code, stderr)
-	}
-	if _, stderr, code := command(t, "relay", "--listen=127.0.0.1:0", "--outbox-url="+s.outbox, s.flags[0]); code != 1 || !strings.Contains(stderr, "add --shard b=URL") {
-		t.Errorf("one of two shards: %d, %s", code, stderr)
-	}
+	fails(t, 2, "are two targets; give one", append([]string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + s.outbox, "--url=" + s.p.url, "--publisher-key=k"}, s.flags...)...)
+	fails(t, 1, "add --shard b=URL", "relay", "--listen=127.0.0.1:0", "--outbox-url="+s.outbox, s.flags[0])
 }
 
 // The relay, and each shard in turn, are killed while the backend publishes to users of both shards.
@@ -144,37 +116,29 @@ func TestRelayToShardsOverKills(t *testing.T) {
 	// are the events that still wait.
 	backend := pgtest.Connect(t, s.outbox)
 	carried := func() int {
-		return queryInt(t, backend, `SELECT (SELECT last_value FROM badged.outbox_offset_seq)::int - (SELECT count(*) FROM badged.outbox)::int`)
+		return valueIn[int](t, backend, `SELECT (SELECT last_value FROM badged.outbox_offset_seq)::int - (SELECT count(*) FROM badged.outbox)::int`)
 	}
 	for kill := range *relayKills {
 		before := carried()
-		for range polls(t, "progress after a kill") {
-			if carried() > before+100 {
-				break
-			}
-		}
+		await(t, "progress after a kill", func() bool { return carried() > before+100 })
 		r.kill()
 		if kill%2 == 1 {
 			server := s.servers[kill/2%2]
 			server.Kill()
 			r = s.relay(t) // starts while the shard is unavailable
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, server)
 			continue
 		}
 		r = s.relay(t)
 	}
 	stop()
 	want := <-published
-	for range polls(t, "an empty outbox") {
-		if queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox`) == 0 {
-			break
-		}
-	}
+	await(t, "an empty outbox", func() bool {
+		return valueIn[int](t, backend, `SELECT count(*)::int FROM badged.outbox`) == 0
+	})
 	s.awaitTotal(t, s.stays, want[s.stays])
 	s.awaitTotal(t, s.other, want[s.other])
-	if refused := queryInt(t, backend, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
+	if refused := valueIn[int](t, backend, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
 		t.Errorf("%d events were refused", refused)
 	}
 	must(t, append([]string{"verify", "--quiet"}, s.flags...)...)

@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,9 +24,7 @@ var relayKills = flag.Int("relay-kills", 3, "how often the test of the relay kil
 func newOutbox(t *testing.T, s *pgtest.Server) string {
 	t.Helper()
 	url := s.NewDB(t, pgtest.Template{})
-	if out := must(t, "relay", "install", "--outbox-url="+url); !strings.Contains(out, "applied 00002_outbox.sql") {
-		t.Errorf("installing says %q", out)
-	}
+	prints(t, "applied 00002_outbox.sql", "relay", "install", "--outbox-url="+url)
 	return url
 }
 
@@ -51,11 +45,9 @@ func publishIn(t *testing.T, conn *pgx.Conn, event string) {
 // awaitTotalOf waits until a user has a total.
 func awaitTotalOf(t *testing.T, p *process, user string, want int64) {
 	t.Helper()
-	for range polls(t, fmt.Sprintf("%s to have %d", user, want)) {
-		if total(t, p, user, "0") == want {
-			return
-		}
-	}
+	await(t, fmt.Sprintf("%s to have %d", user, want), func() bool {
+		return total(t, p, user, "0") == want
+	})
 }
 
 // A backend publishes in its own database and transaction, with a role that may only publish. The
@@ -66,9 +58,7 @@ func TestRelay(t *testing.T) {
 	outbox := newOutbox(t, backend)
 	owner := pgtest.Connect(t, outbox)
 	pgtest.Exec(t, owner, `CREATE ROLE chat LOGIN; CREATE ROLE mover LOGIN; GRANT CREATE ON SCHEMA public TO chat`)
-	if _, stderr, code := command(t, "relay", "--outbox-url="+as(t, outbox, "mover"), "--url=http://127.0.0.1:1", "--publisher-key=k"); code != 1 || !strings.Contains(stderr, "badged relay install --relay-role mover") {
-		t.Errorf("a role without rights: %d, %s", code, stderr)
-	}
+	fails(t, 1, "badged relay install --relay-role mover", "relay", "--outbox-url="+as(t, outbox, "mover"), "--url=http://127.0.0.1:1", "--publisher-key=k")
 	must(t, "relay", "install", "--outbox-url="+outbox, "--publisher-role=chat", "--relay-role=mover")
 	chat := pgtest.Connect(t, as(t, outbox, "chat"))
 	mayNot(t, chat, `SELECT * FROM badged.outbox`)
@@ -98,11 +88,9 @@ func TestRelay(t *testing.T) {
 	publishIn(t, chat, delivered("c", 1, `"ann"`))
 	awaitTotalOf(t, p, "ann", 1)
 	awaitMetric(t, r, "badged_relay_refused", 1)
-	for range polls(t, "the backlog to be measured again") {
-		if metric(t, metricsOf(t, r), "badged_relay_backlog") == 0 {
-			break
-		}
-	}
+	await(t, "the backlog to be measured again", func() bool {
+		return metric(t, metricsOf(t, r), "badged_relay_backlog") == 0
+	})
 	if out := must(t, "relay", "status", "--outbox-url="+as(t, outbox, "mover")); !strings.HasPrefix(out, "0 events wait, the oldest for 0.0 s; relay: badged relay ") || !strings.Contains(out, "specversion: is required") {
 		t.Errorf("status:\n%s", out)
 	}
@@ -111,23 +99,10 @@ func TestRelay(t *testing.T) {
 		t.Errorf("retry says %q", out)
 	}
 	awaitTotalOf(t, p, "ann", 2)
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	r.mustStop()
 }
 
-// Without a server, the relay appends directly to the log in badged's database.
-func TestRelayToADatabase(t *testing.T) {
-	t.Parallel()
-	outbox, database := newOutbox(t, pgtest.Borrow(t)), oneDatabase(t)
-	p := serve(t, database)
-	launch(t, nil, "relay", "--listen=127.0.0.1:0", "--outbox-url="+outbox, "--database-url="+database)
-	publishIn(t, pgtest.Connect(t, outbox), delivered("c", 1, `"ann"`))
-	awaitTotalOf(t, p, "ann", 1)
-}
-
-// A relay that starts before the database of its outbox, as after a boot, waits for the database. It
-// also reports when the database becomes unavailable later.
+// A relay that starts before the database of its outbox, as after a boot, waits for the database.
 func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	t.Parallel()
 	backend := pgtest.NewServer(t)
@@ -140,28 +115,16 @@ func TestRelayStartsBeforeTheDatabaseOfItsOutbox(t *testing.T) {
 	r.awaitSays("the database of the outbox cannot be reached")
 	ready := func(want int) {
 		t.Helper()
-		for range polls(t, fmt.Sprintf("%d of /readyz", want)) {
+		await(t, fmt.Sprintf("%d of /readyz", want), func() bool {
 			status, _, body := request(t, http.MethodGet, r.url+"/readyz", "", "")
-			if status == want && strings.Contains(body, `"outbox":"the database of the outbox cannot be reached"`) == (want != http.StatusOK) {
-				return
-			}
-		}
+			return status == want && strings.Contains(body, `"outbox":"the database of the outbox cannot be reached"`) == (want != http.StatusOK)
+		})
 	}
 	ready(http.StatusServiceUnavailable)
-	if err := backend.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, backend)
 	awaitTotalOf(t, p, "ann", 1)
 	ready(http.StatusOK)
-	backend.Kill()
-	ready(http.StatusServiceUnavailable)
-	if err := backend.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	ready(http.StatusOK)
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	r.mustStop()
 }
 
 // The relay refuses settings that cannot work, and the error says what to do.
@@ -195,72 +158,8 @@ func TestRelayRefusals(t *testing.T) {
 			t.Errorf("relay %v: %d, want %d and %q:\n%s", tc.args, code, tc.code, tc.want, stderr)
 		}
 	}
-	if _, stderr, code := command(t, "relay", "install", "--outbox-url="+database); code != 1 || !strings.Contains(stderr, "it needs no outbox and no relay") {
-		t.Errorf("an outbox beside a log: %d, %s", code, stderr)
-	}
-	if _, stderr, code := command(t, "migrate", "up", "--database-url="+outbox); code != 1 || !strings.Contains(stderr, "the database has an outbox") {
-		t.Errorf("a log beside an outbox: %d, %s", code, stderr)
-	}
-}
-
-// A proxy, or another server at the address of badged, answers the relay. Whatever the answer is, no
-// event counts as refused: the events stay in the outbox, and metrics and /readyz report it. A relay
-// does not start if the server at its address is not badged.
-func TestRelayBehindAProxy(t *testing.T) {
-	t.Parallel()
-	s := pgtest.Borrow(t)
-	outbox := newOutbox(t, s)
-	p := serve(t, oneDatabase(t))
-	to, err := url.Parse(p.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(to)
-	var answer atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status := int(answer.Load()); status > 0 {
-			http.Error(w, "the proxy says no", status)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	args := []string{"relay", "--listen=127.0.0.1:0", "--outbox-url=" + outbox, "--url=" + proxy.URL, "--publisher-key=" + publisherKey}
-	for _, status := range []int{http.StatusBadRequest, http.StatusAccepted, http.StatusNotFound} {
-		answer.Store(int64(status))
-		if _, stderr, code := command(t, args...); code != 1 || !strings.Contains(stderr, "check the server URL") {
-			t.Errorf("at a server that answers %d: exit %d %s", status, code, stderr)
-		}
-	}
-
-	answer.Store(0)
-	r := start(t, nil, args...)
-	r.awaitReady()
-	conn := pgtest.Connect(t, outbox)
-	for i, status := range []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusForbidden} {
-		answer.Store(int64(status))
-		publishIn(t, conn, delivered("c", i+1, `"ann"`))
-		for range polls(t, "the relay to say what the proxy answers") {
-			if strings.Contains(r.out.String(), fmt.Sprintf("the server answered %d %s: the proxy says no; badged did not send this answer", status, http.StatusText(status))) {
-				break
-			}
-		}
-		if code, _, body := request(t, http.MethodGet, r.url+"/readyz", "", ""); code != http.StatusServiceUnavailable {
-			t.Errorf("while the proxy answers %d it is ready: %d %s", status, code, body)
-		}
-		answer.Store(0)
-		awaitTotalOf(t, p, "ann", int64(i+1))
-	}
-	if m := metricsOf(t, r); metric(t, m, "badged_relay_errors_total") < 3 || metric(t, m, "badged_relay_refused_total") > 0 {
-		t.Errorf("metrics:\n%s", m)
-	}
-	var refused int
-	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM badged.outbox_refused`).Scan(&refused); err != nil || refused != 0 {
-		t.Errorf("%d events are set aside, %v", refused, err)
-	}
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	fails(t, 1, "it needs no outbox and no relay", "relay", "install", "--outbox-url="+database)
+	fails(t, 1, "the database has an outbox", "migrate", "up", "--database-url="+outbox)
 }
 
 // Relays, the server and the backend's Postgres are killed in turn while the backend publishes. Every
@@ -282,11 +181,7 @@ func TestRelayOverKills(t *testing.T) {
 	badged := pgtest.Connect(t, database)
 	for kill := range *relayKills {
 		before := inLog(t, badged)
-		for range polls(t, "progress after a kill") {
-			if inLog(t, badged) > before+100 {
-				break
-			}
-		}
+		await(t, "progress after a kill", func() bool { return inLog(t, badged) > before+100 })
 		time.Sleep(rand.N(20 * time.Millisecond)) //nolint:forbidigo // the moment of the kill is random
 		switch kill % 3 {
 		case 0:
@@ -298,9 +193,7 @@ func TestRelayOverKills(t *testing.T) {
 			p = serve(t, database, listen)
 		case 2:
 			backend.Kill()
-			if err := backend.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, backend)
 		}
 	}
 	stop()
@@ -308,15 +201,11 @@ func TestRelayOverKills(t *testing.T) {
 	awaitTotalOf(t, p, "ann", int64(n))
 	// The outbox is empty, so no event can count later.
 	left := pgtest.Connect(t, outbox)
-	for range polls(t, "an empty outbox") {
-		if queryInt(t, left, `SELECT count(*)::int FROM badged.outbox`) == 0 {
-			break
-		}
-	}
-	if got := total(t, p, "ann", "0"); got != int64(n) {
-		t.Errorf("of %d events %d counted", n, got)
-	}
-	if refused := queryInt(t, left, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
+	await(t, "an empty outbox", func() bool {
+		return valueIn[int](t, left, `SELECT count(*)::int FROM badged.outbox`) == 0
+	})
+	wantTotal(t, p, "ann", "0", int64(n))
+	if refused := valueIn[int](t, left, `SELECT count(*)::int FROM badged.outbox_refused`); refused > 0 {
 		t.Errorf("%d events were refused", refused)
 	}
 }

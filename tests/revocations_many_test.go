@@ -74,26 +74,20 @@ SELECT n, now(), now(), 'user-' || n FROM generate_series(1, %d) AS n`, *revocat
 	release := sync.OnceFunc(func() { _, _ = lock.Exec(context.WithoutCancel(t.Context()), `ROLLBACK`) })
 	t.Cleanup(release)
 	for _, p := range processes { // takes some seconds
-		for range polls(t, "reads of what is revoked fail") {
-			if metric(t, metricsOf(t, p), "badged_auth_revocation_read_errors_total") >= 2 {
-				break
-			}
-		}
+		await(t, "reads of what is revoked fail", func() bool {
+			return metric(t, metricsOf(t, p), "badged_auth_revocation_read_errors_total") >= 2
+		})
 	}
 	status, header, answer := answerOf(t, http.MethodPost, processes[0].url+"/v1/users/ann/disconnect", "application/json", `{"revoke":true}`)
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("revoking while the table is locked: %d %s", status, answer)
 	}
 	release()
-	if status, _, answer := request(t, http.MethodPost, processes[0].url+"/v1/users/ann/disconnect", "application/json", `{"revoke":true}`); status != http.StatusAccepted {
-		t.Errorf("revoking again: %d %s", status, answer)
-	}
+	wantStatus(t, publisherKey, http.MethodPost, processes[0].url+"/v1/users/ann/disconnect", "application/json", `{"revoke":true}`, http.StatusAccepted)
 	if status := read(processes[0], "ann"); status != http.StatusUnauthorized {
 		t.Errorf("the process that answered admits a revoked token: %d", status)
 	}
-	for range polls(t, "the other process refuses the token") {
-		if read(processes[1], "ann") == http.StatusUnauthorized {
-			break
-		}
-	}
+	await(t, "the other process refuses the token", func() bool {
+		return read(processes[1], "ann") == http.StatusUnauthorized
+	})
 }

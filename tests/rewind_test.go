@@ -88,11 +88,7 @@ func until(t *testing.T, url, sql string, args ...any) {
 	t.Helper()
 	conn := pgtest.Connect(t, url)
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	for range polls(t, sql) {
-		if valueIn[bool](t, conn, sql, args...) {
-			return
-		}
-	}
+	await(t, sql, func() bool { return valueIn[bool](t, conn, sql, args...) })
 }
 
 const epochs = `SELECT string_agg(epoch, ' ' ORDER BY partition_id) FROM badged.partitions`
@@ -169,7 +165,7 @@ func (p *pair) part() {
 	p.t.Helper()
 	p.catchUp()
 	for _, sql := range []string{`ALTER SYSTEM SET primary_conninfo = ''`, `SELECT pg_reload_conf()`} {
-		alter(p.t, p.standby.URL(), sql)
+		one(p.t, p.standby.URL(), sql)
 	}
 	until(p.t, p.standby.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`)
 }
@@ -196,9 +192,7 @@ func TestOldPrimaryGoesOn(t *testing.T) {
 	pg := startPair(t)
 	one, two := parseURL(t, pg.standby.URL()), parseURL(t, pg.primary.URL())
 	p := serve(t, fmt.Sprintf("host=%s,%s port=%d,%d user=%s dbname=%s", one.Host, two.Host, one.Port, two.Port, one.User, one.Database))
-	if n := total(t, p, "ann", insist(t, p, delivered("c", 1, `"ann"`))); n != 1 {
-		t.Errorf("ann has %d unread", n)
-	}
+	wantTotal(t, p, "ann", insist(t, p, delivered("c", 1, `"ann"`)), 1)
 	pg.catchUp()
 	if !value[bool](t, pg.standby.URL(), `SELECT pg_promote()`) {
 		t.Fatal("the standby is not promoted")
@@ -206,9 +200,7 @@ func TestOldPrimaryGoesOn(t *testing.T) {
 	const theirs = `application_name LIKE 'badged%'`
 	value[bool](t, pg.primary.URL(), `SELECT bool_or(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE `+theirs+` ORDER BY pid OFFSET 1) AS most`)
 	until(t, pg.primary.URL(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE `+theirs+`)`)
-	if n := total(t, p, "ann", insist(t, p, delivered("c", 2, `"ann"`))); n != 2 {
-		t.Errorf("ann has %d unread", n)
-	}
+	wantTotal(t, p, "ann", insist(t, p, delivered("c", 2, `"ann"`)), 2)
 	if n := value[int](t, pg.primary.URL(), `SELECT sum(folded)::int FROM (`+foldedEverywhere()+`) AS p`); n != 1 {
 		t.Errorf("the old primary has folded %d events", n)
 	}
@@ -266,9 +258,7 @@ func TestPositionsOfALostTail(t *testing.T) {
 	pg := startPair(t)
 	p := serve(t, pg.hosts())
 	kept := insist(t, p, delivered("c", 1, `"ann"`))
-	if n := total(t, p, "ann", kept); n != 1 {
-		t.Fatalf("ann has %d unread", n)
-	}
+	wantTotal(t, p, "ann", kept, 1)
 	pg.part()
 	var lost []string
 	for seq := 2; seq <= 4; seq++ {
@@ -290,9 +280,7 @@ func TestPositionsOfALostTail(t *testing.T) {
 	for seq := 2; seq <= 4; seq++ {
 		again = insist(t, p, delivered("c", seq, `"ann"`))
 	}
-	if n := total(t, p, "ann", again); n != 4 {
-		t.Errorf("ann has %d unread after the lost messages were published again, want 4", n)
-	}
+	wantTotal(t, p, "ann", again, 4)
 	must(t, "verify", "--database-url="+pg.standby.URL())
 }
 
@@ -324,14 +312,6 @@ func TestRoomsOfALostTail(t *testing.T) {
 	position := insist(t, p, event("post 5", "room.posted", `{"conversation_id":"hall","seq":5}`))
 	total(t, p, ids[0], position)
 	until(t, pg.standby.URL(), `SELECT count(*) = $1 AND bool_and(unread = 3 OR user_id = $2) FROM badged.unread`, len(ids), ids[0])
-}
-
-func alter(t *testing.T, url, sql string) {
-	t.Helper()
-	conn := pgtest.Connect(t, url)
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
 }
 
 // A database is restored while servers run, or while none runs. All clients get its state without an
@@ -367,9 +347,7 @@ func TestDatabaseIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			copyTree(t, pgdata, filepath.Join(kept, "pgdata"))
-			if err := s.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, s)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -396,9 +374,7 @@ func TestDatabaseIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 			copyTree(t, filepath.Join(kept, "pgdata"), pgdata)
-			if err := pg.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, pg)
 			until(t, pg.URL(), `SELECT NOT pg_is_in_recovery()`)
 			if !tc.running {
 				p = serve(t, pg.URL(), "--reconcile-interval=1s")

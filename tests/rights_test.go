@@ -225,11 +225,7 @@ func TestTokensThatEndWhileAReadWaits(t *testing.T) {
 	position := publish(t, p, delivered("lunch", 1, `"ann"`))
 	read := dialRaw(t, p)
 	read.send(fmt.Appendf(nil, "GET /v1/users/ann/badge?at_least=%s&timeout=30s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", position, jwt))
-	for range polls(t, "the read to be admitted") {
-		if _, _, metrics := request(t, http.MethodGet, p.url+"/metrics", "", ""); strings.Contains(metrics, `badged_auth_tokens_total{result="ok"} 1`) {
-			break
-		}
-	}
+	p.awaitAnswer(http.MethodGet, "/metrics", "", http.StatusOK, `badged_auth_tokens_total{result="ok"} 1`)
 	disconnect(t, p, "ann", `{"revoke":true}`)
 	serve(t, database, "--redis-url="+redis.URL(), "--roles=projector")
 	res := read.answer()

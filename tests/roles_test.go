@@ -83,9 +83,7 @@ func TestServerRole(t *testing.T) {
 	ann := connect(t, p.url, "ann")
 	publish(t, p, delivered("team", 1, `"ann","bob"`))
 	position := publish(t, p, delivered("team", 2, `"ann","bob"`))
-	if n := total(t, p, "bob", position); n != 2 {
-		t.Errorf("the total is %d, want 2", n)
-	}
+	wantTotal(t, p, "bob", position, 2)
 	ann.awaitTotal(2)
 	ann.say(`{"t":"read","id":1,"conversation_id":"team","up_to_seq":2}`)
 	ann.awaitTotal(0)
@@ -111,15 +109,11 @@ func TestServerRole(t *testing.T) {
 	states := filepath.Join(t.TempDir(), "states.csv")
 	writeFile(t, states, "user_id,conversation_id,last_seq,read_seq\ncal,tea,12,7\n")
 	must(t, "import", states, "--database-url="+server)
-	if out := must(t, "audit", "verify", "--database-url="+server); !strings.Contains(out, "--count=") {
-		t.Errorf("the audit trail has no head:\n%s", out)
-	}
+	prints(t, "--count=", "audit", "verify", "--database-url="+server)
 	for _, args := range [][]string{{"verify"}, {"lag"}, {"log"}, {"user", "show", "bob"}, {"user", "explain", "bob"}} {
 		must(t, append(args, "--database-url="+reader)...)
 	}
-	if n := total(t, p, "bob", publish(t, p, delivered("team", 3, `"ann","bob"`))); n != 3 {
-		t.Errorf("the total is %d after the rebuild, want 3", n)
-	}
+	wantTotal(t, p, "bob", publish(t, p, delivered("team", 3, `"ann","bob"`)), 3)
 	if said := p.out.String(); strings.Contains(said, "permission denied") {
 		t.Errorf("the server lacks a right:\n%s", said)
 	}
@@ -165,9 +159,7 @@ func TestServerRole(t *testing.T) {
 		{[]string{"user", "erase", "ann", "--yes"}, owners},
 		{[]string{"migrate", "grant", "reader", "publisher"}, owners},
 	} {
-		if _, stderr, code := command(t, append(tc.args, "--database-url="+server)...); code != 1 || !strings.Contains(stderr, tc.says) {
-			t.Errorf("%s exits with %d and prints %s", tc.args[0], code, stderr)
-		}
+		fails(t, 1, tc.says, append(tc.args, "--database-url="+server)...)
 	}
 	conn = pgtest.Connect(t, reader)
 	for _, statement := range []string{
@@ -278,9 +270,7 @@ func TestPublisherRole(t *testing.T) {
 			t.Errorf("%s: %v", query, err)
 		}
 	}
-	if n := total(t, p, "ann", fmt.Sprint(last)); n != 7 {
-		t.Errorf("the total is %d, want 7", n)
-	}
+	wantTotal(t, p, "ann", fmt.Sprint(last), 7)
 }
 
 // The role consumer suffices for subscribers, with badged's package and with watermill's, and for
@@ -347,9 +337,7 @@ func TestPublisherRoleAttacks(t *testing.T) {
 	url := as(t, database, "publisher")
 	server := as(t, database, "badged_server")
 	p := launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
-	if n := total(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`))); n != 1 {
-		t.Fatalf("the total is %d, want 1", n)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("team", 1, `"ann"`)), 1)
 	conn := pgtest.Connect(t, url)
 	home := events.Topic(events.PartitionOf("ann", partitions))
 	const row = `gen_random_uuid(), '{"stray": true}'`
@@ -409,7 +397,7 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	named := strings.Replace(delivered("blamed", 1, `"ann"`), `"data"`, `"publishedby":"crm","data"`, 1)
 	strays := []string{
 		named, `{"erased":[{"type":"room.joined","conversation_id":"team","users":9}]}`, forged, strings.Replace(forged, "expired", `\u0065xpired`, 1), `{}`, `[]`, `"` + strings.Repeat("x", 8<<20-100) + `"`,
-		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+stranger("ann")+`"`, 1),
+		strings.Replace(delivered("other", 1, `"ann"`), `"ann"`, `"`+usersIn((events.PartitionOf("ann", partitions)+1)%partitions, 1)[0]+`"`, 1),
 	}
 	for _, payload := range strays {
 		pgtest.Exec(t, conn, `INSERT INTO badged.`+home+` (uuid, payload) VALUES (gen_random_uuid(), convert_to($1, 'UTF8'))`, payload)
@@ -418,16 +406,10 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	if _, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader("00000000-0000-0000-0000-000000000001\t{\"copied\": true}\n"), `COPY badged.`+home+` (uuid, payload) FROM STDIN`); err == nil {
 		t.Error("a publisher can copy into the log")
 	}
-	if n := total(t, p, "ann", publish(t, p, delivered("team", 2, `"ann"`))); n != 2 {
-		t.Errorf("the total is %d, want 2", n)
-	}
-	if err := p.stop(); err != nil {
-		t.Error(err)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("team", 2, `"ann"`)), 2)
+	p.mustStop()
 	p = launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
-	if n := total(t, p, "ann", publish(t, p, delivered("team", 3, `"ann"`))); n != 3 {
-		t.Errorf("the total is %d after another start, want 3", n)
-	}
+	wantTotal(t, p, "ann", publish(t, p, delivered("team", 3, `"ann"`)), 3)
 	must(t, "verify", "--database-url="+server)
 	if n := len(rowsOf(t, database, `SELECT reason FROM badged.dead_letters`)); n != len(strays)+2 {
 		t.Errorf("%d dead letters, want %d", n, len(strays)+2)
@@ -441,15 +423,6 @@ SET search_path = trap, pg_temp, pg_catalog`)
 	const group = "INSERT INTO badged.events_p00 (uuid, payload, transaction_id) VALUES (gen_random_uuid(), '{}', '99999999999')"
 	sql(t, database, group) // as the owner
 	launch(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+server)
-}
-
-// stranger returns a user in another partition.
-func stranger(user string) string {
-	for i := 0; ; i++ {
-		if other := fmt.Sprint("u", i); events.PartitionOf(other, partitions) != events.PartitionOf(user, partitions) {
-			return other
-		}
-	}
 }
 
 func relationExists(t *testing.T, database, name string) bool {

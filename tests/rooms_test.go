@@ -2,7 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -26,61 +25,6 @@ func posted(room string, seq int, sender string) string {
 func (c *client) awaitUnread(conversation string, n int64) {
 	c.t.Helper()
 	c.await(fmt.Sprintf("%d unread in %s", n, conversation), func() bool { return c.unread[conversation] == n })
-}
-
-// Connected members see the changes of a room. They join while they are connected, and get messages
-// except their own. They see on one device what they read on another, and recalled messages stop
-// counting. They leave, and resume after a disconnect.
-func TestRoomOverSockets(t *testing.T) {
-	t.Parallel()
-	p := serve(t, newDatabase(t))
-	ann, phone, bob, eve := connect(t, p.url, "ann"), connect(t, p.url, "ann"), connect(t, p.url, "bob"), connect(t, p.url, "eve")
-	publish(t, p, delivered("direct", 1, `"ann","bob"`))
-	ann.awaitTotal(1)
-	publish(t, p, joined("hall", `"ann","bob"`))
-	publish(t, p, posted("hall", 1, "ann"))
-	publish(t, p, posted("hall", 2, "bob"))
-	for _, c := range []*client{ann, phone, bob} {
-		c.awaitUnread("hall", 1) // the message of the other member
-		c.awaitTotal(2)
-	}
-	publish(t, p, roomEvent("room.posted", "hall", `"seq":3,"sender_id":"bob","mentioned_user_ids":["ann"]`))
-	ann.awaitTotal(3)
-	bob.say(`{"t":"read","id":1,"conversation_id":"hall","up_to_seq":1}`)
-	bob.awaitTotal(1)
-	ann.say(`{"t":"read","id":1,"conversation_id":"hall","up_to_seq":2}`)
-	for _, c := range []*client{ann, phone} {
-		c.awaitUnread("hall", 1)
-	}
-	publish(t, p, roomEvent("room.recalled", "hall", `"seq":3`))
-	for _, c := range []*client{ann, phone} {
-		c.awaitUnread("hall", 0)
-	}
-	position := publish(t, p, posted("hall", 4, "chat"))
-	ann.awaitTotal(2)
-	bob.awaitTotal(2)
-	eve.awaitTotal(0) // she is not a member
-	for user, n := range map[string]int64{"ann": 2, "bob": 2, "eve": 0} {
-		if got := total(t, p, user, position); got != n {
-			t.Errorf("the API says %d for %s, want %d", got, user, n)
-		}
-	}
-
-	bob.close()
-	publish(t, p, posted("hall", 5, "ann"))
-	publish(t, p, roomEvent("room.left", "hall", `"user_ids":["ann"]`))
-	ann.awaitTotal(1)
-	phone.awaitTotal(1)
-	publish(t, p, posted("hall", 6, "chat"))
-	publish(t, p, delivered("direct", 2, `"ann"`))
-	ann.awaitTotal(2)
-	bob = bob.resume(p.url)
-	bob.awaitTotal(4)
-	publish(t, p, joined("hall", `"ann","eve"`))
-	publish(t, p, posted("hall", 7, "chat"))
-	ann.awaitTotal(3)
-	eve.awaitTotal(1)
-	bob.awaitTotal(5)
 }
 
 // An app has a message of a room before badged has it, and reads it. When the message arrives it does
@@ -109,11 +53,8 @@ func TestRoomAcrossProcesses(t *testing.T) {
 	database, redis := newDatabase(t), newRedis(t)
 	p := roles(t, database, redis, "--reconcile-interval=1s")
 	other := serve(t, database, "--redis-url="+redis.URL(), "--roles=gateway", "--reconcile-interval=1s")
-	names := make([]string, members)
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", fmt.Sprintf("u%d", i))
-	}
-	publish(t, p["api"], joined("hall", strings.Join(names, ",")))
+	ids, names := users(members)
+	publish(t, p["api"], joined("hall", names))
 	publish(t, p["api"], posted("hall", 1, "chat"))
 	var clients []*client
 	for i := range 60 {
@@ -121,7 +62,7 @@ func TestRoomAcrossProcesses(t *testing.T) {
 		if i%2 > 0 {
 			gateway = other
 		}
-		clients = append(clients, connect(t, gateway.url, fmt.Sprintf("u%d", i*members/60)))
+		clients = append(clients, connect(t, gateway.url, ids[i*members/60]))
 	}
 	all := func(n int64) {
 		t.Helper()
@@ -137,12 +78,10 @@ func TestRoomAcrossProcesses(t *testing.T) {
 		publish(t, p["api"], posted("hall", seq, "chat"))
 	}
 	all(6) // by reconciliation
-	if err := redis.Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restart(t, redis)
 	awaitBus(t, p["gateway"], "ok", 1)
 	awaitBus(t, other, "ok", 1)
-	publish(t, p["api"], posted("hall", 7, "u0"))
+	publish(t, p["api"], posted("hall", 7, ids[0]))
 	clients[0].awaitUnread("hall", 6) // without the member's own message
 	for _, c := range clients[1:] {
 		c.awaitUnread("hall", 7)
@@ -154,4 +93,42 @@ func TestRoomAcrossProcesses(t *testing.T) {
 	if n := metric(t, metricsOf(t, other), "badged_gateway_room_updates_total"); n == 0 {
 		t.Error("the gateway got no update of the room")
 	}
+}
+
+// The greatest possible seq causes no overflow or endless loop. It can be posted, read, marked and
+// recalled; a member can join at it, leave, and be reset from it; and a guest who has marked it can be
+// merged.
+func TestTheGreatestSeq(t *testing.T) {
+	t.Parallel()
+	database := newDatabase(t)
+	p := serve(t, database)
+	const greatest = "9223372036854775807"
+	both := `"user_ids":["ann","bob"]`
+	about := func(typ, more string) string { return roomEvent(typ, "hall", more) }
+	message := about("room.posted", `"seq":`+greatest+`,"sender_id":"bob","mentioned_user_ids":["ann"]`)
+	check := func(when string, ann int64, events ...string) {
+		t.Helper()
+		position := p.mustPost(events...)
+		if a, b := total(t, p, "ann", position), total(t, p, "bob", position); a != ann || b != 0 {
+			t.Fatalf("%s, ann has %d unread, and bob %d; want %d and 0", when, a, b, ann)
+		}
+	}
+	check("after the message", 2, about("room.joined", both), about("room.posted", `"seq":1,"sender_id":"bob"`), message)
+	check("after reading it", 0, about("conversation.read", both+`,"up_to_seq":`+greatest))
+	check("after marking it", 1, about("conversation.marked_unread", `"user_ids":["ann"],"from_seq":`+greatest))
+	p.mustCommand("ann", `{"t":"mark_unread","id":1,"conversation_id":"hall","from_seq":2}`)
+	check("after a reset", 0, about("conversation.reset", both+`,"up_to_seq":`+greatest))
+	check("after recalling it", 0, about("conversation.reset", `"user_ids":["ann"],"up_to_seq":1`), about("room.recalled", `"seq":`+greatest))
+	check("after leaving", 0, about("room.left", both))
+	check("after joining at it", 0, about("room.joined", both+`,"up_to_seq":`+greatest))
+	check("after a reset to the first", 0, about("conversation.reset", both+`,"up_to_seq":1`))
+	must(t, "verify", "--quiet", "--database-url="+database)
+
+	guest := `{"conversation_id":"lunch","user_ids":["guest"],`
+	position := p.mustPost(event("g1", "message.delivered", guest+`"seq":`+greatest+`}`), event("g2", "conversation.read", guest+`"up_to_seq":`+greatest+`}`),
+		event("g3", "conversation.marked_unread", guest+`"seqs":[`+greatest+`]}`))
+	wantTotal(t, p, "guest", position, 1)
+	must(t, "user", "merge", "guest", "ann", "--database-url="+database)
+	awaitTotalOf(t, p, "ann", 1)
+	must(t, "verify", "--quiet", "--database-url="+database)
 }

@@ -61,9 +61,7 @@ func hostileDatabase(t *testing.T) (badged, publishers string) {
 	}
 	exec := func(conn *pgx.Conn, statement string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		pgtest.Exec(t, conn, statement)
 	}
 	defer conn.Close(t.Context())
 	exec(conn, `CREATE DATABASE hostile TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US-u-kf-upper'`)
@@ -223,11 +221,10 @@ func TestSelfHealWithSettingsOfADatabase(t *testing.T) {
 		return metric(t, page, "badged_verify_users_total"), metric(t, page, "badged_verify_mismatches_total"), metric(t, page, "badged_verify_healed_total")
 	}
 	sql(t, publishers, `UPDATE badged.users SET total = total + 7 WHERE user_id = 'ann'`)
-	for range polls(t, "the row to be healed") {
-		if _, _, healed := counts(); healed > 0 {
-			break
-		}
-	}
+	await(t, "the row to be healed", func() bool {
+		_, _, healed := counts()
+		return healed > 0
+	})
 	first, _, _ := counts()
 	for range polls(t, "the other users to be verified, and this one again") {
 		users, wrong, healed := counts()
@@ -239,9 +236,7 @@ func TestSelfHealWithSettingsOfADatabase(t *testing.T) {
 		}
 	}
 	must(t, "verify", "--database-url="+database)
-	if n := total(t, p, "ann", "0"); n != 3 {
-		t.Errorf("the total is %d after healing", n)
-	}
+	wantTotal(t, p, "ann", "0", 3)
 }
 
 // outboxStory publishes through an outbox to a server. It returns the stored events and their effects.

@@ -63,19 +63,13 @@ func TestServersCompleteAMoveKilledInItsSwitch(t *testing.T) {
 	c.check()
 	total(t, c.p, user, publish(t, c.p, delivered("after", 1, fmt.Sprintf("%q", user))))
 	const says = "completed the move of a partition between the commits of the two databases"
-	for range polls(t, "a server to say that it has completed the move") {
-		if strings.Contains(servers[0].out.String()+servers[1].out.String(), says) {
-			break
-		}
-	}
+	await(t, "a server to say that it has completed the move", func() bool {
+		return strings.Contains(servers[0].out.String()+servers[1].out.String(), says)
+	})
 	again := fmt.Sprintf("partition move %d --to b", p)
-	if list := must(t, "partition", "list", "--database-url="+database); !strings.Contains(list, "serving; `badged "+again+"` deletes old rows elsewhere") {
-		t.Errorf("list:\n%s", list)
-	}
+	prints(t, "serving; `badged "+again+"` deletes old rows elsewhere", "partition", "list", "--database-url="+database)
 	one(t, b, `DROP TRIGGER hold_up ON badged.partitions`)
-	if out := must(t, append(strings.Fields(again), "--database-url="+database)...); !strings.Contains(out, "an earlier move was finished") {
-		t.Errorf("the move says %q", out)
-	}
+	prints(t, "an earlier move was finished", append(strings.Fields(again), "--database-url="+database)...)
 	c.onOneShard(database)
 	must(t, "verify", "--quiet", "--database-url="+database)
 }

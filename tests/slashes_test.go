@@ -25,9 +25,7 @@ func TestIdsInPaths(t *testing.T) {
 		if strings.Trim(user, ".") == "" {
 			path = strings.ReplaceAll(user, ".", "%2E")
 		}
-		if n := total(t, p, path, position); n != 1 {
-			t.Errorf("the total of %q is %d", user, n)
-		}
+		wantTotal(t, p, path, position, 1)
 		for _, route := range []struct {
 			method, path, body, want string
 			status                   int

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -13,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/badged/badged/internal/devtest/privateredis"
 )
@@ -126,7 +123,7 @@ func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 		slots <- struct{}{}
 		connecting.Go(func() {
 			defer func() { <-slots }()
-			c, err := open(s.t, s.gateway, soakToken(s.t, soakUser(i)), http.DefaultClient)
+			c, err := open(s.t, s.gateway, tokenFor(s.t, soakUser(i), *soakFor+time.Hour), http.DefaultClient)
 			if err == nil {
 				c.forgets = true
 				err = c.hello()
@@ -145,21 +142,6 @@ func (s *soak) connect(done <-chan struct{}, watching *sync.WaitGroup) {
 	for _, a := range s.apps {
 		watching.Go(func() { s.keep(done, a) })
 	}
-}
-
-// soakToken returns a token that is valid for longer than the run. It is made in the test, since making
-// thousands with the binary would take minutes.
-func soakToken(t *testing.T, user string) string {
-	name, key, _ := strings.Cut(jwtKeys, "=HS256:")
-	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"sub": user, "iat": time.Now().Unix(), "exp": time.Now().Add(*soakFor + time.Hour).Unix(),
-	})
-	token.Header["kid"] = name
-	signed, err := token.SignedString([]byte(key))
-	if err != nil {
-		t.Error(err)
-	}
-	return signed
 }
 
 // keep keeps an app connected until done is closed.
@@ -341,9 +323,11 @@ func (s *soak) settle() (wrong int) {
 	for {
 		var behind *client
 		wrong = 0
-		for first := range slices.Chunk(indices(len(s.apps)), 1000) {
-			for i, b := range badges(s.t, s.api, first, position) {
-				c := s.apps[first[i]].client()
+		for from := 0; from < len(s.apps); from += 1000 {
+			ids, _ := users(min(len(s.apps), from+1000)) // as soakUser names them
+			found, _ := queryBadges[badge](s.t, s.api, ids[from:], position)
+			for i, b := range found {
+				c := s.apps[from+i].client()
 				c.mu.Lock()
 				if c.total != b.Total || c.version != b.Version {
 					wrong, behind = wrong+1, c
@@ -365,36 +349,6 @@ func (s *soak) settle() (wrong int) {
 			return wrong
 		}
 	}
-}
-
-func indices(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// badge is a user's badge in Postgres.
-type badge struct{ Total, Version int64 }
-
-// badges returns the badges of up to 1,000 users once they include a position.
-func badges(t *testing.T, p *process, users []int, position string) []badge {
-	t.Helper()
-	ids := make([]string, len(users))
-	for i, u := range users {
-		ids[i] = soakUser(u)
-	}
-	body, err := json.Marshal(map[string]any{"user_ids": ids, "at_least": position, "timeout": "30s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, _, answer := request(t, http.MethodPost, p.url+"/v1/badges/query", "application/json", string(body))
-	var found struct{ Badges []badge }
-	if err := json.Unmarshal([]byte(answer), &found); err != nil || status != http.StatusOK {
-		t.Fatalf("query: %d %s", status, answer)
-	}
-	return found.Badges
 }
 
 // memorySamples has the resident memory of processes by role, in MiB, sampled

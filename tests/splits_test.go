@@ -137,15 +137,9 @@ func splitWhileServing(t *testing.T, database string) {
 			t.Errorf("the epoch of %s is %s, was %s", u, got, epochs[u])
 		}
 	}
-	if out := must(t, "verify", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
-		t.Errorf("verify says\n%s", out)
-	}
-	if out := must(t, "rebuild", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
-		t.Errorf("rebuild says\n%s", out)
-	}
-	if out := must(t, "user", "explain", members[0], "--database-url="+database); !strings.Contains(out, fmt.Sprint(c.delivered[members[0]])) {
-		t.Errorf("explain says\n%s", out)
-	}
+	prints(t, "no difference", "verify", "--quiet", "--database-url="+database)
+	prints(t, "no difference", "rebuild", "--quiet", "--database-url="+database)
+	prints(t, fmt.Sprint(c.delivered[members[0]]), "user", "explain", members[0], "--database-url="+database)
 	if _, stderr, code := command(t, "verify", "--partition=0", "--database-url="+database); code == 0 || !strings.Contains(stderr, "partition 0 was split into 8 and 16") {
 		t.Errorf("verify of a partition that was split: %d, %s", code, stderr)
 	}
@@ -156,9 +150,7 @@ func splitWhileServing(t *testing.T, database string) {
 	if got := c.badge(members[1]); got.Total != 0 {
 		t.Errorf("an erased user has %+v", got)
 	}
-	if out := must(t, "verify", "--quiet", "--database-url="+database); !strings.Contains(out, "no difference") {
-		t.Errorf("verify after erasing says\n%s", out)
-	}
+	prints(t, "no difference", "verify", "--quiet", "--database-url="+database)
 }
 
 // Programs that read or write the log directly use the new partitions after a split: a relay that runs
@@ -185,7 +177,5 @@ func TestPartitionsThatWereSplitAreFound(t *testing.T) {
 	awaitTotalOf(t, p, "dora", 3)
 	file, _ := makeTraffic(t)
 	must(t, "load", file, "--quiet", db)
-	if out := must(t, "verify", "--quiet", db); !strings.Contains(out, "no difference") {
-		t.Errorf("verify says\n%s", out)
-	}
+	prints(t, "no difference", "verify", "--quiet", db)
 }

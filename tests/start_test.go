@@ -36,9 +36,7 @@ func TestServeThatWaitsForPostgresCanBeStopped(t *testing.T) {
 	defer l.cut()()
 	p := start(t, nil, "serve", "--listen=127.0.0.1:0", "--database-url="+database)
 	p.awaitSays("waiting for Postgres")
-	if err := p.stop(); err != nil {
-		t.Errorf("it ended with %v:\n%s", err, p.out)
-	}
+	p.mustStop()
 }
 
 func TestServeNotifiesSystemd(t *testing.T) {
@@ -63,8 +61,6 @@ func TestServeNotifiesSystemd(t *testing.T) {
 		cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+socket.LocalAddr().String())
 	}, "serve", "--listen=127.0.0.1:0", "--database-url="+newDatabase(t))
 	hears("READY=1")
-	if err := p.stop(); err != nil {
-		t.Error(err)
-	}
+	p.mustStop()
 	hears("STOPPING=1")
 }

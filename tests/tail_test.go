@@ -13,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/devtest/pgtest"
 	"github.com/badged/badged/internal/devtest/privateredis"
 	"github.com/badged/badged/internal/devtest/snippets"
@@ -83,6 +82,14 @@ func newRedisClient(t *testing.T, server *privateredis.Server) *redis.Client {
 	return client
 }
 
+// addTo adds a payload to a stream.
+func addTo(t *testing.T, client *redis.Client, stream, payload string) {
+	t.Helper()
+	if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, Values: []string{"payload", payload}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startTail starts `badged tail` without waiting.
 func startTail(t *testing.T, database string, to ...string) *process {
 	t.Helper()
@@ -135,14 +142,8 @@ func TestTail(t *testing.T) {
 		return bob.Data.Epoch != before.Data.Epoch && bob.Data.Total == 1
 	})
 	const lag = `badged_tail_lag_seconds{partition="0",target="redis"}`
-	for range polls(t, lag) {
-		if metric(t, metricsOf(t, r), lag) == 0 { // at first the tail was behind
-			break
-		}
-	}
-	if err := r.stop(); err != nil {
-		t.Error(err)
-	}
+	await(t, lag, func() bool { return metric(t, metricsOf(t, r), lag) == 0 }) // at first the tail was behind
+	r.mustStop()
 	forget := snippets.With(t, "docs/brokers.md", "forget_tail", "sql").Text
 	sql(t, shardOf(t, database, "bob"), strings.Replace(forget, "kafka", "redis", 1)) // fails for a tail that the database does not know
 }
@@ -162,16 +163,7 @@ func TestTailOfShards(t *testing.T) {
 	p := launch(t, nil, append([]string{"serve", "--listen=127.0.0.1:0"}, shardFlags(urls)...)...)
 	r := start(t, nil, append([]string{"tail", "--listen=127.0.0.1:0", "--to=" + server.URL() + "?stream=all"}, shardFlags(urls)...)...)
 	r.awaitReady()
-	var moved, stays string // users of the first shard
-	for n := 0; moved == "" || stays == ""; n++ {
-		user := fmt.Sprintf("user-%d", n)
-		switch events.PartitionOf(user, partitions) {
-		case 0:
-			moved = user
-		case 1:
-			stays = user
-		}
-	}
+	moved, stays := usersIn(0, 1)[0], usersIn(1, 1)[0] // users of the first shard
 	seqs := map[string]int{}
 	send := func(user string) {
 		t.Helper()
@@ -211,14 +203,11 @@ func TestTailOfShards(t *testing.T) {
 	servers[0].Kill()
 	send(moved)
 	told(moved)
-	if err := servers[0].Restart(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for range polls(t, "the shard to be back") {
-		if code, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(stays, seqs[stays]+1, fmt.Sprintf("%q", stays))); code == http.StatusAccepted {
-			break
-		}
-	}
+	restart(t, servers[0])
+	await(t, "the shard to be back", func() bool {
+		code, _, _ := request(t, http.MethodPost, p.url+"/v1/events", "application/json", delivered(stays, seqs[stays]+1, fmt.Sprintf("%q", stays)))
+		return code == http.StatusAccepted
+	})
 	seqs[stays]++
 	told(stays)
 }
@@ -232,11 +221,8 @@ func TestTailOfALargeRoom(t *testing.T) {
 	server := newRedis(t)
 	client := newRedisClient(t, server)
 	p := serve(t, url)
-	var users []string
-	for i := range 1001 {
-		users = append(users, fmt.Sprintf(`"user-%d"`, i))
-	}
-	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+strings.Join(users, ",")+`]}`)))
+	_, names := users(1001)
+	total(t, p, "user-7", publish(t, p, event("j", "room.joined", `{"conversation_id":"room","user_ids":[`+names+`]}`)))
 	startTail(t, url, server.URL()+"?stream=badges&send=badges").awaitReady()
 	// Each badge is published once for the event, and once because the tail is new.
 	awaitTold(t, client, "badges", "the members, twice", func(all []tailedEvent) bool { return len(all) >= 2*1001 })
@@ -284,9 +270,7 @@ func TestTailRefusals(t *testing.T) {
 		}
 	}
 	twice := "--to=" + server.URL() + "?stream=a"
-	if _, stderr, code := command(t, "tail", "--listen=127.0.0.1:0", "--database-url="+database, twice, twice); code != 2 || !strings.Contains(stderr, "a is named twice") {
-		t.Errorf("one stream twice: %d, %s", code, stderr)
-	}
+	fails(t, 2, "a is named twice", "tail", "--listen=127.0.0.1:0", "--database-url="+database, twice, twice)
 }
 
 // Tails, Redis and Postgres are killed in turn while messages and reads are published. No event is
@@ -314,11 +298,10 @@ func TestTailOverKills(t *testing.T) {
 		for range 5 {
 			seqs[user]++
 			body := delivered(user, seqs[user], `"`+user+`"`)
-			for range polls(t, "publishing") {
-				if status, _, _ := request(t, "POST", p.url+"/v1/events", "application/json", body); status == 202 {
-					break
-				}
-			}
+			await(t, "publishing", func() bool {
+				status, _, _ := request(t, "POST", p.url+"/v1/events", "application/json", body)
+				return status == 202
+			})
 		}
 	}
 	for kill := range *tailKills {
@@ -333,14 +316,10 @@ func TestTailOverKills(t *testing.T) {
 			tails[i] = startTail(t, database, to)
 		case 1:
 			server.Kill()
-			if err := server.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, server)
 		case 2:
 			postgres.Kill()
-			if err := postgres.Restart(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			restart(t, postgres)
 		}
 	}
 	some()

@@ -1,8 +1,6 @@
 package tests
 
-import (
-	"github.com/badged/badged/events"
-)
+import "github.com/badged/badged/events"
 
 // tally computes the result of a backend's events with plain sets: the unread
 // count of each room, and the number of visible changes.

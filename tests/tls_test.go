@@ -63,11 +63,7 @@ func TestListenerWithTLS(t *testing.T) {
 	app.awaitTotal(0)
 
 	write(ca.Issue(t, 4, time.Now().Add(2*time.Hour)))
-	for range polls(t, "the renewed certificate") {
-		if serial() == 4 {
-			break
-		}
-	}
+	await(t, "the renewed certificate", func() bool { return serial() == 4 })
 	write([]byte("half a certif"), nil)
 	p.awaitSays("the new certificate cannot be used")
 	if got := serial(); got != 4 {

@@ -17,22 +17,12 @@ func TestCommandAfterItsTokenExpires(t *testing.T) {
 	t.Parallel()
 	p := serve(t, newDatabase(t))
 	jwt := strings.TrimSpace(must(t, "token", "--ttl=2s", "ann"))
-	command := dialRaw(t, p)
-	const body = `{"t":"read_all"}`
-	command.send(fmt.Appendf(nil, "POST /v1/commands HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", jwt, len(body)))
-	goOn := command.answer()
-	_ = goOn.Body.Close()
-	if goOn.StatusCode != http.StatusContinue { // the token is still valid
-		t.Fatalf("the head is answered with %d", goOn.StatusCode)
-	}
+	command := holdBack(t, p, jwt, http.MethodPost, "/v1/commands", "application/json", `{"t":"read_all"}`)
 	if code := connectWith(t, p.url, jwt).awaitEnd(); code != 4202 { // the connection ends once the token has expired
 		t.Fatalf("the connection ended with %d", code)
 	}
-	command.send([]byte(body))
-	res := command.answer()
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the command is answered with %d", res.StatusCode)
+	if status, answer := command.finish(); status != http.StatusUnauthorized {
+		t.Errorf("the command is answered with %d %s", status, answer)
 	}
 }
 

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -16,11 +15,7 @@ func TestWebhookThatIsBehindFollowsMovesAndSplits(t *testing.T) {
 	t.Parallel()
 	database := stack(pgtest.NewDBs(t, sharded(2)))
 	e := newEndpoint(t)
-	trust := trusting(t, e)
-	p := launch(t, func(cmd *exec.Cmd) {
-		trust(cmd)
-		cmd.Env = append(cmd.Env, "BADGED_ADMIN_KEYS=ops="+adminKey)
-	}, "serve", "--listen=127.0.0.1:0", "--database-url="+database, "--webhooks-allow-private")
+	p := hookServer(t, database, e)
 	operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated)
 	e.set(func(int) int { return http.StatusServiceUnavailable })
 	c := newCrowd(t, p)

@@ -41,11 +41,10 @@ func TestSlowEndpointsDelayNoOtherOfTheirHost(t *testing.T) {
 	for i := range users {
 		publish(t, p, delivered("lunch", i+1, fmt.Sprintf(`"user %d"`, i)))
 	}
-	for range polls(t, "each slow endpoint to hold as many calls as it may") {
-		if now, _ := held.counts(); now == slow*each {
-			break
-		}
-	}
+	await(t, "each slow endpoint to hold as many calls as it may", func() bool {
+		now, _ := held.counts()
+		return now == slow*each
+	})
 	publish(t, p, delivered("lunch", users+1, `"late"`))
 	for subject := range told {
 		if subject == "late" {

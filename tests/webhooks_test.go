@@ -21,8 +21,6 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
-	"github.com/badged/badged/internal/devtest/pgtest"
 )
 
 const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -177,9 +175,7 @@ func TestWebhooksFollowBadges(t *testing.T) {
 	}
 	operator(t, p, http.MethodDelete, "crm", "", http.StatusNoContent)
 	operator(t, p, http.MethodGet, "crm", "", http.StatusNotFound)
-	if err := p.stop(); err != nil {
-		t.Errorf("the server did not end cleanly: %v", err)
-	}
+	p.mustStop()
 	if out := p.out.String(); strings.Contains(out, "s3cret") || strings.Contains(out, "whsec") {
 		t.Errorf("the log has a secret:\n%s", out)
 	}
@@ -216,28 +212,6 @@ func TestWebhookCallSurvivesAKill(t *testing.T) {
 	}
 }
 
-// A webhook whose endpoint is down does not delay other webhooks.
-func TestDeadEndpointDelaysNoOther(t *testing.T) {
-	e := newEndpoint(t)
-	database := newDatabase(t)
-	p := hookServer(t, database, e)
-	dead, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = dead.Close() }()
-	operator(t, p, http.MethodPut, "dead", strings.Replace(hookSettings(e, `"badge.changed"`), "{", `{"state":"paused",`, 1), http.StatusCreated)
-	operator(t, p, http.MethodPut, "alive", hookSettings(e, `"badge.changed"`), http.StatusCreated)
-	pgtest.Exec(t, pgtest.Connect(t, database), fmt.Sprintf(`UPDATE badged.webhooks SET url = 'https://%s/', state = 'active' WHERE name = 'dead'`, dead.Addr()))
-	users := map[string]bool{}
-	for i := range 100 {
-		publish(t, p, delivered("lunch", i+1, fmt.Sprintf(`"user %d"`, i)))
-	}
-	for len(users) < 100 {
-		users[e.next(t).event.Subject] = true
-	}
-}
-
 // A webhook gets one reminder for each time span in which something stays unread.
 func TestWebhookReminds(t *testing.T) {
 	e := newEndpoint(t)
@@ -253,18 +227,6 @@ func TestWebhookReminds(t *testing.T) {
 	publish(t, p, delivered("lunch", 2, `"ben"`))
 	if c := e.next(t); c.event.Subject != "ben" {
 		t.Errorf("the second reminder is %+v", c)
-	}
-}
-
-// A webhook is called for new dead letters.
-func TestWebhookHearsOfDeadLetters(t *testing.T) {
-	e := newEndpoint(t)
-	database := newDatabase(t)
-	p := hookServer(t, database, e)
-	operator(t, p, http.MethodPut, "ops", hookSettings(e, `"deadletter.buried"`), http.StatusCreated)
-	pgtest.Exec(t, pgtest.Connect(t, database), `INSERT INTO badged.dead_letters (partition_id, transaction_id, "offset", uuid, reason) VALUES (0, '7', 1, gen_random_uuid(), 'it is broken')`)
-	if c := e.next(t); c.event.Type != "deadletter.buried" || c.event.Data.Reason != "it is broken" {
-		t.Errorf("the call is %+v", c)
 	}
 }
 
@@ -313,12 +275,7 @@ func TestReceivingExamples(t *testing.T) {
 		{"Node", []string{"node", "../docs/webhooks/node/receive.mjs"}},
 		{"Java", []string{"java", "../docs/webhooks/java/Receive.java"}},
 	} {
-		free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := free.Addr().String()
-		_ = free.Close()
+		address := freePort(t)
 		_, port, _ := net.SplitHostPort(address)
 		cmd := exec.CommandContext(t.Context(), example.command[0], example.command[1:]...)
 		cmd.Env = environment("PORT="+port, "WEBHOOK_SECRET="+hookSecret)
@@ -394,12 +351,10 @@ func TestDeclaredWebhooks(t *testing.T) {
 	p := hookServer(t, database, e, "--webhooks-config="+file)
 	shows := func(name, want string) {
 		t.Helper()
-		for range polls(t, name+" to be "+want) {
+		await(t, name+" to be "+want, func() bool {
 			status, _, answer := requestAs(t, adminKey, http.MethodGet, p.url+"/admin/v1/webhooks/"+name, "", "")
-			if strings.Contains(fmt.Sprint(status, answer), want) {
-				return
-			}
-		}
+			return strings.Contains(fmt.Sprint(status, answer), want)
+		})
 	}
 	shows("crm", `"declared":true`)
 	publish(t, p, delivered("lunch", 1, `"ada"`))
@@ -424,11 +379,7 @@ func TestDeclaredWebhooks(t *testing.T) {
 	// Otherwise the settings of declared webhooks follow the file.
 	operator(t, p, http.MethodPut, "own", settings(1, "paused"), http.StatusCreated)
 	declare("{" + crm(1) + `,"log":{}}`)
-	for range polls(t, "the mistake to be logged") {
-		if strings.Contains(p.out.String(), `webhook \"log\": url must begin with https://`) {
-			break
-		}
-	}
+	p.awaitSays(`webhook \"log\": url must begin with https://`)
 	declare("{" + crm(7) + "}")
 	shows("crm", `"batch":7,"state":"paused","declared":true`)
 	declare("{}")
@@ -436,20 +387,5 @@ func TestDeclaredWebhooks(t *testing.T) {
 	shows("own", "200")
 	if strings.Contains(p.out.String(), hookSecret) {
 		t.Error("the log has the secret")
-	}
-}
-
-// An endpoint permits a rate that is larger than badged can store: the webhook is registered with the
-// greatest rate.
-func TestWebhookWithAGreatRate(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	e.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("WebHook-Allowed-Origin", "*")
-		w.Header().Set("WebHook-Allowed-Rate", "99999999999999999999")
-	})
-	p := hookServer(t, newDatabase(t), e)
-	if answer := operator(t, p, http.MethodPut, "crm", hookSettings(e, `"badge.changed"`), http.StatusCreated); !strings.Contains(answer, `"rate":2147483647`) {
-		t.Errorf("the webhook is %s", answer)
 	}
 }

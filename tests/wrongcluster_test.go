@@ -19,15 +19,7 @@ import (
 // awaitRow waits until a query returns a row.
 func awaitRow(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
-	for range polls(t, sql) {
-		var found bool
-		if err := conn.QueryRow(t.Context(), `SELECT EXISTS (`+sql+`)`).Scan(&found); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-		if found {
-			return
-		}
-	}
+	await(t, sql, func() bool { return valueIn[bool](t, conn, `SELECT EXISTS (`+sql+`)`) })
 }
 
 // A database with unfolded events is dumped and restored into a younger Postgres cluster, where the
@@ -42,13 +34,9 @@ func wrongCluster(t *testing.T) {
 	p := serve(t, original)
 	publish(t, p, delivered("team", 1, `"ann","bob"`))
 	position := publish(t, p, delivered("team", 2, `"ann","bob"`))
-	if n := total(t, p, "ann", position); n != 2 {
-		t.Fatalf("the total is %d before the dump", n)
-	}
+	wantTotal(t, p, "ann", position, 2)
 	total(t, p, "bob", position)
-	if err := p.stop(); err != nil {
-		t.Fatal(err)
-	}
+	p.mustStop()
 	pgtest.Exec(t, before, `SELECT badged.publish($1)`, delivered("team", 3, `"ann","bob"`)) // not folded
 	to.Run(t, from.Run(t, nil, "pg_dump", original), "psql", "--quiet", "--set=ON_ERROR_STOP=1", restored)
 	after := pgtest.Connect(t, restored)
@@ -78,9 +66,7 @@ func wrongCluster(t *testing.T) {
 	snippets.ExpectShape(t, snippets.Output(t, "docs/backup.md", "badged repair-log --dry-run"), out)
 
 	killRepair(t, restored)
-	if _, stderr, code := command(t, "lag", database); code != 1 || !strings.Contains(stderr, "repair-log") {
-		t.Errorf("after half of the renumbering lag exits with %d and prints\n%s", code, stderr)
-	}
+	fails(t, 1, "repair-log", "lag", database)
 	out = must(t, "repair-log", database)
 	if strings.Count(out, "renumbered 3 events; 1 appended") != 1 || !strings.HasSuffix(out, "run `badged verify`, then start the servers\n") {
 		t.Errorf("the continued renumbering prints\n%s", out)
@@ -93,9 +79,7 @@ func wrongCluster(t *testing.T) {
 	p = serve(t, restored)
 	position = publish(t, p, delivered("team", 5, `"ann","bob"`))
 	for _, user := range []string{"ann", "bob"} {
-		if n := total(t, p, user, position); n != 5 {
-			t.Errorf("%s's total is %d, want 5", user, n)
-		}
+		wantTotal(t, p, user, position, 5)
 	}
 	must(t, "verify", database) // exits with 1 on any difference
 }
