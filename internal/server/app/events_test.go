@@ -37,6 +37,31 @@ func (s *server) events(t *testing.T, userID string, header http.Header) (next f
 	}, res.Header
 }
 
+func TestEventStreamFollowsPublishedAndRead(t *testing.T) {
+	s := run(t, open(t, settings(pgtest.NewDB(t, migrated()))))
+	s.badge(t, "ada", s.publish(t, message("lunch", 1, "ada")))
+	next, _ := s.events(t, "ada", http.Header{})
+	if f := next(); f.T != "snapshot" || f.Total != 1 {
+		t.Errorf("the first event is %+v, want one unread", f)
+	}
+	s.publish(t, message("lunch", 2, "ada"))
+	if f := next(); f.T != "changes" || f.Total != 2 || f.Conversations[0].Unread != 2 {
+		t.Errorf("then %+v, want two unread", f)
+	}
+	r := newRequest(t, http.MethodPost, s.url+"/v1/commands", `{"t":"read","id":7,"conversation_id":"lunch","up_to_seq":2}`)
+	r.Header.Set("Authorization", "Bearer "+s.token(t, "ada"))
+	if a := s.send(t, r); a.status != http.StatusOK || a.body != `{"t":"ok","id":7}`+"\n" {
+		t.Errorf("the command is answered with %d %s", a.status, a.body)
+	}
+	if f := next(); f.T != "changes" || f.Total != 0 {
+		t.Errorf("then %+v, want nothing unread", f)
+	}
+	go s.halt()
+	if f := next(); f.T != "bye" {
+		t.Errorf("the last event is %+v", f)
+	}
+}
+
 // Pages of allowed origins can use the routes; browsers get no permission for
 // others.
 func TestOriginsOfEventStreams(t *testing.T) {
