@@ -170,7 +170,7 @@ func TestViewOfAPath(t *testing.T) {
 	}
 	ask(`{"t":"level","id":2,"category":"acme/general/threads","level":"none"}`)
 	ask(`{"t":"seen_all","id":3}`)
-	if f := ask(`{"t":"level","id":4,"level":"none"}`); f.T != "error" || !strings.Contains(f.Message, "category is required") {
+	if f := ask(`{"t":"level","id":4,"level":"none"}`); f.T != "error" || !strings.Contains(f.Message, "level needs the field category") {
 		t.Errorf("a level of no path is answered with %s", f.raw)
 	}
 	if diff := cmp.Diff([]string{`ann sets "acme/general/threads" to none`, `ann sees all of "acme/general"`}, w.log.recorded()); diff != "" {

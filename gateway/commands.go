@@ -259,8 +259,6 @@ func (g *Gateway) ofCategory(ctx context.Context, identity Identity, key, path s
 		return g.cfg.Commands.ReadAll(ctx, identity, key, path)
 	}
 	switch {
-	case f.T == protocol.FrameLevel && path == "":
-		return &commandError{protocol.CodeInvalid, "category is required: a level applies to one category"}
 	case identity.Categories == nil:
 		return command(key, path)
 	case path == "":

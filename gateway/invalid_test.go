@@ -15,11 +15,11 @@ func TestInvalidFramesEndNoSession(t *testing.T) {
 		c, _ := w.connect("ann" + categories)
 		for _, tc := range []struct{ say, answer string }{
 			{`{"t":"read","id":1,"conversation_id":123,"up_to_seq":5}`, `{"t":"error","id":1,"code":"invalid","message":"field conversation_id must not be a JSON number"}`},
-			{`{"t":"read","conversation_id":"c1","up_to_seq":"five","id":"two"}`, `{"t":"error","id":"two","code":"invalid","message":"field up_to_seq must not be a JSON string"}`},
+			{`{"t":"read","conversation_id":"c1","up_to_seq":"five","id":"two"}`, `{"t":"error","id":"two","code":"invalid","message":"field up_to_seq: a seq must be a whole number from 1 to 9223372036854775807, or its digits in a string; the field is \"five\""}`},
 			{`{"t":"auth","id":3,"token":5}`, `{"t":"error","id":3,"code":"invalid","message":"field token must not be a JSON number"}`},
 			{`{"id":4}`, `{"t":"error","id":4,"code":"invalid","message":"frame has no type t"}`},
 			{`{"t":"read","id":{},"conversation_id":5}`, `{"t":"error","code":"invalid","message":"id must be a number or a string"}`},
-			{`{"t":"read","id":5,"up_to_seq":5}`, `{"t":"error","id":5,"code":"invalid","message":"` + noID + `"}`},
+			{`{"t":"read","id":5,"conversation_id":"","up_to_seq":5}`, `{"t":"error","id":5,"code":"invalid","message":"` + noID + `"}`},
 			{`{"t":"read","id":8,"conversation_id":"c1\ud800","up_to_seq":1}`, `{"t":"error","id":8,"code":"invalid","message":"field conversation_id must be UTF-8, without halves of surrogate pairs"}`},
 			{`{"t":"read","id":"\ud800","conversation_id":"c1","up_to_seq":1}`, `{"t":"error","code":"invalid","message":"field id must be UTF-8, without halves of surrogate pairs"}`},
 			{`{"t":"mark_unread","id":6,"conversation_id":"a\u0000b"}`, `{"t":"error","id":6,"code":"invalid","message":"` + noID + `"}`},

@@ -224,7 +224,7 @@ func TestCommands(t *testing.T) {
 		{`{"t":"read_all","id":4,"category":"likes"}`, `{"t":"ok","id":4}`, `ann reads all of "likes"`},
 		{`{"t":"mark_unread","id":5,"conversation_id":"c1"}`, `{"t":"ok","id":5}`, "ann marks c1"},
 		{`{"t":"read","id":6,"conversation_id":"nowhere","up_to_seq":1}`, `{"t":"ok","id":6}`, "ann reads nowhere up to 1"},
-		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"up_to_seq must be at least 1"}`, ""},
+		{`{"t":"read","id":7,"conversation_id":"c1"}`, `{"t":"error","id":7,"code":"invalid","message":"read needs the field up_to_seq"}`, ""},
 		{`{"t":"mark_unread","id":8,"conversation_id":"made up"}`, `{"t":"error","id":8,"code":"not_found","message":"no message of this conversation was delivered to you"}`, ""},
 		{`{"t":"mark_unread","id":12,"conversation_id":"empty room"}`, `{"t":"ok","id":12}`, "ann marks empty room"},
 		{`{"t":"mark_unread","id":13,"conversation_id":"c1","seqs":[3,5]}`, `{"t":"ok","id":13}`, "ann marks [3 5] of c1"},
@@ -364,8 +364,8 @@ func TestRefusals(t *testing.T) {
 
 func TestPlainRequestIsRefusedWithAHint(t *testing.T) {
 	w := newWorld(t, nil)
-	if res := w.request(http.MethodGet, "", "", ""); res.status != http.StatusUpgradeRequired {
-		t.Errorf("status %d", res.status)
+	if res := w.request(http.MethodGet, "", "", ""); res.status != http.StatusUpgradeRequired || res.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("status %d, %v", res.status, res.header)
 	}
 }
 

@@ -49,7 +49,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Upgrade", "websocket")
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Sec-WebSocket-Version", webSocketVersion)
-		http.Error(w, "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol "+protocol.Subprotocol, http.StatusUpgradeRequired)
+		answerProblem(w, &Refusal{Status: http.StatusUpgradeRequired, Detail: "this is a WebSocket endpoint: connect with a WebSocket client and the subprotocol " + protocol.Subprotocol})
 		return
 	}
 	protocols := websocket.Subprotocols(r)

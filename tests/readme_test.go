@@ -104,26 +104,29 @@ func TestRequestsOfThePages(t *testing.T) {
 	expectTotals(t, p, "the SQL", map[string]int64{"ada": 2, "chloe": 2})
 }
 
-// The page about tests of other programs is followed: its test passes against `badged dev`, and
+// The page about tests of other programs is followed: its tests pass against `badged dev`, and
 // the first how-to's token is one that the server accepts.
-func TestPagesAreFollowedInNode(t *testing.T) {
+func TestPagesAreFollowed(t *testing.T) {
 	t.Parallel()
 	p := launch(t, nil, "dev", "--listen=127.0.0.1:0")
 	dir := t.TempDir()
-	run := func(name, program string, args ...string) string {
+	run := func(name, program, with string, args ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
 		writeFile(t, path, program)
-		node := exec.CommandContext(t.Context(), "node", append(args, path)...)
-		node.Env = environment("BADGED_URL=" + p.url)
-		out, err := node.CombinedOutput()
+		cmd := exec.CommandContext(t.Context(), with, append(args, path)...)
+		cmd.Env = environment("BADGED_URL=" + p.url)
+		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 		return string(out)
 	}
-	run("count.test.mjs", snippets.With(t, "docs/testing.md", "node:test", "js").Text, "--test")
+	run("count.test.mjs", snippets.With(t, "docs/testing.md", "node:test", "js").Text, "node", "--test")
+	if out := run("test_count.py", snippets.With(t, "docs/testing.md", "unittest", "python").Text, "python3", "-m", "unittest"); !strings.Contains(out, "Ran 1 test") {
+		t.Errorf("unittest prints\n%s", out)
+	}
 	backend := `const app = { get: (path, answer) => answer({ user: { id: "ada" } }, { type() { return this; }, send: (text) => console.log(text) }) };` + "\n"
-	token := run("backend.mjs", backend+snippets.With(t, "docs/howto/show-a-badge.md", "createHmac", "js").Text)
+	token := run("backend.mjs", backend+snippets.With(t, "docs/howto/show-a-badge.md", "createHmac", "js").Text, "node")
 	wantStatus(t, strings.TrimSpace(token), http.MethodGet, p.url+"/v1/users/ada/badge", "", "", http.StatusOK)
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -172,19 +173,23 @@ func (f *ClientFrame) take(members []member) (invalid error) {
 			invalid = cmp.Or(invalid, fmt.Errorf("field %s must be UTF-8, without halves of surrogate pairs", m.name))
 			continue
 		}
-		value := []byte(m.value)
-		if slices.Contains(seqFields, m.name) {
+		value, hasSeqs := []byte(m.value), slices.Contains(seqFields, m.name)
+		if hasSeqs {
 			value = quotedDigits.ReplaceAll(value, []byte("$1"))
 		}
 		typ, wrong := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(value, field))
-		if wrong {
+		switch {
+		case wrong && hasSeqs:
+			invalid = cmp.Or(invalid, fmt.Errorf("field %s: a seq must be a whole number from 1 to %d, or its digits in a string; the field is %.40s", m.name, int64(math.MaxInt64), m.value))
+		case wrong:
 			invalid = cmp.Or(invalid, fmt.Errorf("field %s must not be a JSON %s", m.name, typ.Value))
 		}
 	}
 	return invalid
 }
 
-// checkMembers returns an error if a command has an unknown, repeated or null member.
+// checkMembers returns an error if a command has an unknown, repeated or null member, or lacks a
+// required one.
 func checkMembers(command string, members []member) error {
 	info := slices.IndexFunc(ClientFrames(), func(i FrameInfo) bool { return i.T == command && i.Command })
 	if info < 0 {
@@ -202,6 +207,11 @@ func checkMembers(command string, members []member) error {
 			return fmt.Errorf("field %s must not be null: leave out what you do not give", m.name)
 		}
 		given[m.name] = true
+	}
+	for _, field := range ClientFrames()[info].Required {
+		if !given[field] {
+			return fmt.Errorf("%s needs the field %s", command, field)
+		}
 	}
 	return nil
 }

@@ -188,7 +188,7 @@ func TestSeqsAsStrings(t *testing.T) {
 		}
 	}
 	for _, seq := range []string{`"x"`, `""`, `"007"`, `"1.0"`, `" 1"`, `"99999999999999999999"`} {
-		if _, err := DecodeFrame([]byte(`{"t":"read","conversation_id":"c","up_to_seq":` + seq + `}`)); err == nil || !strings.Contains(err.Error(), "field up_to_seq must not be a JSON ") {
+		if _, err := DecodeFrame([]byte(`{"t":"read","conversation_id":"c","up_to_seq":` + seq + `}`)); err == nil || !strings.Contains(err.Error(), "field up_to_seq: a seq must be a whole number from 1 to 9223372036854775807, or its digits in a string; the field is "+seq) {
 			t.Errorf("up_to_seq %s is answered with %v", seq, err)
 		}
 	}
@@ -201,7 +201,7 @@ func TestLongFrames(t *testing.T) {
 		FrameHello: "", FrameAuth: "", FrameRead: "frame has 4097 bytes; at most 4096 are allowed", "frobnicate": "frame has 4097 bytes; at most 4096 are allowed",
 	} {
 		frame := func(size int) []byte {
-			begin := `{"t":"` + typ + `","id":7,"conversation_id":"`
+			begin := `{"t":"` + typ + `","id":7,"up_to_seq":1,"conversation_id":"`
 			return []byte(begin + strings.Repeat("x", size-len(begin)-len(`"}`)) + `"}`)
 		}
 		if _, err := DecodeFrame(frame(MaxFrameBytes)); err != nil {

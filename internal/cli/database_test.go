@@ -31,6 +31,9 @@ func TestMigrate(t *testing.T) {
 	if strings.Contains(status, "pending") || strings.Count(status, "\n") != strings.Count(out, "\n")+1 {
 		t.Errorf("status after:\n%s", status)
 	}
+	if out := mustDo(t, "migrate", "status", "--json", url); strings.Count(out, `"migration": "0000`) != strings.Count(out, `"applied_at": "2`) || strings.Count(out, `"migration"`) != strings.Count(status, "\n")-1 {
+		t.Errorf("status as JSON:\n%s", out)
+	}
 	if out := mustDo(t, "migrate", "up", url); out != "nothing to do: every migration is applied\n" {
 		t.Errorf("up again prints\n%s", out)
 	}
@@ -158,6 +161,9 @@ func TestUserWithoutEvents(t *testing.T) {
 	shown := badged(t, "user", "show", "unknown", url)
 	if !strings.HasSuffix(shown.out, "\nNothing has ever happened to this user.\n") || shown.err != "" || shown.code != exitUnknown {
 		t.Errorf("it exits with %d and prints:\n%s%s", shown.code, shown.out, shown.err)
+	}
+	if r := badged(t, "user", "explain", "unknown", url); r.err != "Nothing has ever happened to this user.\n" || r.code != exitUnknown {
+		t.Errorf("user explain exits with %d and prints:\n%s%s", r.code, r.out, r.err)
 	}
 	var s pubsub.Snapshot
 	shown = badged(t, "user", "show", "unknown", "--json", url)

@@ -62,6 +62,10 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	if err := recordRead(ctx, db.Pool, streams, operations.ReadExplanation, c.User, e.Known()); err != nil {
 		return err
 	}
+	folded, err := warnIfBehind(ctx, db.Pool, cluster.PartitionOf(c.User), streams)
+	if err != nil {
+		return err
+	}
 	if c.JSON {
 		err = terminal.PrintJSON(streams.Out, e)
 	} else {
@@ -69,6 +73,10 @@ func (c *userExplainCmd) Run(ctx context.Context, streams Streams) error {
 	}
 	if err != nil {
 		return err
+	}
+	if c.At.IsZero() && folded && !e.Known() && len(e.Differences) == 0 {
+		fmt.Fprintln(streams.Err, "Nothing has ever happened to this user.")
+		return errUnknown
 	}
 	return damaged(e.Differences, e.MoreDifferences)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/badged/badged/events"
 	"github.com/badged/badged/internal/cli/connect"
+	"github.com/badged/badged/internal/cli/terminal"
 	"github.com/badged/badged/internal/cluster"
 	"github.com/badged/badged/internal/pg/pgfault"
 	"github.com/badged/badged/internal/pg/pgsession"
@@ -276,6 +277,14 @@ func migrateOne(ctx context.Context, s config.NamedDatabase, conn *pgx.ConnConfi
 
 type migrateStatusCmd struct {
 	config.Database `embed:""`
+	JSON            bool `name:"json" help:"Print JSON." env:"-"`
+}
+
+// migrationRow is a migration in the output of `badged migrate status`.
+type migrationRow struct {
+	Shard     string    `json:"shard,omitempty"`
+	Migration string    `json:"migration"`
+	AppliedAt time.Time `json:"applied_at,omitzero"` // absent if the migration is pending
 }
 
 // Run prints all migrations. It fails if any is pending, so that scripts can check this.
@@ -285,11 +294,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer connect.Close(databases)
-	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-	if c.Sharded() {
-		fmt.Fprint(table, "SHARD\t")
-	}
-	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
+	rows := []migrationRow{}
 	states := map[string]migrations.State{}
 	err = connect.EachCandidate(databases, func(d cluster.Candidate) error {
 		all, err := migrations.Status(ctx, d.Pool.Config().ConnConfig)
@@ -297,14 +302,7 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 			return err
 		}
 		for _, m := range all {
-			applied := "pending"
-			if !m.AppliedAt.IsZero() {
-				applied = m.AppliedAt.UTC().Format(time.RFC3339)
-			}
-			if c.Sharded() {
-				fmt.Fprintf(table, "%s\t", d.Name)
-			}
-			fmt.Fprintf(table, "%s\t%s\n", m.Name, applied)
+			rows = append(rows, migrationRow{d.Name, m.Name, m.AppliedAt.UTC()})
 		}
 		state, err := migrations.StateOf(ctx, d.Pool)
 		if err != nil {
@@ -318,6 +316,21 @@ func (c *migrateStatusCmd) Run(ctx context.Context, streams Streams) error {
 	})
 	if uneven := migrations.Uneven(states); err == nil && uneven != "" {
 		fmt.Fprintln(streams.Err, "badged: "+uneven)
+	}
+	if c.JSON {
+		return errors.Join(terminal.PrintJSON(streams.Out, rows), err)
+	}
+	table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+	if c.Sharded() {
+		fmt.Fprint(table, "SHARD\t")
+	}
+	fmt.Fprintln(table, "MIGRATION\tAPPLIED")
+	for _, r := range rows {
+		applied := "pending"
+		if !r.AppliedAt.IsZero() {
+			applied = r.AppliedAt.Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%s%s\t%s\n", connect.Before(r.Shard, r.Shard), r.Migration, applied)
 	}
 	return errors.Join(table.Flush(), err)
 }

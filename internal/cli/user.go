@@ -68,14 +68,9 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return err
 	}
 	partition := dbs.PartitionOf(c.User)
-	behind, err := lag.Measure(ctx, shard.Pool, []int{partition}, behindRows)
+	folded, err := warnIfBehind(ctx, shard.Pool, partition, streams)
 	if err != nil {
 		return err
-	}
-	folded := len(behind) == 0 || behind[0].Events == 0
-	if !folded {
-		fmt.Fprintf(streams.Err, "partition %d is behind: %s not folded yet, the first %s ago; some may be for this user\n",
-			partition, terminal.Counted(behind[0].Events, "event"), behind[0].Age.Round(time.Millisecond))
 	}
 	if c.JSON {
 		err = terminal.PrintJSON(streams.Out, s)
@@ -95,6 +90,18 @@ func (c *userShowCmd) Run(ctx context.Context, streams Streams) error {
 		return errUnknown
 	}
 	return damaged(differences, 0)
+}
+
+// warnIfBehind prints a warning if events of the partition are not folded yet. It returns whether
+// all are folded.
+func warnIfBehind(ctx context.Context, pool *pgxpool.Pool, partition int, streams Streams) (folded bool, err error) {
+	behind, err := lag.Measure(ctx, pool, []int{partition}, behindRows)
+	if err != nil || len(behind) == 0 || behind[0].Events == 0 {
+		return err == nil, err
+	}
+	fmt.Fprintf(streams.Err, "partition %d is behind: %s not folded yet, the first %s ago; some may be for this user\n",
+		partition, terminal.Counted(behind[0].Events, "event"), behind[0].Age.Round(time.Millisecond))
+	return false, nil
 }
 
 // ofUser has the arguments that the audit trail records for a read of a user's data.

@@ -126,7 +126,10 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			if err := a.checkPooler(ctx, a.databases[i]); err != nil {
 				return err
 			}
-			return a.checkSchema(ctx, a.databases[i], false)
+			if err := a.checkSchema(ctx, a.databases[i], false); err != nil {
+				return err
+			}
+			return checkRole(ctx, a.databases[i])
 		},
 	})
 	if err != nil {
@@ -347,6 +350,27 @@ func (a *App) checkSchema(ctx context.Context, d *database, migrate bool) error 
 	d.schema = state
 	if lacks := state.Lacks(); lacks != "" {
 		return fmt.Errorf("%s; run `badged migrate up`, or serve with --migrate", lacks)
+	}
+	return nil
+}
+
+// mayFoldSQL returns the role of the session, and whether the role may fold all partitions.
+const mayFoldSQL = `SELECT current_user, NOT EXISTS (
+    SELECT FROM pg_class
+    WHERE relnamespace = 'badged'::regnamespace AND relname ~ '^events_p[0-9]+_offsets$'
+      AND NOT has_column_privilege(oid, 'folded', 'UPDATE')
+)`
+
+// checkRole fails if the role of the sessions may not fold. Otherwise the process would own
+// partitions that it cannot fold, and no other process could.
+func checkRole(ctx context.Context, d *database) error {
+	var role string
+	var mayFold bool
+	if err := d.serving.QueryRow(ctx, mayFoldSQL).Scan(&role, &mayFold); err != nil {
+		return fmt.Errorf("check the role: %w", err)
+	}
+	if !mayFold {
+		return fmt.Errorf("the role %s may not fold events: serve as a role of kind server, which `badged migrate grant server %[1]s` makes it", role)
 	}
 	return nil
 }

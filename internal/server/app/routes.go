@@ -79,7 +79,7 @@ func gatewayRoutes(g *gateway.Gateway, allowOrigin func(*http.Request) bool) []d
 				{Status: http.StatusSwitchingProtocols, Doc: "The connection is a WebSocket now."},
 				undescribed,
 				describe.Problem(http.StatusForbidden, gateway.Refusal{}, "The page's origin is not allowed.", ""),
-				{Status: http.StatusUpgradeRequired, Doc: "The request is not an upgrade to a WebSocket, or not to version 13 of the protocol.", Content: &describe.Content{MediaType: "text/plain"}},
+				describe.Problem(http.StatusUpgradeRequired, gateway.Refusal{}, "The request is not an upgrade to a WebSocket, or not to version 13 of the protocol.", ""),
 			},
 		},
 		{

@@ -51,13 +51,17 @@ type TokenConfig struct {
 	Now func() time.Time
 	// Registerer registers the metrics, unless nil.
 	Registerer prometheus.Registerer
-	// Logger logs why a token was refused. It logs at most one refusal in ten seconds, since
-	// any client can cause refusals. Nil means that nothing is logged.
+	// Logger logs why a token was refused. It logs at most 20 refusals at once, and then one in
+	// ten seconds, since any client can cause refusals. Nil means that nothing is logged.
 	Logger *slog.Logger
 }
 
-// refusedLogInterval is the minimum time between two log lines about refused tokens.
-const refusedLogInterval = 10 * time.Second
+// The first refused tokens are all logged, so that each of several reasons is seen. Then there is
+// one log line in each interval.
+const (
+	refusedLogBurst    = 20
+	refusedLogInterval = 10 * time.Second
+)
 
 // Tokens verifies the JWTs of users. If it has an HS256 secret, it can also sign tokens. It is
 // safe for concurrent use.
@@ -69,7 +73,7 @@ type Tokens struct {
 	// verified counts tokens by result.
 	verified *prometheus.CounterVec
 	// refused limits the rate of log lines.
-	refused rate.Sometimes
+	refused *rate.Limiter
 }
 
 // tokenKey is a key, and the only signing method that may be used with it. If a token could
@@ -99,7 +103,7 @@ func NewTokens(cfg TokenConfig) (*Tokens, error) {
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	t := &Tokens{
-		cfg: cfg, refused: rate.Sometimes{Interval: refusedLogInterval}, keys: map[string]tokenKey{},
+		cfg: cfg, refused: rate.NewLimiter(rate.Every(refusedLogInterval), refusedLogBurst), keys: map[string]tokenKey{},
 		verified: metric.CounterVec(cfg.Registerer, "badged_auth_tokens_total", "User tokens checked, by result.", "result"),
 	}
 	for _, result := range []string{tokenGood, tokenExpired, tokenKeyAway, tokenRevoked, tokenUnread, tokenBad} {
@@ -212,9 +216,9 @@ func (t *Tokens) Authenticate(ctx context.Context, token string) (Identity, erro
 		result = tokenUnread
 	case err != nil:
 		result = tokenBad
-		t.refused.Do(func() {
+		if t.refused.Allow() {
 			t.cfg.Logger.WarnContext(ctx, "refused the token of a user", "reason", err, "kid", kidOf(token))
-		})
+		}
 	}
 	t.verified.WithLabelValues(result).Inc()
 	return id, err
