@@ -251,7 +251,7 @@ CREATE TABLE badged.rooms (
     partition_id    smallint NOT NULL,
     conversation_id text     NOT NULL COLLATE "C",
     category        text     NOT NULL COLLATE "C",
-    -- live_… are the messages that are not recalled, all_… those of them that mention everybody.
+    -- live_…: the messages that are not recalled. all_…: of these, the ones that mention everybody.
     live_starts     bigint[],
     live_before     bigint[],
     all_starts      bigint[],

@@ -26,7 +26,7 @@ CREATE FUNCTION badged.analyze_tables(partition integer, suffix text) RETURNS vo
         ARRAY(SELECT t || suffix FROM unnest(badged.state_tables(partition)) AS t),
         'ANALYZE badged.%I');
 
--- Drops those of the tables that exist, without a notice about the others.
+-- Drops the tables that exist. It writes no notice about names without a table.
 CREATE FUNCTION badged.drop_tables(names text[]) RETURNS void
     LANGUAGE sql
     RETURN badged.for_tables(
@@ -267,7 +267,7 @@ CREATE TABLE badged.audit (
     number    bigint      NOT NULL UNIQUE,
     hash      bytea       NOT NULL,
     -- If an erased user was removed from the record: the digest of the original content, with which
-    -- the hash can still be verified. A later record, audit.redact, has that of the new content.
+    -- the hash can still be verified. A later record, audit.redact, has the new digest.
     digest    bytea
 );
 -- The trails of several databases are merged in the order of time.
