@@ -112,9 +112,9 @@ func TestPagesAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name, program, with string, args ...string) string {
 		t.Helper()
-		path := filepath.Join(dir, name)
-		writeFile(t, path, program)
-		cmd := exec.CommandContext(t.Context(), with, append(args, path)...)
+		writeFile(t, filepath.Join(dir, name), program)
+		cmd := exec.CommandContext(t.Context(), with, append(args, name)...)
+		cmd.Dir = dir // unittest takes only files below it
 		cmd.Env = environment("BADGED_URL=" + p.url)
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -161,7 +161,7 @@ func TestServerRole(t *testing.T) {
 	} {
 		fails(t, 1, tc.says, append(tc.args, "--database-url="+server)...)
 	}
-	fails(t, 1, "the role reader may not fold events: serve as a role of kind server", "serve", "--listen=127.0.0.1:0", "--jwt-keys="+jwtKeys, "--publisher-keys=backend="+publisherKey, "--database-url="+reader)
+	fails(t, 1, "the role reader may not write badges: connect as a role of kind server", "serve", "--listen=127.0.0.1:0", "--jwt-keys="+jwtKeys, "--publisher-keys=backend="+publisherKey, "--database-url="+reader)
 	conn = pgtest.Connect(t, reader)
 	for _, statement := range []string{
 		`SELECT FROM badged.audit`, `SELECT FROM badged.jobs`, `UPDATE badged.users_p00 SET total = 0`,

@@ -108,7 +108,12 @@ func (a *App) openDatabases(ctx context.Context, purpose string) (err error) {
 			return err
 		}
 		if d.config.Name == "" {
-			check := func() error { return a.checkSchema(ctx, d, a.cfg.Migrate) }
+			check := func() error {
+				if err := a.checkSchema(ctx, d, a.cfg.Migrate); err != nil {
+					return err
+				}
+				return checkRole(ctx, d)
+			}
 			if err := a.untilReached(ctx, d, check); err != nil {
 				return err
 			}
@@ -370,7 +375,7 @@ func checkRole(ctx context.Context, d *database) error {
 		return fmt.Errorf("check the role: %w", err)
 	}
 	if !mayFold {
-		return fmt.Errorf("the role %s may not fold events: serve as a role of kind server, which `badged migrate grant server %[1]s` makes it", role)
+		return fmt.Errorf("the role %s may not write badges: connect as a role of kind server, which `badged migrate grant server %[1]s` makes it", role)
 	}
 	return nil
 }
